@@ -30,10 +30,11 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.transports.client_call import calling
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_ITEMS, encode_request
 from permitflow.transports.grpc_aio import control, get, put
+from permitflow.transports.grpc_calls import calling
 from permitflow.wire.v1 import exchange_pb2 as wire
 
 __all__ = ["ATTACKS", "main"]
@@ -51,7 +52,8 @@ ACKNOWLEDGED_ROUNDS = 100
 
 async def _control(address: str, message: bytes) -> None:
     with contextlib.suppress(PermitflowError):
-        async with calling(address, CONTROL, "the exchange", 60.0) as call:
+        async with calling(address, CONTROL, "the exchange", 60.0) as carrier:
+            call = Conversation(carrier)
             await call.write([message])
             await call.read()
 
@@ -95,11 +97,12 @@ async def _names(address: str) -> None:
 
 async def _stream(address: str, method: str, first: bytes, second: bytes) -> None:
     with contextlib.suppress(PermitflowError):
-        async with calling(address, method, "the exchange", 60.0) as call:
+        async with calling(address, method, "the exchange", 60.0) as carrier:
+            call = Conversation(carrier)
             await call.write([first])
             await call.read()
             await call.write([second])
-            await call.half_close()
+            call.half_close()
             while await call.read() is not None:
                 pass
 

@@ -45,7 +45,7 @@ async def run(path: Path, portions: Sequence[Permits]) -> None:
                 pass
             for permits in portions:
                 await consumer.write([encoded(GET_STREAM, Feedback(permits))])
-            await consumer.half_close()
+            consumer.half_close()
             while await consumer.read() is not None:
                 pass
 

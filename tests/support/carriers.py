@@ -1,25 +1,27 @@
-"""Both ends of a carrier within one process: over TCP, through shared memory, or with one end played by the test."""
+"""Both ends of a carrier within one process: over TCP, in memory, shared or not, or with one end played by the test."""
 
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.protocol.frames import End, Feedback, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Take
+from permitflow.transports.carrier import Buffer, Carrier, Conversation, Listener, Received
 from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.shared_memory.handover import Listener, connect, receive
+from permitflow.transports.shared_memory.handover import Listener as MemoryListener
+from permitflow.transports.shared_memory.handover import connect, receive
 from permitflow.transports.shared_memory.ring import RingReader, RingWriter
 from permitflow.transports.tcp import Kind, TcpStream
 from tests.support.number_streams import SCHEMA, turns
@@ -30,48 +32,152 @@ def message_of(pieces: Sequence[Buffer]) -> bytes:
     return b"".join(with_checksum(pieces))
 
 
-class PlayedCarrier(PromptCarrier):
-    """Hands over at once what the test brings; what is written goes nowhere, unless ``write_now`` is overridden."""
+class MemoryCarrier(Carrier):
+    """One end of a stream within this process; it is full once the other end has so much to hear."""
 
-    def __init__(self, dialled: Iterable[Sequence[Buffer]]) -> None:
-        """With the messages by which the other end has dialled."""
-        self._first: deque[Received] = deque(map(message_of, dialled))
-        self._take: Take | None = None
-        self._behind = 0
+    def __init__(self, room: int = 4) -> None:
+        """Use ``memory_carriers``."""
+        self._room = room
+        self._loop = asyncio.get_running_loop()
+        self._peer = self
+        self._listener: Listener | None = None
+        self._inbox: deque[Received | PermitflowError | None] = deque()
+        self._is_paused = self._is_full = False
 
-    async def read(self) -> Received | None:
-        """What the other end has dialled with; then nothing, ever."""
-        if self._first:
-            return self._first.popleft()
-        for_ever: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-        return await for_ever
+    def connect(self, peer: "MemoryCarrier") -> None:
+        """What is written goes there."""
+        self._peer = peer
 
-    def hand_to(self, take: Take) -> None:
-        """Call this with what comes."""
-        self._take = take
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        self._loop.call_soon(self._tell)
 
     @property
     def has_more(self) -> bool:
-        """Are messages that come together not handed over yet?"""
+        """See ``Carrier``."""
+        return bool(self._inbox) and isinstance(self._inbox[0], bytes)
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._loop.call_soon(self._tell)
+
+    def put(self, said: Received | PermitflowError | None) -> bool:
+        """Let this end hear a message, the end or an error; False if it has much to hear now."""
+        self._inbox.append(said)
+        self._loop.call_soon(self._tell)
+        return len(self._inbox) < self._room
+
+    def _tell(self) -> None:
+        while self._inbox and self._listener is not None and not self._is_paused:
+            said = self._inbox.popleft()
+            if said is None:
+                self._listener.on_end()
+            elif isinstance(said, PermitflowError):
+                self._listener.on_error(said)
+            else:
+                self._listener.on_message(said)
+        if len(self._inbox) < self._room:
+            self._peer.make_room()
+
+    def make_room(self) -> None:
+        """The other end has heard something."""
+        if self._is_full and self._listener is not None:
+            self._is_full = False
+            self._loop.call_soon(self._listener.on_writable)
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
+        assert not self._is_full, "nothing may be written before there is room"
+        self._is_full = not self._peer.put(b"".join(message))
+        return not self._is_full
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        self._peer.put(None)
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        if self._listener is not None:
+            self._listener = None
+            self._peer.put(PeerGoneError(who="the other end", reason="it left"))
+
+
+class LossyCarrier(MemoryCarrier):
+    """Loses messages: for protocols that expect that of their carrier."""
+
+    def __init__(self, is_lost: Callable[[int], bool], room: int = 4) -> None:
+        """``is_lost`` says so of each message that this end writes, counted from 0."""
+        super().__init__(room)
+        self._is_lost = is_lost
+        self._written = 0
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
+        number, self._written = self._written, self._written + 1
+        return True if self._is_lost(number) else super().write(message)
+
+
+def joined(one: MemoryCarrier, other: MemoryCarrier) -> tuple[MemoryCarrier, MemoryCarrier]:
+    """Both ends of a stream."""
+    one.connect(other)
+    other.connect(one)
+    return one, other
+
+
+class PlayedCarrier(Carrier):
+    """Lets its listener hear what the test brings, at once; what is written goes nowhere, if not for ``write``."""
+
+    def __init__(self, dialled: Iterable[Sequence[Buffer]]) -> None:
+        """With the messages by which the other end has dialled."""
+        self._first = list(dialled)
+        self._listener: Listener | None = None
+        self._behind = 0
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        first, self._first = self._first, []
+        asyncio.get_running_loop().call_soon(self.bring, *first)
+
+    @property
+    def has_more(self) -> bool:
+        """See ``Carrier``."""
         return self._behind > 0
 
     def bring(self, *messages: Sequence[Buffer]) -> None:
         """Let messages come together."""
-        assert self._take is not None, "the end was not told to read yet"
+        assert self._listener is not None, "nobody listens yet"
         self._behind = len(messages)
         for message in messages:
             self._behind -= 1
-            self._take(message_of(message))
+            self._listener.on_message(message_of(message))
 
-    def write_now(self, message: Sequence[Buffer]) -> None:
-        """Nothing is left to be done."""
+    def take_more(self) -> None:
+        """Take messages again."""
+        assert self._listener is not None, "nobody listens yet"
+        self._listener.on_writable()
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """As ``write_now``."""
-        self.write_now(message)
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
+        return True
 
-    async def half_close(self) -> None:
-        """Nothing to do."""
+    def pause(self) -> None:
+        """See ``Carrier``; nothing comes by itself."""
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
 
 
 class PlayedProducer(PlayedCarrier):
@@ -96,10 +202,11 @@ class PlayedProducer(PlayedCarrier):
         """Nothing more will be sent."""
         self.bring(*encode_upstream([End(self._sent_chunks, self._sent_rows, 0)]))
 
-    def write_now(self, message: Sequence[Buffer]) -> None:
+    def write(self, message: Sequence[Buffer]) -> bool:
         """The receiving end says something."""
         frames = decode_downstream(checked(b"".join(message)), PERMITS)
         self.returned_rows += [frame.said.rows for frame in frames if isinstance(frame, Feedback)]
+        return True
 
 
 @asynccontextmanager
@@ -120,19 +227,27 @@ async def played_stream(parameters: ChannelParameters) -> AsyncIterator[tuple[Pl
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
-    """A dialler and an acceptor; the call has been made."""
+    """A dialler and an acceptor; the call has been made, and the acceptor has agreed to it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
     dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
     acceptor = TcpStream(far, who="the dialler", is_acceptor=True)
-    await dialler.call(Kind.PUT)
+    dialler.call(Kind.PUT)
     assert await acceptor.method() == PUT_STREAM
-    await acceptor.write([b"agreed"])
-    assert await dialler.read() == b"agreed"
+    acceptor.write([b"agreed"])
     yield dialler, acceptor
     dialler.close()
     acceptor.close()
+
+
+@asynccontextmanager
+async def conversing() -> AsyncIterator[tuple[Conversation, Conversation]]:
+    """As ``connected``, for tests that read and write."""
+    async with connected() as (dialler, acceptor):
+        near, far = Conversation(dialler), Conversation(acceptor)
+        assert await near.read() == b"agreed"
+        yield near, far
 
 
 @asynccontextmanager
@@ -190,7 +305,7 @@ def memory_ends(capacity_bytes: int = SMALL_RING_BYTES, *, offerer_writes: bool 
 
 
 def _handed_over(capacity_bytes: int, offerer_writes: bool) -> MemoryEnds:
-    listener = Listener(capacity_bytes, writes=offerer_writes)
+    listener = MemoryListener(capacity_bytes, writes=offerer_writes)
     try:
         connection = connect(listener.name)
         offerer, acceptor = listener.accept(), receive(connection, writes=not offerer_writes)

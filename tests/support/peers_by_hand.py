@@ -12,14 +12,13 @@ import pyarrow as pa
 from permitflow.channels.interface import SendEnd
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer, ServerCall
+from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.carrier import Buffer, Conversation
 from permitflow.transports.checksum import checked, with_checksum
-from permitflow.transports.client_call import ClientCall
 from permitflow.transports.codec import (
     EncodedChunks,
     decode_downstream,
@@ -29,6 +28,7 @@ from permitflow.transports.codec import (
 )
 from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_calls import ClientCall
 from tests.support.number_streams import CHANNEL, SMALL
 
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
     error: PermitflowError
 
 
-class CallByHand(ClientCall):
+class ByHand(Conversation):
     """Whatever is written gets its checksum: what is wrong with it is something else."""
 
     async def read(self) -> bytes | None:
@@ -73,21 +73,26 @@ class CallByHand(ClientCall):
         await super().write(with_checksum(message))
 
 
-class ServerByHand(ServerCall):
-    """As ``CallByHand``, for an exchange."""
+class CallByHand(ByHand):
+    """A call on which a test may write anything."""
 
-    async def read(self) -> bytes | None:
-        """The next message, without its checksum."""
-        message = await super().read()
-        return None if message is None else bytes(checked(message))
+    def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
+        """See ``ClientCall``."""
+        self._call = ClientCall(call, who)
+        super().__init__(self._call)
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Write a message and its checksum."""
-        await super().write(with_checksum(message))
+    @property
+    def code(self) -> grpc.StatusCode | None:
+        """As that of ``ClientCall``."""
+        return self._call.code
+
+    async def settle(self) -> None:
+        """As that of ``ClientCall``."""
+        await self._call.settle()
 
 
 @asynccontextmanager
-async def dialling(address: str, method: str) -> AsyncIterator[ClientCall]:
+async def dialling(address: str, method: str) -> AsyncIterator[CallByHand]:
     """A call on which a test may write anything."""
     async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
         carrier = CallByHand(channel.stream_stream(method)(), f"the exchange at {address}")
@@ -126,13 +131,13 @@ async def call(
                 if polite and number == 0:
                     await carrier.read()
             if leaves:
-                await carrier.half_close()
+                carrier.half_close()
             while (answer := await carrier.read()) is not None:
                 if heeds and is_failure(method, answer):
-                    await carrier.half_close()
+                    carrier.half_close()
         except PermitflowError as error:
             # A peer that writes on and on without reading may never see the status.
-            return Outcome(carrier._status.code if carrier._status else grpc.StatusCode.UNKNOWN, error)
+            return Outcome(carrier.code or grpc.StatusCode.UNKNOWN, error)
     return Outcome(grpc.StatusCode.OK, EndOfStream())
 
 

@@ -1,7 +1,8 @@
 """How ``permitflow serve`` says what flows: a live table, lines of a log, lines of JSON, or nothing."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -41,8 +42,9 @@ class Report:
         """Prometheus can ask there."""
         typer.echo(f"metrics at {address}")
 
-    def show(self, flows: Sequence[Flow]) -> None:
-        """Another interval has passed."""
+    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
+        """Another interval has passed.  Whoever takes these steps may do something else between two of them."""
+        yield from ()
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -68,12 +70,19 @@ class JsonLines(Report):
         """Prometheus can ask there."""
         self._print("metrics", address=address)
 
-    def show(self, flows: Sequence[Flow]) -> None:
+    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
         """Print the channels, if anything has changed."""
-        facts = [_facts(flow) for flow in flows]
-        if facts != self._said:
-            self._said = facts
-            self._print("traffic", channels=[flow.as_json() for flow in flows])
+        facts = []
+        for flow in flows:
+            facts.append(_facts(flow))
+            yield
+        if facts == self._said:
+            return
+        self._said, channels = facts, []
+        for flow in flows:
+            channels.append(json.dumps(flow.as_json()))
+            yield
+        typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -107,13 +116,14 @@ class LogLines(Report):
         """Prometheus can ask there."""
         self._print(f"metrics at {address}")
 
-    def show(self, flows: Sequence[Flow]) -> None:
+    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
         """Print the channels on which something has changed."""
         for flow in flows:
             name, facts = flow.traffic.channel, _facts(flow)
             if self._said.get(name) != facts and not _is_untouched(flow.traffic):
                 self._print(_line(flow))
             self._said[name] = facts
+            yield
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
@@ -121,7 +131,7 @@ class LogLines(Report):
 
     def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
         """Print what has not been said, and the sums."""
-        self.show(flows)
+        deque(self.show(flows), maxlen=0)
         self._print_sums(flows, rest)
 
     def _print_sums(self, flows: Sequence[Flow], rest: Remainder) -> None:
@@ -155,13 +165,14 @@ class LiveTable(LogLines):
         self._print("on their way out for a consumer; Ctrl-C stops")
         self._live.start()
 
-    def show(self, flows: Sequence[Flow]) -> None:
+    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
         """Draw the table."""
         self._live.update(traffic_table(flows), refresh=True)
+        yield
 
     def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
         """Leave the last table behind."""
-        self.show(flows)
+        deque(self.show(flows), maxlen=0)
         self._live.stop()
         self._print_sums(flows, rest)
 

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Sequence
 from functools import partial
 from math import inf
 from types import TracebackType
@@ -12,17 +11,17 @@ from typing import Self
 
 import grpc
 
-from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.errors import InvalidParametersError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.transports.addresses import SCHEME, host_and_port, is_tcp
-from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.transports.grpc_calls import Context, ServerCall
 from permitflow.transports.tcp import TcpStream
 from permitflow.transports.texts import require_text
-from permitflow.transports.wire_errors import forget_frames, status_of
+from permitflow.transports.wire_errors import forget_frames
 
 __all__ = ["ExchangeServer"]
 
@@ -39,44 +38,6 @@ _BETWEEN_COMPLAINTS_SECONDS = 60.0
 _LAST_PORT = 65_535
 # What gRPC takes for the beginning of a path, and the like.
 _NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
-
-Context = grpc.aio.ServicerContext[bytes, bytes]
-
-
-class ServerCall(Carrier):
-    """A call that is being served."""
-
-    def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
-        """``who`` is at the other end, in words for an error, and has so long to say what it wants."""
-        self._context = context
-        self._who = who
-        self._first_within_seconds = first_within_seconds
-
-    async def read(self) -> bytes | None:
-        """The next message; None once the client has closed its half."""
-        within_seconds, self._first_within_seconds = self._first_within_seconds, None
-        try:
-            if within_seconds is None:
-                message = await self._context.read()
-            else:
-                async with asyncio.timeout(within_seconds):
-                    message = await self._context.read()
-        except TimeoutError:
-            reason = f"it has not said within {within_seconds:g} s what it wants"
-            raise PeerTimeoutError(who=self._who, reason=reason) from None
-        except grpc.aio.BaseError as error:
-            raise PeerGoneError(who=self._who, reason=str(error)) from error
-        return message if isinstance(message, bytes) else None
-
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Hand a message over; waits while gRPC is full."""
-        try:
-            await self._context.write(b"".join(message))
-        except grpc.aio.BaseError as error:
-            raise PeerGoneError(who=self._who, reason=str(error)) from error
-
-    async def half_close(self) -> None:
-        """Nothing to do: the server's half closes with the status, when all is over."""
 
 
 class GrpcListener:
@@ -148,26 +109,28 @@ class GrpcListener:
         peer = context.peer()
         # Else they would go with the first message; and while that one is under way, no status could be sent.
         await context.send_initial_metadata(())
+        # Who asks and orders may take its time.
+        within_seconds = None if method == CONTROL else self._handshake_seconds
+        call = ServerCall(context, f"the client at {peer}", within_seconds)
         try:
-            # Who asks and orders may take its time.
-            within_seconds = None if method == CONTROL else self._handshake_seconds
-            call = ServerCall(context, f"the client at {peer}", within_seconds)
             await METHODS[method](self._exchange, call, peer=peer, stopping=self._stopping)
+            await call.finish(None)
         except PermitflowError as error:
             forget_frames(error)
-            await self._tell(context, error)
+            await self._tell(call, error)
         except Exception as error:
             _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
-            await self._tell(context, error)
+            await self._tell(call, error)
+        finally:
+            await call.stop()
 
-    async def _tell(self, context: Context, error: Exception) -> None:
-        code, text, metadata = status_of(error)
+    async def _tell(self, call: ServerCall, error: Exception) -> None:
         try:
-            await context.abort(code, text, metadata)
+            await call.finish(error)
         except grpc.aio.AbortError:
             raise
         except grpc.aio.BaseError as lost:
-            _log.info("%s could not be told: %s (%s)", context.peer(), error, lost)
+            _log.info("a client could not be told: %s (%s)", error, lost)
 
 
 def _require_host_and_port(address: str) -> None:

@@ -43,7 +43,7 @@ from permitflow.protocol.replay import DEFAULT_CONSUMER
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.arrow import read_schema
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Carrier, Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import decoding, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -188,16 +188,17 @@ async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stop
     Raises:
         PermitflowError: why an order could not be carried out; see ``carry_out``.
     """
+    conversation = Conversation(carrier)
     try:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_until_stopped(stopping))
-            while (message := await carrier.read()) is not None:
+            while (message := await conversation.read()) is not None:
                 reply = await carry_out(exchange, await exchange.turns.done(decoding(message)))
-                await carrier.write(await exchange.turns.all(reply_pieces(reply)))
+                await conversation.write(await exchange.turns.all(reply_pieces(reply)))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
-    await carrier.half_close()
+    conversation.half_close()
 
 
 async def _until_stopped(stopping: asyncio.Event) -> None:

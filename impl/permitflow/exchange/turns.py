@@ -9,17 +9,19 @@ __all__ = ["Turn", "Turns"]
 
 T = TypeVar("T")
 
-# A neighbour waits so long for a piece of somebody's long work.
+# A neighbour waits so long for a piece of somebody's long work, and the work as long for the neighbours: a message that
+# is passed on takes many rounds of the loop, so that one round between two pieces would not do.
 _TURN_SECONDS = 0.002
 
 
 class Turns:
-    """All long work of one exchange: of many callers that have some, one goes on in each round of the loop."""
+    """All long work of one exchange: together it takes half of the time, however many have some."""
 
     def __init__(self) -> None:
         """Nobody works."""
-        self.queue = asyncio.Lock()
-        """Held by who goes on in the next round."""
+        self._queue = asyncio.Lock()
+        """Held by who goes on next."""
+        self._goes_on_at = 0.0
 
     async def done(self, steps: Generator[object, None, T]) -> T:
         """Take all steps, and answer what they come to."""
@@ -31,6 +33,13 @@ class Turns:
                 result: T = end.value
                 return result
             await turn.pause()
+
+    async def rest(self) -> None:
+        """Let others be served for a while."""
+        self._goes_on_at = monotonic() + _TURN_SECONDS
+        async with self._queue:
+            while (seconds := self._goes_on_at - monotonic()) > 0:  # noqa: ASYNC110  # the time moves on meanwhile
+                await asyncio.sleep(seconds)
 
     async def all(self, items: Iterable[T]) -> list[T]:
         """Make a list; making each item is a step."""
@@ -52,8 +61,7 @@ class Turn:
 
     async def rest(self) -> None:
         """Let others be served."""
-        async with self._turns.queue:
-            await asyncio.sleep(0)
+        await self._turns.rest()
         self._since = monotonic()
 
 

@@ -1,9 +1,9 @@
 """What has flowed through the channels of an exchange, as seen from outside: counts, and what two of them tell."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["ChannelTraffic", "Flow", "KeptRows", "Statistics", "flows_between"]
+__all__ = ["ChannelTraffic", "Flow", "KeptRows", "Statistics", "each_flow_between", "flows_between"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,9 +108,14 @@ class Flow:
 
 def flows_between(before: Statistics | None, now: Statistics) -> list[Flow]:
     """What every channel of ``now`` did since ``before``; without that, its counts and no rates."""
+    return [*each_flow_between(before, now)]
+
+
+def each_flow_between(before: Statistics | None, now: Statistics) -> Iterator[Flow]:
+    """As ``flows_between``, one by one."""
     earlier = {} if before is None else {traffic.channel: traffic for traffic in before.channels}
     seconds = 0.0 if before is None else now.at_seconds - before.at_seconds
-    return [_flow(earlier.get(traffic.channel), traffic, seconds) for traffic in now.channels]
+    return (_flow(earlier.get(traffic.channel), traffic, seconds) for traffic in now.channels)
 
 
 def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) -> Flow:

@@ -1,74 +1,168 @@
-"""What an end of a remote stream needs of whatever carries its messages."""
+"""What carries the messages of a stream, and what its user hears of it."""
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Buffer", "Carrier", "PromptCarrier", "Received", "Rest", "Take", "WriteNow"]
+from permitflow.errors import PermitflowError
+
+__all__ = ["Buffer", "Carrier", "Conversation", "Ear", "Listener", "Received"]
 
 Buffer: TypeAlias = bytes | memoryview
 
 Received: TypeAlias = Buffer
 """A message as it came.  A view may be one of shared memory, which the sender uses again once it is not referred to."""
 
-Take: TypeAlias = Callable[[Received], None]
-"""Takes a message in."""
 
-Rest: TypeAlias = Callable[[], Coroutine[object, object, None]]
-"""Writes what is left of a message, when it is called and awaited; nothing else may be written before."""
+class Listener(Protocol):
+    """Hears what comes, within callbacks of the event loop; never within a call that it makes itself."""
 
-WriteNow: TypeAlias = Callable[[Sequence[Buffer]], Rest | None]
-"""``PromptCarrier.write_now``."""
+    def on_message(self, message: Received) -> None:
+        """A message has come.
+
+        Nobody changes the buffer any more; record batches will refer to it for as long as somebody holds them.
+        """
+        ...
+
+    def on_writable(self) -> None:
+        """The carrier takes messages again."""
+        ...
+
+    def on_end(self) -> None:
+        """The peer has closed its half in good order; called once at most, and no message follows."""
+        ...
+
+    def on_error(self, error: PermitflowError) -> None:
+        """The stream is over, and this is why; called once at most, and nothing follows."""
+        ...
+
+
+class Ear(NamedTuple):
+    """A listener made of functions."""
+
+    on_message: Callable[[Received], None]
+    on_writable: Callable[[], None]
+    on_end: Callable[[], None]
+    on_error: Callable[[PermitflowError], None]
 
 
 class Carrier(Protocol):
-    """One bidirectional stream of messages, ordered and without loss.  Not for concurrent reads or writes."""
+    """One bidirectional stream of messages, ordered and without loss."""
 
-    async def read(self) -> Received | None:
-        """The next message; None once the peer has closed its half in good order.  Cancelled, the stream is dead.
-
-        Nobody changes the buffer any more; record batches will refer to it for as long as somebody holds them.
-
-        Raises:
-            PermitflowError: the stream is over; the type says why.
-        """
-        ...
-
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Hand a message over, in pieces; waits while the carrier is full.  Cancelled, the stream is dead.
-
-        A large piece begins at a multiple of 64 bytes from the beginning of the message.  All may be used until the
-        call returns, and no longer.
-
-        Raises:
-            PermitflowError: the stream is over; the type says why.
-        """
-        ...
-
-    async def half_close(self) -> None:
-        """Say that nothing more will be written."""
-        ...
-
-
-@runtime_checkable
-class PromptCarrier(Carrier, Protocol):
-    """A carrier that spares its user turns of the event loop: it reads and writes within the loop's callbacks."""
-
-    def hand_to(self, take: Take) -> None:
-        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there.
-
-        What it raises, ``read`` raises.
-        """
+    def listen(self, listener: Listener) -> None:
+        """From now on let this listener hear what comes, also what has come and nobody has heard."""
         ...
 
     @property
     def has_more(self) -> bool:
-        """Has another message come, which is handed over next, or read?"""
+        """Has another message come together with the one that is being heard?"""
         ...
 
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        """As ``write``, as far as that can be done without waiting; None if nothing is left to be done.
+    def pause(self) -> None:
+        """Let nothing be heard for a while; the peer may have to wait."""
+        ...
+
+    def resume(self) -> None:
+        """Let what comes be heard again."""
+        ...
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """Take a message over, in pieces; False if nothing more may be written before ``on_writable``.
+
+        A large piece begins at a multiple of 64 bytes from the beginning of the message.  No piece may change before
+        the carrier takes messages again.  That the stream is over shows in ``on_error``, not here.
+        """
+        ...
+
+    def half_close(self) -> None:
+        """Say, behind all that was written, that nothing more will be."""
+        ...
+
+    async def stop(self) -> None:
+        """Let nothing be heard any more, and write nothing.  The peer of an end that has dialled learns that it left.
+
+        Stopping twice is harmless.
+        """
+        ...
+
+
+_MOST_AHEAD = 16
+
+
+class Conversation:
+    """Messages for a task that asks for them, one by one; not for several tasks at a time."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        """From now on this is the carrier's listener."""
+        self._carrier = carrier
+        self._inbox: deque[Received] = deque()
+        self._has_ended = self._is_full = self._is_paused = False
+        self._error: PermitflowError | None = None
+        self._changed = asyncio.Event()
+        carrier.listen(self)
+
+    def on_message(self, message: Received) -> None:
+        """As ``Listener.on_message``."""
+        self._inbox.append(message)
+        if len(self._inbox) >= _MOST_AHEAD:
+            self._is_paused = True
+            self._carrier.pause()
+        self._changed.set()
+
+    def on_writable(self) -> None:
+        """As ``Listener.on_writable``."""
+        self._is_full = False
+        self._changed.set()
+
+    def on_end(self) -> None:
+        """As ``Listener.on_end``."""
+        self._has_ended = True
+        self._changed.set()
+
+    def on_error(self, error: PermitflowError) -> None:
+        """As ``Listener.on_error``."""
+        self._error = error
+        self._changed.set()
+
+    async def read(self) -> Received | None:
+        """The next message; None once the peer has closed its half in good order.
 
         Raises:
             PermitflowError: the stream is over; the type says why.
         """
-        ...
+        while not self._inbox:
+            if self._has_ended:
+                return None
+            await self._change()
+        message = self._inbox.popleft()
+        if self._is_paused:
+            self._is_paused = False
+            self._carrier.resume()
+        return message
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Hand a message over; waits until the carrier takes more.
+
+        Raises:
+            PermitflowError: the stream is over; the type says why.
+        """
+        if self._error is not None:
+            raise self._error
+        self._is_full = not self._carrier.write(message)
+        while self._is_full:
+            await self._change()
+
+    async def _change(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._changed.clear()
+        await self._changed.wait()
+
+    def half_close(self) -> None:
+        """Say that nothing more will be written."""
+        self._carrier.half_close()
+
+    async def stop(self) -> None:
+        """As ``Carrier.stop``."""
+        await self._carrier.stop()

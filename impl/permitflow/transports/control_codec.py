@@ -330,19 +330,7 @@ def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
 def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
     """A consumer needs no row before these any more."""
     named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
-
-    def answer(reply: ControlReply[pa.Schema]) -> Where | None:
-        where = _where([asked.channel for asked in named], reply)
-        # A row that the wire has altered to an earlier one changes nothing, and the consumer would wait for ever.
-        for asked, stands in zip(named, where or (), strict=where is not None):
-            if stands.acknowledged_row < asked.row:
-                reason = (
-                    f"row {asked.row} of channel {asked.channel!r} was named, row {stands.acknowledged_row} was heard"
-                )
-                raise UndecodableDataError(what="the reply to an acknowledgement", reason=reason)
-        return where
-
-    return Order(Acknowledge(named, consumer), answer)
+    return Order(Acknowledge(named, consumer), partial(_where, [asked.channel for asked in named]))
 
 
 def close(channels: Sequence[str], consumer: str) -> Order[Where]:

@@ -32,11 +32,10 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
-from permitflow.transports import client_call, tcp
+from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import is_tcp
 from permitflow.transports.arrow_compression import available_codecs
-from permitflow.transports.carrier import Carrier, Received
-from permitflow.transports.client_call import ClientCall
+from permitflow.transports.carrier import Conversation, Received
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import (
     Order,
@@ -49,6 +48,7 @@ from permitflow.transports.control_codec import (
     statistics,
 )
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.transports.grpc_calls import ClientCall
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost, offering
@@ -77,9 +77,9 @@ class AioControl:
     answered, or was cancelled, was carried out is not known; all of them may be repeated.
     """
 
-    def __init__(self, carrier: Carrier, who: str, timeout_seconds: float) -> None:
+    def __init__(self, conversation: Conversation, who: str, timeout_seconds: float) -> None:
         """Use ``control``."""
-        self._carrier = carrier
+        self._conversation = conversation
         self._who = who
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
@@ -168,8 +168,8 @@ class AioControl:
     async def _reply_to(self, message: bytes) -> Received:
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                await self._carrier.write([message])
-                reply = await self._carrier.read()
+                await self._conversation.write([message])
+                reply = await self._conversation.read()
         except PeerTimeoutError:
             raise
         except TimeoutError:
@@ -398,7 +398,7 @@ async def control(
     """
     who = f"the exchange at {address}"
     async with _calling(address, CONTROL, who, connect_timeout_seconds, silence_seconds) as call:
-        orders = AioControl(call, who, reply_timeout_seconds)
+        orders = AioControl(Conversation(call), who, reply_timeout_seconds)
         try:
             yield orders
         finally:
@@ -414,7 +414,7 @@ def _calling(
     address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
     require_seconds(silence_seconds=silence_seconds)
-    calling = tcp.calling if is_tcp(address) else client_call.calling
+    calling = tcp.calling if is_tcp(address) else grpc_calls.calling
     return calling(address, method, who, timeout_seconds, silence_seconds)
 
 

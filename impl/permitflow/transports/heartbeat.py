@@ -41,6 +41,8 @@ class Heartbeat:
         self._give_up = give_up
         self._last_sign = self._last_look = loop.time()
         self.has_sign = self._had_come = False
+        self.is_listening = True
+        """Would a sign be heard?  While it would not, the peer is not to blame."""
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
         _pinger().add(ping)
 
@@ -52,7 +54,7 @@ class Heartbeat:
     def _look(self) -> None:
         now = self._loop.time()
         # If this loop was busy, nothing was read: the peer is not to blame.
-        was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS
+        was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS or not self.is_listening
         self._last_look = now
         if self.has_sign or was_busy:
             self._last_sign = now

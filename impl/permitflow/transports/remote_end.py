@@ -1,25 +1,32 @@
 """What both ends of a remote stream do alike: carry frames between the session and the carrier until it is over.
 
-One task reads and one writes, for as long as ``run`` runs; nothing goes on after it.  A prompt carrier spares both most
-of their turns: messages are taken in where they come, and written where they come up (``Writing``).
+Messages are taken in where they come, and written where they come up (``Writing``): within callbacks of the event loop,
+for as long as ``run`` runs; nothing goes on after it.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import ChannelClosedError, PeerGoneError, PermitflowError, RemoteProtocolError, TransportError
+from permitflow.errors import (
+    AlteredMessageError,
+    ChannelClosedError,
+    PeerGoneError,
+    PermitflowError,
+    RemoteProtocolError,
+    TransportError,
+)
 from permitflow.protocol.compression import Compression, decided, require_none_in_memory
 from permitflow.protocol.flow import Flow, Parameters
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
 from permitflow.transports.arrow_compression import available_codecs, log_answer
-from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
 from permitflow.transports.writing import Writing
@@ -34,7 +41,7 @@ S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
 
 class RemoteEnd(ABC, Generic[S]):
-    """One end of a stream: a session, a carrier, and the tasks that wait."""
+    """One end of a stream: a session and a carrier."""
 
     END: str
     WRITES: bool
@@ -77,8 +84,13 @@ class RemoteEnd(ABC, Generic[S]):
         # Set and cleared at once: tasks that wait see each change.
         self._changed = asyncio.Event()
         self._writing = Writing(
-            self._carrier, self._trains, lambda: self._has_written_all() or session.state is State.FAILED
+            self._carrier,
+            self._trains,
+            lambda: self._has_written_all() or session.state is State.FAILED,
+            self._on_writing_over,
         )
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._has_read_all = self._is_writing_over = False
 
     # What is known of the stream once both ends have agreed.
 
@@ -137,12 +149,13 @@ class RemoteEnd(ABC, Generic[S]):
         """
         self._runner = asyncio.current_task()
         try:
-            async with self._patience, asyncio.TaskGroup() as group:
-                group.create_task(self._noting(self._read_all()))
-                group.create_task(self._noting(self._writing.run()))
+            async with self._patience:
+                self._carrier.listen(Ear(self._heed, self._writing.on_writable, self._on_end, self._on_error))
+                self._writing.start()
+                await self._over
             self._session.close()
-        except (BaseExceptionGroup, TimeoutError) as ended:
-            error = self._fail(ended.exceptions[0] if isinstance(ended, BaseExceptionGroup) else ended)
+        except Exception as ended:
+            error = self._fail(ended)
             raise error from error.__cause__
         except asyncio.CancelledError:
             self._fail(ChannelClosedError(end=self.END))
@@ -151,19 +164,44 @@ class RemoteEnd(ABC, Generic[S]):
             self._writing.stop()
             self._stop_clock()
             self._wake_all()
-            await self._carrier.close()
+            await self._carrier.stop()
+            if not self._over.cancel() and not self._over.cancelled():
+                self._over.exception()  # it has been told, or this end was closed at the same time
 
-    async def _noting(self, carrying: Coroutine[object, object, None]) -> None:
-        # At once, not after the other task has ended too: nobody may find a dead stream without its reason.
+    def _on_end(self) -> None:
+        """The peer has closed its half."""
         try:
-            await carrying
-        except Exception as error:
-            raise self._fail(error) from error.__cause__
+            if self._failure is not None:
+                raise self._failure
+            self._session.peer_closed()
+        except PermitflowError as error:
+            self._on_error(error)
+            return
+        self._has_read_all = True
+        self._wake_all()
+        self._end_if_over()
+
+    def _on_writing_over(self, error: Exception | None) -> None:
+        if error is not None:
+            self._on_error(error)
+            return
+        self._is_writing_over = True
+        self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        if self._has_read_all and self._is_writing_over and not self._over.done():
+            self._over.set_result(None)
+
+    def _on_error(self, error: Exception) -> None:
+        """The stream is over; nobody may find it dead without its reason."""
+        failure = self._fail(error)
+        if not self._over.done():
+            self._over.set_exception(failure)
 
     def _fail(self, error: BaseException) -> PermitflowError:
         if not isinstance(error, PermitflowError):
             error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
-        if isinstance(error, RemoteProtocolError):
+        if isinstance(error, RemoteProtocolError | AlteredMessageError):
             forget_frames(error)  # this end keeps it for those who will still ask
         if self._failure is None:
             self._failure = error
@@ -205,34 +243,25 @@ class RemoteEnd(ABC, Generic[S]):
     def _open_seconds(self) -> float:
         return (self._clock() if self._over_at is None else self._over_at) - self._opened_at
 
-    async def _read_all(self) -> None:
-        while (message := await self._carrier.read()) is not None:
-            self._heed(message)
-        if self._failure is not None:
-            raise self._failure
-        self._session.peer_closed()
-        self._wake_all()
-
     def _begin(self, batches: BatchCodec) -> None:
-        """Both ends have agreed.  From now on the tasks are spared, if the carrier can do that."""
+        """Both ends have agreed."""
         self._carrier.change_over()
         self._batches, self._flow = batches, self._session.parameters.flow
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
-        if (write_now := self._carrier.hand_to(self._heed)) is not None:
-            self._writing.be_prompt(write_now)
 
     def _heed(self, message: Received) -> None:
-        """Take a message in, and let everybody see what has changed; also from within a callback of the loop."""
-        if self._is_breaking_off:
+        """Take a message in, and let everybody see what has changed."""
+        if self._is_breaking_off or self._over.done():
             return
         session = self._session
         before = session.state
         try:
             self._take_in(self._carrier.checked(message))
-        except PermitflowError as error:
-            if not self.break_off(error):
-                raise
+        except Exception as error:
+            if not isinstance(error, PermitflowError) or not self.break_off(error):
+                self._on_error(error)
+                return
         # Data and permits have nothing for the writer that has not woken it already.
         if before is not _OPEN or session.state is not before:
             self._writing.soon()

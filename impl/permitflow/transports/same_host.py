@@ -9,14 +9,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from permitflow.errors import PeerGoneError, SameHostError, UndecodableDataError
+from permitflow.errors import PeerGoneError, PermitflowError, SameHostError, TransportError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.carrier import Buffer, Carrier, PromptCarrier, Received, Rest, Take, WriteNow
+from permitflow.transports.carrier import Buffer, Carrier, Ear, Listener, Received
 from permitflow.transports.checksum import Checksums
 from permitflow.transports.shared_memory import SameHost
 from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest
@@ -132,78 +131,51 @@ def _link(connection: socket.socket, ring: Ring) -> AsyncioLink:
 _VERDICT_SECONDS = 1.0
 
 
-class HostCarrier:
-    """See ``Carrier``.  It begins on the inner carrier, and may change over to a link.
+class HostCarrier(Carrier):
+    """Begins on a network's carrier, and may change over to a link; the network's stays open underneath.
 
-    What the inner carrier takes has a checksum; what is read has one until ``checked`` has taken it away.
+    What the network's carrier takes has a checksum; what is heard has one until ``checked`` has taken it away.
     """
 
     def __init__(self, inner: Carrier, *, who: str, checksums: bool | None = None) -> None:
         """Begin; ``who`` is at the other end, in words for an error; ``checksums`` as ``wanted`` of ``Checksums``."""
         self._inner = inner
         self._checksums = Checksums(checksums)
-        self._prompt_inner = inner if isinstance(inner, PromptCarrier) else None
         self._who = who
         self.meeting = Meeting()
         self._link: AsyncioLink | None = None
-        self.prompt: AsyncioLink | PromptCarrier | None = None
-        """What hands messages over, since it was told to; it may be asked whether it ``has_more``."""
-        self._is_decided = False
-        self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ahead: asyncio.Task[Received | None] | None = None
-        self._has_written = False
-        self._is_closed = False
+        self._listener: Listener | None = None
+        self._has_written = self._is_stopped = False
+        # Of a link, and of the network underneath.
+        self._has_link_ended = self._has_network_ended = self._is_over = False
+        self._verdict: asyncio.TimerHandle | None = None
 
     def prepare(self, meeting: Meeting) -> None:
         """Note what both ends have agreed to, and become the owner of the link, if there is one."""
         self.meeting = meeting
-        if meeting.link is not None and self._is_closed:
+        if meeting.link is not None and self._is_stopped:
             meeting.link.close()
 
     def change_over(self) -> None:
         """From now on everything but this end's first message takes the link, if there is one."""
-        self._link = link = self.meeting.link
-        self._is_decided = True
-        if not self._decided.done():
-            self._decided.set_result(None)
-        if link is not None and not self._is_closed:
-            self._read_ahead().add_done_callback(lambda _: link.drain())
+        link = self.meeting.link
+        if link is not None and not self._is_stopped:
+            listener = self._listener
+            assert listener is not None, "the agreement was heard"
+            self._link = link
+            self._inner.listen(Ear(self._on_stray, _nothing, self._on_network_end, self._on_network_error))
+            link.listen(Ear(listener.on_message, listener.on_writable, self._on_link_end, self._on_link_error))
 
     # Reading.
 
-    async def read(self) -> Received | None:
-        """The next message; None once the peer has closed its half in good order."""
-        if self._link is None and (not self._is_decided or self._ahead is not None):
-            # A reader that waits when the decision is made must hear of it.
-            ahead = self._read_ahead()
-            await asyncio.wait((ahead, self._decided), return_when=asyncio.FIRST_COMPLETED)
-            if self._link is None:
-                message = await ahead
-                self._ahead = None
-                return message
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
         if self._link is None:
-            return await self._inner.read()
-        if (message := await self._link.read()) is None:
-            await self._last_word()
-        return message
-
-    def hand_to(self, take: Take) -> WriteNow | None:
-        """After the decision: call this with each message, if what carries them can do so; see ``PromptCarrier``.
-
-        Says what is to be called in place of ``write_now`` from now on, if it can: the shortest way.
-        """
-        if self._link is not None:
-            self._link.hand_to(take)
-            self.prompt = self._link
-            return self.write_now
-        if (inner := self._prompt_inner) is None:
-            return None
-        inner.hand_to(take)
-        self.prompt = inner
-        return lambda message: inner.write_now(self._checksums.add(message))
+            self._inner.listen(listener)
 
     def checked(self, message: Received) -> Received:
-        """The message that was sent, of one that was read or handed over last.
+        """The message that was sent, of one that is being heard.
 
         Raises:
             AlteredMessageError: it was altered on the network.
@@ -213,82 +185,82 @@ class HostCarrier:
 
     @property
     def has_more(self) -> bool:
-        """After the decision: see ``PromptCarrier``."""
-        return self.prompt is not None and self.prompt.has_more
+        """See ``Carrier``."""
+        return (self._link or self._inner).has_more
 
-    def _read_ahead(self) -> "asyncio.Task[Received | None]":
-        if self._ahead is None:
-            self._ahead = asyncio.ensure_future(self._inner.read())
-        return self._ahead
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        (self._link or self._inner).pause()
 
-    async def _last_word(self) -> None:
-        """The link has ended: what the peer says by the end of its stream."""
-        message = await asyncio.shield(self._read_ahead())
-        if message is not None:
-            reason = "it came over the network after everything was to come through memory"
-            raise UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        (self._link or self._inner).resume()
 
     # Writing.
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Hand a message over; waits while the carrier is full."""
-        if self._link is None or not self._has_written:
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
+        if self._link is None:
             self._has_written = True
-            await self._inner.write(self._checksums.add(message))
-            return
-        try:
-            await self._link.write(message)
-        except OSError as error:
-            raise await self._over(error) from error
+            return self._inner.write(self._checksums.add(message))
+        if self._has_written:
+            return self._link.write(message)
+        self._has_written = True
+        self._inner.write(self._checksums.add(message))
+        return True  # the link takes the next one
 
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        """As ``write``, as far as that can be done without waiting; what is left to be awaited, if anything."""
-        if self._link is None or not self._has_written:
-            self._has_written = True
-            if self._prompt_inner is None:
-                return partial(self._inner.write, self._checksums.add(message))
-            return self._prompt_inner.write_now(self._checksums.add(message))
-        try:
-            rest = self._link.write_now(message)
-        except OSError as error:
-            return partial(self._raise_reason, error)
-        return None if rest is None else partial(self._write_rest, rest)
-
-    async def _write_rest(self, rest: Rest) -> None:
-        try:
-            await rest()
-        except OSError as error:
-            raise await self._over(error) from error
-
-    async def _raise_reason(self, error: OSError) -> None:
-        raise await self._over(error) from error
-
-    async def _over(self, error: OSError) -> Exception:
-        """The peer does not read any more: why?"""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_VERDICT_SECONDS):
-                try:
-                    await self._last_word()
-                except Exception as verdict:
-                    return verdict
-        return PeerGoneError(who=self._who, reason=f"it closed the stream before the end ({error})")
-
-    # The end.
-
-    async def half_close(self) -> None:
-        """Say that nothing more will be written."""
+    def half_close(self) -> None:
+        """See ``Carrier``."""
         if self._link is not None:
-            self._link.shut()
-        await self._inner.half_close()
+            self._link.half_close()
+        self._inner.half_close()
 
-    async def close(self) -> None:
-        """Release the link; the inner carrier stays as it is.  Closing twice is harmless."""
-        self._is_closed = True
+    # The end of both: the link's is heard first, and why is said by the end of the network's stream.
+
+    def _on_link_end(self) -> None:
+        self._has_link_ended = True
+        if self._has_network_ended and not self._is_over and self._listener is not None:
+            self._is_over = True
+            self._listener.on_end()
+
+    def _on_network_end(self) -> None:
+        self._has_network_ended = True
+        if self._link is not None:
+            self._link.drain()
+        if self._has_link_ended:
+            self._on_link_end()
+
+    def _on_network_error(self, error: PermitflowError) -> None:
+        if self._link is not None:
+            self._link.drain()
+        self._tell(error)
+
+    def _on_stray(self, message: Received) -> None:
+        reason = "it came over the network after everything was to come through memory"
+        self._tell(UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason))
+
+    def _on_link_error(self, error: PermitflowError) -> None:
+        """A wrong message, or the peer does not read any more: why?"""
+        if not isinstance(error, TransportError):
+            self._tell(error)
+        elif self._verdict is None:
+            gone = PeerGoneError(who=self._who, reason=f"it closed the stream before the end ({error.__cause__})")
+            self._verdict = asyncio.get_running_loop().call_later(_VERDICT_SECONDS, self._tell, gone)
+
+    def _tell(self, error: PermitflowError) -> None:
+        if not self._is_over and self._listener is not None:
+            self._is_over = True
+            self._listener.on_error(error)
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self._is_stopped = self._is_over = True
+        if self._verdict is not None:
+            self._verdict.cancel()
         if self.meeting.link is not None:
             self.meeting.link.close()
-        if self._ahead is not None and not self._ahead.done():
-            self._ahead.cancel()
-            await asyncio.wait({self._ahead})
-        if self._ahead is not None and not self._ahead.cancelled():
-            # Perhaps no task has waited for it.
-            self._ahead.exception()
+        await self._inner.stop()
+
+
+def _nothing() -> None:
+    """The network's carrier takes more; nothing is written there."""

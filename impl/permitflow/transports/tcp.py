@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
-from functools import partial
 from struct import Struct
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from permitflow.errors import (
 from permitflow.transports.addresses import host_and_port
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
-from permitflow.transports.carrier import Buffer, PromptCarrier, Received, Rest, Take
+from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
@@ -116,13 +115,14 @@ _FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is besid
 _MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
-_MOST_AHEAD = 64  # of a peer that writes faster than this end reads; the kernel keeps the rest, and then the peer waits
+_MOST_AHEAD = 64  # of messages that nobody hears yet; the kernel keeps the rest, and then the peer waits
 _MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
+_VERDICT_SECONDS = 1.0  # to read what a peer has said before it hung up
 _FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that is closed before may lose it
 
 
-class TcpStream(PromptCarrier):
-    """One task reads, one writes."""
+class TcpStream(Carrier):
+    """A stream over a socket of its own."""
 
     def __init__(
         self,
@@ -146,22 +146,26 @@ class TcpStream(PromptCarrier):
         self._socket, self._who, self._is_acceptor = connection, who, is_acceptor
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._listener: Listener | None = None
+        # What comes.
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._body: memoryview | None = None
         self._scratch_filled = self._body_filled = 0
         self._kind = Kind.MESSAGE
-        self._inbox: deque[tuple[Kind, Received]] = deque()
-        self._came: asyncio.Future[None] | None = None
-        self._take_message: Take | None = None
-        self._is_read = self._has_ended = self._is_watching = self._is_within_message = False
-        self._failure: PermitflowError | None = None
-        self._is_broken = False  # can nothing be written any more?
-        self._awaits_agreement = False  # does the dialler, before it sends chunks?
         self._most_bytes = 0 if is_acceptor else MAX_MESSAGE_BYTES
+        self._inbox: deque[tuple[Kind, Received]] = deque()
+        self._is_watching = self._is_paused = self._has_end_come = self._has_ended = False
+        self._method: asyncio.Future[str] = self._loop.create_future()
+        # What leaves; signs of life do so in another thread.
+        self._sending, self._ping_rest = threading.Lock(), b""
+        self._rest: Sequence[Buffer] = ()
+        self._is_within_message = self._is_closing_half = False
+        self._awaits_agreement = False  # does the dialler, before it sends chunks?
+        # The end.
+        self._failure: PermitflowError | None = None
+        self._is_broken = False  # can nothing be read and written any more?
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
         self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
-        self._sending, self._ping_rest = threading.Lock(), b""
-        self._writable: asyncio.Future[None] | None = None
         self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up, silence_seconds=silence_seconds)
         self._watch()
 
@@ -172,62 +176,39 @@ class TcpStream(PromptCarrier):
 
         Raises:
             UndecodableDataError: it says something else.
-            PeerGoneError: it is gone.
+            PeerGoneError: it is gone, or does not say it in time.
         """
-        if (kind := (await self._next())[0]) not in METHODS:
-            raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
-        return METHODS[kind]
+        return await self._method
 
-    async def read(self) -> Received | None:
-        """The next message; None once the peer has closed its half in good order."""
-        if self._has_ended:
-            return None
-        self._is_read = not self._inbox
-        try:
-            kind, payload = await self._next()
-        except asyncio.CancelledError:
-            if not self._is_acceptor:  # which has still to say why
-                self.close()
-            raise
-        if kind is Kind.MESSAGE:
-            return payload
-        if kind is Kind.END:
-            self._has_ended = True
-            return None
-        if kind is Kind.STATUS and not self._is_acceptor:
-            raise decode_status(bytes(payload), who=self._who)
-        raise UndecodableDataError(what="a message", reason=f"{kind.name} may not come here")
-
-    async def _next(self) -> tuple[Kind, Received]:
-        while not self._inbox:
-            if self._failure is not None:
-                raise self._failure
-            self._watch()
-            self._came = self._loop.create_future()
-            try:
-                await self._came
-            finally:
-                self._came = None
-                self._is_read = False
-        return self._inbox.popleft()
-
-    def hand_to(self, take: Take) -> None:
-        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there."""
-        self._take_message = take
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        self._loop.call_soon(self._tell)
 
     @property
     def has_more(self) -> bool:
-        """Has another message come, which is handed over next, or read?"""
+        """See ``Carrier``."""
         return bool(self._inbox) and self._inbox[0][0] is _MESSAGE
 
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+        self._unwatch()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._watch()
+        self._loop.call_soon(self._tell)
+
     def _watch(self) -> None:
-        if not self._is_watching and self._failure is None:
-            self._is_watching = True
+        if not self._is_watching and not self._is_paused and self._failure is None:
+            self._is_watching = self._heartbeat.is_listening = True
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
     def _unwatch(self) -> None:
         if self._is_watching:
-            self._is_watching = False
+            self._is_watching = self._heartbeat.is_listening = False
             self._loop.remove_reader(self._socket.fileno())
 
     def _on_readable(self) -> None:
@@ -240,36 +221,8 @@ class TcpStream(PromptCarrier):
         except MemoryError as error:
             self._fail(self._gone(str(error)))
         except OSError as error:
-            self._break(str(error))
-        take, came, inbox = self._take_message, self._came, self._inbox
-        try:
-            # To the taker; the task that awaits ``read`` need not wake up.
-            if take is not None and came is not None and self._is_read:
-                while inbox and inbox[0][0] is _MESSAGE and not came.done():
-                    take(inbox.popleft()[1])
-        except Exception as error:
-            if came is not None and not came.done():
-                came.set_exception(error)
-        finally:
-            # Also if a task that went on at once was interrupted.  The next read of what is left watches again.
-            if len(self._inbox) >= _MOST_AHEAD:
-                self._unwatch()
-            if self._inbox:
-                _wake(self._came)
-
-    def _note(self, kind: Kind, payload: Received) -> None:
-        """Something has come, and is whole."""
-        if kind is Kind.PING:
-            return
-        if kind in METHODS:
-            self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
-        if kind not in (Kind.GET, Kind.PUT) and self._late is not None:
-            self._late.cancel()
-        self._inbox.append((kind, payload))
-
-    def _on_late(self) -> None:
-        reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
-        self._fail(PeerTimeoutError(who=self._who, reason=reason))
+            self._break_reading(str(error))
+        self._tell()
 
     def _receive(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -277,7 +230,7 @@ class TcpStream(PromptCarrier):
             space = self._scratch[self._scratch_filled :] if body is None else body[self._body_filled :]
             count = self._socket.recv_into(space)
             if not count:
-                self._break("its connection was closed before the end")
+                self._break_reading("its connection was closed before the end")
                 return
             self._heartbeat.has_sign = True
             if body is None:
@@ -307,66 +260,93 @@ class TcpStream(PromptCarrier):
         if end > start:
             self._scratch[: end - start] = bytes(self._scratch[start:end])
 
+    def _note(self, kind: Kind, payload: Received) -> None:
+        """Something has come, and is whole."""
+        if kind is Kind.PING:
+            return
+        if self._is_acceptor and not self._method.done():
+            self._note_method(kind)
+            return
+        if self._late is not None:
+            self._late.cancel()
+        self._inbox.append((kind, payload))
+        self._has_end_come |= kind is Kind.END
+        if self._listener is None and len(self._inbox) >= _MOST_AHEAD:
+            self._unwatch()
+
+    def _note_method(self, kind: Kind) -> None:
+        if kind not in METHODS:
+            raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
+        self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
+        if kind is Kind.CONTROL and self._late is not None:  # who asks and orders may take its time
+            self._late.cancel()
+        self._method.set_result(METHODS[kind])
+
+    def _on_late(self) -> None:
+        reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
+        self._fail(PeerTimeoutError(who=self._who, reason=reason))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let the listener hear what has come."""
+        inbox = self._inbox
+        while inbox and self._listener is not None and not self._is_paused:
+            kind, payload = inbox.popleft()
+            if kind is _MESSAGE and not self._has_ended:
+                self._listener.on_message(payload)
+            elif kind is Kind.END and not self._has_ended:
+                self._has_ended = True
+                self._listener.on_end()
+            elif kind is Kind.STATUS and not self._is_acceptor:
+                inbox.clear()
+                self._fail(decode_status(bytes(payload), who=self._who))
+            else:
+                inbox.clear()
+                self._fail(UndecodableDataError(what="a message", reason=f"{kind.name} may not come here"))
+        if self._failure is None:
+            if self._listener is not None:
+                self._watch()
+        elif self._listener is not None and not inbox:
+            listener, self._listener = self._listener, None
+            listener.on_error(self._failure)
+
     # Writing.
 
-    async def call(self, kind: Kind) -> None:
+    def call(self, kind: Kind) -> None:
         """Say which method is called."""
-        await self._write([header(kind)])
+        self._send([header(kind)])
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """Hand a message over; waits while the socket is full."""
-        if (rest := self.write_now(message)) is not None:
-            await rest()
-
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        """As ``write``, as far as that can be done without waiting."""
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
         size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
         if self._awaits_agreement:  # which this is
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
-        front = header(_MESSAGE, size) + message[0]
-        rest = self._send([front, *message[1:]], HEADER_BYTES + size)
-        return partial(self._write_rest, rest) if rest else None
+        return self._send([header(_MESSAGE, size) + message[0], *message[1:]], HEADER_BYTES + size)
 
-    async def _write_rest(self, pieces: Sequence[Buffer]) -> None:
-        await self._until_writable()
-        await self._write(pieces)
+    def half_close(self) -> None:
+        """See ``Carrier``; an acceptor says so by ``finish``, when all is over."""
+        if self._rest:
+            self._is_closing_half = True
+        elif not self._is_acceptor:
+            self._send([header(Kind.END)])
 
-    async def half_close(self) -> None:
-        """Say that nothing more will be written; an acceptor says so by ``finish``, when all is over."""
-        if not self._is_acceptor:
-            await self._write([header(Kind.END)])
+    def _send(self, pieces: Sequence[Buffer], size: int = -1) -> bool:
+        """Write; the rest when the socket takes more.  Says whether there is none.  Quicker if the size is known."""
+        assert not self._rest, "the carrier was full"
+        if self._is_broken:
+            return False
+        try:
+            self._rest = self._sent(pieces, size)
+        except OSError as error:
+            self._on_unwritable(error)
+            return False
+        if self._rest:
+            self._loop.add_writer(self._socket.fileno(), self._on_writable)
+        return not self._rest
 
-    async def finish(self, error: Exception | None) -> None:
-        """Of an acceptor: all is over, well or with an error that the peer is told.
-
-        Not within a message that was given up, whose rest it would be taken for: the peer gets ``PeerGoneError`` then.
-        """
-        if self._is_within_message:
-            self.close()
-            return
-        told = b"" if error is None else encode_status(error)
-        if self._late is not None:
-            self._late.cancel()
-        self._unwatch()
-        if not self._is_broken:
-            self._failure = None  # what the peer has done wrong, or not at all; it can still be told
-        with suppress(PermitflowError, OSError):
-            async with asyncio.timeout(self._silence_seconds):
-                await self._write([header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)])
-            self._socket.shutdown(socket.SHUT_WR)
-            async with asyncio.timeout(_FAREWELL_SECONDS):
-                while await self._loop.sock_recv_into(self._socket, self._scratch):
-                    pass
-
-    async def _write(self, pieces: Sequence[Buffer]) -> None:
-        while pieces := self._send(pieces):
-            await self._until_writable()
-
-    def _send(self, pieces: Sequence[Buffer], size: int = -1) -> Sequence[Buffer]:
-        """Write as much of a message as the socket takes now; what is left.  Quicker if its ``size`` is known."""
+    def _sent(self, pieces: Sequence[Buffer], size: int = -1) -> Sequence[Buffer]:
+        """Write as much as the socket takes now; the rest."""
         with self._sending:
-            if self._failure is not None:
-                raise self._failure
             if self._ping_rest:
                 pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
             self._is_within_message = True  # until all has been taken; after an error, too
@@ -376,11 +356,31 @@ class TcpStream(PromptCarrier):
                     pieces = () if sent == size else without(pieces, sent)
             except BlockingIOError:
                 pass
-            except OSError as error:
-                self._is_broken = True
-                raise self._gone(str(error)) from error
             self._is_within_message = bool(pieces)
             return pieces
+
+    def _on_writable(self) -> None:
+        try:
+            self._rest = self._sent(self._rest)
+        except OSError as error:
+            self._on_unwritable(error)
+            return
+        if self._rest:
+            return
+        self._loop.remove_writer(self._socket.fileno())
+        if self._is_closing_half:
+            self.half_close()
+        elif self._listener is not None:
+            self._listener.on_writable()
+
+    def _on_unwritable(self, error: OSError) -> None:
+        """The peer reads no more; why is among what it has said, or shows in its silence."""
+        self._loop.remove_writer(self._socket.fileno())
+        self._loop.call_later(_VERDICT_SECONDS, self._on_no_verdict, str(error))
+
+    def _on_no_verdict(self, reason: str) -> None:
+        self._break(reason)
+        self._tell()
 
     def _ping(self) -> None:
         """Give a sign of life, in another thread, unless what is being written is one."""
@@ -394,28 +394,43 @@ class TcpStream(PromptCarrier):
             finally:
                 self._sending.release()
 
-    async def _until_writable(self) -> None:
-        self._writable = self._loop.create_future()
-        self._loop.add_writer(self._socket.fileno(), _wake, self._writable)
-        try:
-            await self._writable
-        finally:
-            self._stop_waiting_to_write()
-
-    def _stop_waiting_to_write(self) -> None:
-        if self._writable is not None and self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._socket.fileno())
-        _wake(self._writable)
-        self._writable = None
-
     # The end.
+
+    async def finish(self, error: Exception | None) -> None:
+        """Of an acceptor: all is over, well or with an error that the peer is told.
+
+        Not within a message that was given up, whose rest it would be taken for: the peer gets ``PeerGoneError`` then.
+        """
+        await self.stop()
+        if self._is_broken or self._rest:
+            self.close()
+            return
+        told = b"" if error is None else encode_status(error)
+        last = header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)
+        with self._sending:
+            self._is_within_message = True  # no sign of life is given in between
+            last = self._ping_rest + last
+        with suppress(OSError):
+            async with asyncio.timeout(self._silence_seconds):
+                await self._loop.sock_sendall(self._socket, last)
+            self._socket.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                while await self._loop.sock_recv_into(self._socket, self._scratch):
+                    pass
 
     def _give_up(self, silent_seconds: float) -> None:
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
+        self._tell()
 
     def _gone(self, reason: str) -> PeerGoneError:
         is_known = self._is_acceptor or self._heartbeat.has_heard
         return PeerGoneError(who=self._who, reason=reason if is_known else f"{reason}; {NOTHING_SAID}")
+
+    def _break_reading(self, reason: str) -> None:
+        if self._has_end_come:  # nothing is missing
+            self._unwatch()
+        else:
+            self._break(reason)
 
     def _break(self, reason: str) -> None:
         self._is_broken = True
@@ -424,22 +439,31 @@ class TcpStream(PromptCarrier):
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
         self._unwatch()
-        self._stop_waiting_to_write()
-        _wake(self._came)
+        if not self._method.done():
+            self._method.set_exception(self._failure)
+            self._method.exception()  # perhaps nobody asks
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self._listener = None
+        self._unwatch()
+        if self._rest and self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._socket.fileno())
+        if self._late is not None:
+            self._late.cancel()
+        if not self._is_acceptor:  # which has still to say why
+            self.close()
 
     def close(self) -> None:
         """Hang up.  Closing twice is harmless."""
-        self._is_broken = True
+        self._break("this end was closed")
         if self._late is not None:
             self._late.cancel()
-        self._fail(PeerGoneError(who=self._who, reason="this end was closed"))
         self._heartbeat.stop()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._socket.fileno())
+        self._listener = None
         self._socket.close()
-
-
-def _wake(future: "asyncio.Future[None] | None") -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
 
 
 _RETRY_SECONDS = 0.05
@@ -468,7 +492,7 @@ async def calling(
         raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
-        await stream.call(KIND_OF_METHOD[method])
+        stream.call(KIND_OF_METHOD[method])
         yield stream
     finally:
         stream.close()

@@ -1,16 +1,13 @@
-"""When what a remote end has to say is written, and by whom.
+"""When what a remote end has to say is written.
 
-A task writes, for as long as the stream lasts.  A prompt carrier spares it most of its turns: what there is to write is
-written where it comes up, and the task only sees to what must be waited for.  Whatever is ready at that time travels
-together.
+What there is to write is written where it comes up, as long as the carrier takes it; what comes up meanwhile travels
+together once the carrier takes more.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from permitflow.transports.carrier import Buffer, Rest, WriteNow
-from permitflow.transports.same_host import HostCarrier
+from permitflow.transports.carrier import Buffer, Carrier
 
 __all__ = ["Writing"]
 
@@ -21,77 +18,50 @@ class Writing:
     """Writes trains into a carrier, one after the other."""
 
     def __init__(
-        self, carrier: HostCarrier, trains: Callable[[], Iterable[Train]], is_last: Callable[[], bool]
+        self,
+        carrier: Carrier,
+        trains: Callable[[], Iterable[Train]],
+        is_last: Callable[[], bool],
+        on_over: Callable[[Exception | None], None],
     ) -> None:
-        """Nothing is written before ``run``, or ``be_prompt``.
+        """Nothing is written before ``start``.
 
         Args:
             carrier: of the open stream.
             trains: what is to be written now, encoded one after the other; what comes meanwhile is for the next time.
             is_last: has everything been handed out for writing that will ever be?
+            on_over: called once, in a turn of the loop of its own: everything was written and this half is closed, or
+                something could not be encoded.
         """
         self._carrier = carrier
         self._trains = trains
         self._is_last = is_last
+        self._on_over = on_over
         self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
-        self._write_now: WriteNow | None = None
-        # Is a train under way, or is it the task that writes?
-        self._is_busy = False
-        self._is_due = False
-        self._left: tuple[Rest, Iterable[Train]] | None = None
+        self._following: Iterator[Train] = iter(())
+        self._is_open = self._is_full = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self) -> None:
-        """Write until all was written, and close this half.
-
-        Raises:
-            PermitflowError: something could not be written, or encoded.
-        """
-        while True:
-            self._is_busy = True
-            if not await self._write_what_is_there():
-                self._is_busy = False
-                if self._is_last():
-                    break
-                await self._wake.wait()
-                self._wake.clear()
-        self._write_now = None
-        await self._carrier.half_close()
-
-    async def _write_what_is_there(self) -> bool:
-        has_written = self._left is not None
-        if self._left is not None:
-            (rest, trains), self._left = self._left, None
-            await rest()
-        else:
-            trains = self._trains()
-        for train in trains:
-            await self._carrier.write(train)
-            has_written = True
-        return has_written
-
-    def be_prompt(self, write_now: WriteNow) -> None:
-        """The carrier writes without waiting, from now on."""
-        self._write_now = write_now
+    def start(self) -> None:
+        """Write what there is, and from now on all that comes up."""
+        self._is_open = True
+        self.now()
 
     def stop(self) -> None:
-        """Write nothing any more but what the task writes."""
-        self._write_now = None
+        """Write nothing any more."""
+        self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
 
     def soon(self) -> None:
         """Write what there is once the caller, and whoever else can run now, has had its turn."""
-        if self._write_now is None:
-            self._wake.set()
-        elif not self._is_due:
+        if not self._is_due and self._is_open:
             self._is_due = True
             self._loop.call_soon(self._write_if_due)
 
     def within(self, seconds: float) -> None:
         """Write what there is after so long at most; whoever asks meanwhile changes nothing."""
-        if self._timer is None:
+        if self._timer is None and self._is_open:
             self._timer = self._loop.call_later(seconds, self._on_time)
 
     def _on_time(self) -> None:
@@ -102,29 +72,35 @@ class Writing:
         if self._is_due:
             self.now()
 
+    def on_writable(self) -> None:
+        """The carrier takes more."""
+        self._is_full = False
+        if self._is_open:
+            self.now()
+
     def now(self) -> None:
-        """Write what there is; what the carrier does not take at once, and errors, are left to the task."""
+        """Write what there is, as far as the carrier takes it; errors are told later."""
         self._is_due = False
-        if self._write_now is None or self._is_busy:
-            self._wake.set()
+        if not self._is_open or self._is_full:
             return
+        write = self._carrier.write
         try:
-            following = iter(self._trains())
-            for train in following:
-                if (rest := self._write_now(train)) is not None:
-                    self._leave(rest, following)
+            for train in self._following:
+                if not write(train):
+                    self._is_full = True
+                    return
+            self._following = iter(self._trains())
+            for train in self._following:
+                if not write(train):
+                    self._is_full = True
                     return
         except Exception as error:
-            self._leave(partial(_raise, error), ())
+            self._finish(error)
+            return
         if self._is_last():
-            self._wake.set()
+            self._carrier.half_close()
+            self._finish(None)
 
-    def _leave(self, rest: Rest, following: Iterable[Train]) -> None:
-        """Leave the rest of a train, and those after it, to the task."""
-        self._left = rest, following
-        self._is_busy = True
-        self._wake.set()
-
-
-async def _raise(error: Exception) -> None:
-    raise error
+    def _finish(self, error: Exception | None) -> None:
+        self.stop()
+        self._loop.call_soon(self._on_over, error)

@@ -79,7 +79,7 @@ def status_in(heard: bytes) -> Exception:
         heard = heard[HEADER_BYTES + size :]
 
 
-GET_MESSAGE = message_of(*encode_downstream([get_frame(channel="numbers")], None))
+(GET_MESSAGE,) = map(message_of, encode_downstream([get_frame(channel="numbers")], None))
 FRAMED = header(Kind.MESSAGE, len(GET_MESSAGE)) + GET_MESSAGE
 
 SILENCES = {

@@ -23,7 +23,7 @@ from permitflow.protocol.recording import Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.session import State
 from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
@@ -51,7 +51,7 @@ async def read_all(receiver: ReceiveEnd[Any]) -> int:
     return sum([message.rows async for message in receiver])
 
 
-async def to_its_end(carrier: Carrier) -> list[Any]:
+async def to_its_end(carrier: Conversation) -> list[Any]:
     """The frames that a producer reads which writes by hand."""
     frames: list[Any] = []
     while (message := await carrier.read()) is not None:
@@ -273,7 +273,7 @@ def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does
         ):
             for frame in (put_frame(), data(), End(1, 3, 0, closes_channel=True, until=until)):
                 await carrier.write([encoded(PUT_STREAM, frame)])
-            await carrier.half_close()
+            carrier.half_close()
             agreement, *frames = await to_its_end(carrier)
         assert isinstance(agreement, Agreement)
         return frames
@@ -307,7 +307,7 @@ async def test_a_failure_of_a_producer_is_refused_and_its_consumer_hears_that_ro
             await carrier.write([encoded(PUT_STREAM, frame)])
         with pytest.raises(ChannelAbortedError, match="the peer sent Failure, expected Data or Chunks or End"):
             await read_all(receiver)
-        await carrier.half_close()
+        carrier.half_close()
         with pytest.raises(UnexpectedFrameError):
             await to_its_end(carrier)
 

@@ -1,6 +1,7 @@
 """A stream has one flow: a peer that names another one, or none, or damages what it says of it is told so."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import Failure
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.transports import client_call, tcp
+from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import is_tcp
-from permitflow.transports.carrier import Carrier
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe, get, put
@@ -55,18 +56,21 @@ FEEDBACK: dict[str, tuple[bytes, type[PermitflowError]]] = {
 }
 
 
-async def refused(stream: Carrier, method: str, told: list[PermitflowError | None]) -> None:
+async def refused(stream: Conversation, method: str, told: list[PermitflowError | None]) -> None:
     """Read to the end, which is an error; note one that comes in band, and close this half then."""
     while (message := await stream.read()) is not None:
         for frame in answered(method, checked(message)):
             if isinstance(frame, Failure):
                 told.append(decode_error(frame.error, who="the exchange"))
-                await stream.half_close()
+                stream.half_close()
 
 
-def calling(address: str, method: str) -> Any:
+@asynccontextmanager
+async def calling(address: str, method: str) -> AsyncIterator[Conversation]:
     """A stream on which a test may write anything."""
-    return (tcp if is_tcp(address) else client_call).calling(address, method, "the exchange", 10.0)
+    carriers = tcp if is_tcp(address) else grpc_calls
+    async with carriers.calling(address, method, "the exchange", 10.0) as call:
+        yield Conversation(call)
 
 
 async def works(exchange: Exchange, address: str) -> None:
@@ -101,7 +105,7 @@ async def test_feedback_that_cannot_be_of_the_channels_flow_ends_the_stream(list
     told: list[PermitflowError | None] = []
     async with ExchangeServer(exchange, listen) as server, calling(server.address, GET_STREAM) as stream:
         await stream.write(with_checksum([FIRST[GET_STREAM]()]))
-        assert answered(GET_STREAM, checked(await stream.read()))[0].flow == "permits"
+        assert answered(GET_STREAM, checked(await stream.read() or b""))[0].flow == "permits"
         frames = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=said)])
         await stream.write(with_checksum([frames.SerializeToString()]))
         with pytest.raises(kind):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    AlteredMessageError,
     InvalidParametersError,
     LedgerError,
     OverspendError,
@@ -53,15 +54,14 @@ from permitflow.protocol.replay import MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.protocol.staging import MOST_ATTEMPTS, StagingBooks
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports import tcp
-from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.carrier import Buffer, Conversation, Listener
 from permitflow.transports.checksum import checked
 from permitflow.transports.codec import decode_upstream, front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import decode_reply, encode_reply, encode_request
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.tcp import TcpStream
 from permitflow.wire.v1 import exchange_pb2 as pb
-from tests.support.carriers import message_of
+from tests.support.carriers import PlayedCarrier, message_of
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
@@ -125,7 +125,7 @@ async def test_a_consumer_that_keeps_permits_at_the_end_is_told() -> None:
             frames: list[object] = []
             while not any(isinstance(frame, End) for frame in frames):
                 frames += decode_upstream(await carrier.read() or b"")
-            await carrier.half_close()
+            carrier.half_close()
             with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
                 await carrier.read()
 
@@ -222,6 +222,7 @@ REFUSED = {
     "before the agreement": (PUT_STREAM, [NO_PERMITS * 1_000_000]),
     "after the agreement": (PUT_STREAM, [PUT, A_WATERMARK * 400_000]),
     "as a request": (CONTROL, [NO_PERMITS * 2_000_000]),
+    "altered on the way": (PUT_STREAM, [PUT, A_WATERMARK * 400_000]),
 }
 
 
@@ -230,22 +231,25 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
     """And not only when the garbage is collected, which does not depend on how many bytes there are."""
     method, (*before, refused) = REFUSED[when]
 
-    async def until_over(stream: TcpStream) -> None:
+    async def until_over(stream: Conversation) -> None:
+        message = bytearray(message_of([refused]))
+        message[0] ^= when == "altered on the way"
+        await stream.write([bytes(message)])
         while await stream.read() is not None:
-            await stream.half_close()
+            stream.half_close()
 
     async def test() -> None:
         exchange = Exchange(parameters=SMALL)
         exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
         async with (
             ExchangeServer(exchange, "tcp://127.0.0.1:0") as server,
-            tcp.calling(server.address, method, "the exchange", 10.0) as stream,
+            tcp.calling(server.address, method, "the exchange", 10.0) as call,
         ):
+            stream = Conversation(call)
             for message in before:
                 await stream.write([message_of([message])])
                 assert await stream.read() is not None
-            await stream.write([message_of([refused])])
-            with pytest.raises(UndecodableDataError):
+            with pytest.raises(AlteredMessageError if when == "altered on the way" else UndecodableDataError):
                 await until_over(stream)
 
     gc.disable()
@@ -373,21 +377,22 @@ def test_what_an_older_exchange_has_kept_under_a_long_name_is_gone_on_with() -> 
     assert [part.rows for part in books.publish("q", 0, [StagedPart("kept", 0, BOOK, 3)], 0.0).published] == [3]
 
 
-class OneMessage(Carrier):
+class OneMessage(PlayedCarrier):
     """A stream of one message, which was there before anybody reads."""
 
     def __init__(self, message: bytes) -> None:
+        super().__init__(())
         self.replies: list[bytes] = []
-        self._messages = [message]
+        self._message = message
 
-    async def read(self) -> bytes | None:
-        return self._messages.pop() if self._messages else None
+    def listen(self, listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(listener.on_message, self._message)
+        loop.call_soon(listener.on_end)
 
-    async def write(self, message: Sequence[Buffer]) -> None:
+    def write(self, message: Sequence[Buffer]) -> bool:
         self.replies.append(b"".join(message))
-
-    async def half_close(self) -> None:
-        """There is nobody."""
+        return True
 
 
 MANY_CHANNELS = [f"orders/{number}" for number in range(5_000)]

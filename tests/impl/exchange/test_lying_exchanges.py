@@ -25,7 +25,6 @@ from permitflow.errors import (
     UnexpectedFrameError,
     VersionMismatchError,
 )
-from permitflow.exchange.server import ServerCall
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
 from permitflow.protocol.frames import DownstreamFrame, End, Feedback
 from permitflow.protocol.handshake import PROTOCOL_VERSION
@@ -36,13 +35,14 @@ from permitflow.transports.arrow_compression import described, metadata_place, w
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
+from permitflow.transports.grpc_calls import ServerCall
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
     CODEC,
-    ServerByHand,
+    ByHand,
     agreed,
     data,
     encoded,
@@ -52,7 +52,7 @@ from tests.support.peers_by_hand import (
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
-Script = Callable[[ServerCall], Coroutine[Any, Any, None]]
+Script = Callable[[ByHand], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
@@ -60,7 +60,11 @@ async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncItera
     """A server that follows a script of its own."""
 
     async def act(_: object, context: Any) -> None:
-        await script(ServerByHand(context, "the client"))
+        conversation = ByHand(ServerCall(context, "the client"))
+        try:
+            await script(conversation)
+        finally:
+            await conversation.stop()
 
     server = grpc.aio.server(options=options)
     handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}
@@ -118,7 +122,7 @@ LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame | bytes], type[PermitflowE
 async def test_a_consumer_does_not_believe_a_lying_exchange(lie: str) -> None:
     frames, error = LIES_TO_CONSUMERS[lie]
 
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         for frame in frames:
             await carrier.write([encoded(PUT_STREAM, frame)])
@@ -161,7 +165,7 @@ LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame | bytes], type[Permi
 async def test_a_producer_does_not_believe_a_lying_exchange(lie: str) -> None:
     frames, error = LIES_TO_PRODUCERS[lie]
 
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         for frame in frames:
             await carrier.write([encoded(GET_STREAM, frame)])
@@ -184,7 +188,7 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
     schema = BatchCodec(LARGE.schema).schema_bytes
     came: list[WireFrame] = []
 
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         await carrier.write([encoded(GET_STREAM, replace(AGREED, parameters=PERMITS.state(wide), schema=schema))])
         while (message := await carrier.read()) is not None:
@@ -206,7 +210,7 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
 
 
 async def test_a_producer_notices_that_its_permits_never_came_back() -> None:
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         await carrier.write([encoded(GET_STREAM, AGREED)])
         while await carrier.read() is not None:
@@ -221,7 +225,7 @@ async def test_a_producer_notices_that_its_permits_never_came_back() -> None:
 async def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them() -> None:
     """One of an older release."""
 
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         await carrier.write([encoded(GET_STREAM, AGREED)])
         while await carrier.read() is not None:
@@ -238,7 +242,7 @@ async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:
     schema = BatchCodec(wide.schema).schema_bytes
     unlimited = replace(AGREED, parameters=PERMITS.state(ChannelParameters()), schema=schema)
 
-    async def script(carrier: ServerCall) -> None:
+    async def script(carrier: ByHand) -> None:
         await carrier.read()
         await carrier.write([encoded(GET_STREAM, unlimited)])
         while await carrier.read() is not None:

@@ -27,13 +27,12 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, ChannelRow, ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports import client_call, tcp
+from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import SCHEME
-from permitflow.transports.client_call import ClientCall
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import AioControl, control, get, put
-from permitflow.transports.tcp import TcpStream
 from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 
@@ -162,11 +161,11 @@ async def one_channel() -> AsyncIterator[tuple[Exchange, str]]:
 
 
 @asynccontextmanager
-async def dialling(address: str) -> AsyncIterator[ClientCall | TcpStream]:
+async def dialling(address: str) -> AsyncIterator[Conversation]:
     """A Control stream without our client around it."""
-    calling = tcp.calling if address.startswith(SCHEME) else client_call.calling
+    calling = tcp.calling if address.startswith(SCHEME) else grpc_calls.calling
     async with calling(address, CONTROL, "the exchange", 5.0) as call:
-        yield call
+        yield Conversation(call)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xff", b"GET / HTTP/1.1\r\n"], ids=["empty", "bytes", "text"])
@@ -186,12 +185,12 @@ async def test_a_client_that_writes_ahead_gets_its_replies_in_order() -> None:
         exchange.add_channels(names, retention=Retention.REPLAY)
         for count in range(50):
             await call.write([encode_request(AskPositions(tuple(names[:count])))])
-        await call.half_close()
+        call.half_close()
         replies = [decode_reply(message) async for message in messages(call)]
         assert [len(reply.channels) for reply in replies] == list(range(50))  # type: ignore[union-attr]  # so it is
 
 
-async def messages(call: ClientCall | TcpStream) -> AsyncIterator[Any]:
+async def messages(call: Conversation) -> AsyncIterator[Any]:
     while (message := await call.read()) is not None:
         yield message
 

@@ -176,19 +176,6 @@ def test_what_the_wire_cannot_hold_is_refused(request_: Any) -> None:
         encode_request(request_)
 
 
-def test_an_acknowledgement_that_the_exchange_has_heard_as_an_earlier_one_is_none() -> None:
-    def reply(row: int) -> bytes:
-        stands: ChannelPosition[pa.Schema] = ChannelPosition(
-            "a", row, 200, ChannelState.OPEN, "", ChannelParameters(row_permits=64), None
-        )
-        return encode_reply(Positions((stands,)))
-
-    order = acknowledge({"a": 100}, "")
-    assert [order.read(reply(row))[0].acknowledged_row for row in (100, 150)] == [100, 150]
-    with pytest.raises(UndecodableDataError, match="row 100 of channel 'a' was named, row 36 was heard"):
-        order.read(reply(36))
-
-
 @pytest.mark.parametrize("names", [(), ("b",), ("a", "a")])
 def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> None:
     def stands(name: str) -> ChannelPosition[pa.Schema]:

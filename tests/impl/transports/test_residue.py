@@ -8,7 +8,7 @@ import pytest
 
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import remote_receiver
-from permitflow.transports.carrier import Buffer, Rest
+from permitflow.transports.carrier import Buffer
 from tests.support.carriers import PlayedProducer, played_stream
 from tests.support.number_streams import turns
 
@@ -126,13 +126,14 @@ def test_at_the_end_no_residue_waits(complete: Complete, *, is_end_first: bool) 
 def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_now = PlayedProducer.write_now
+    write = PlayedProducer.write
 
-    def take_a_turn(producer: PlayedProducer, message: Sequence[Buffer]) -> Rest:
-        write_now(producer, message)
-        return lambda: asyncio.sleep(0)
+    def take_a_turn(producer: PlayedProducer, message: Sequence[Buffer]) -> bool:
+        write(producer, message)
+        asyncio.get_running_loop().call_soon(producer.take_more)
+        return False
 
-    monkeypatch.setattr(PlayedProducer, "write_now", take_a_turn)
+    monkeypatch.setattr(PlayedProducer, "write", take_a_turn)
 
     async def test() -> None:
         async with played_stream(WINDOW) as (producer, receiver):

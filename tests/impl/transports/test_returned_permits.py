@@ -29,9 +29,10 @@ class Consumer(PlayedCarrier):
         super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
         self.trains: list[tuple[int, ...]] = []
 
-    def write_now(self, message: Sequence[Buffer]) -> None:
+    def write(self, message: Sequence[Buffer]) -> bool:
         frames = decode_upstream(b"".join(message))
         self.trains += [frame.rows for frame in frames if isinstance(frame, EncodedChunks)]
+        return True
 
     def return_permits(self, *rows: int) -> None:
         """In a message for each of these, which have come together."""

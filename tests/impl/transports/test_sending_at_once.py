@@ -14,7 +14,7 @@ from permitflow.protocol.frames import Abort, Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
-from permitflow.transports.carrier import Buffer, Rest
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
@@ -37,21 +37,18 @@ class Wire(PlayedCarrier):
     def __init__(self) -> None:
         super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
         self.written: list[bytes] = []
+        self.is_full = self.is_busy = False
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        self.written.append(b"".join(message))
+        if self.is_busy:
+            asyncio.get_running_loop().call_soon(self.take_more)
+        return not self.is_full and not self.is_busy
+
+    def make_room(self) -> None:
+        """What is written fits again."""
         self.is_full = False
-        self.until_room: Callable[[], Coroutine[Any, Any, object]] = partial(asyncio.sleep, 0)
-        self.at_write: Callable[[], object] = lambda: None
-
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:  # type: ignore[override]
-        self.written.append(b"".join(message))
-        return self._room_made if self.is_full else None
-
-    async def _room_made(self) -> None:
-        await self.until_room()
-
-    async def write(self, message: Sequence[Buffer]) -> None:
-        """By the task that writes, which has waited for room."""
-        self.at_write()
-        self.written.append(b"".join(message))
+        self.take_more()
 
     def sent(self) -> list[int | None]:
         """The rows of each chunk that was written; None for a barrier."""
@@ -132,6 +129,7 @@ def test_a_stream_that_is_given_up_while_its_carrier_is_full_says_so_once_there_
         async with agreed() as (end, wire):
             on_a_carrier_that_is_full(end, wire)
             wire.is_full = False
+            wire.take_more()
             end.abort("a test")
             await turns()
             assert decode_upstream(wire.written[-1]) == [Abort("a test")]
@@ -143,7 +141,7 @@ def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(
     async def test() -> None:
         wide = pa.record_batch({"w": pa.array([bytes(TRAIN_BYTES // 4)], pa.binary(TRAIN_BYTES // 4))})
         async with agreed(wide.schema) as (end, wire):
-            wire.is_full = True
+            wire.is_busy = True
             for _ in range(20):
                 await end.send(wide)
             assert len(wire.written) > 1
@@ -152,26 +150,25 @@ def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(
 
 
 @asynccontextmanager
-async def much_to_write() -> AsyncIterator[tuple[RemoteSender, Wire, asyncio.Event]]:
-    """An end with half a window to be written, and permits for more; nothing is written before the event."""
+async def much_to_write() -> AsyncIterator[tuple[RemoteSender, Wire]]:
+    """An end with half a window to be written, and permits for more; nothing is written before ``make_room``."""
     async with agreed() as (end, wire):
-        has_room = asyncio.Event()
-        wire.is_full, wire.until_room = True, has_room.wait
+        wire.is_full = True
         for rows in (50, 150, 50):
             await end.send(chunk(rows))
             await turns()
         assert wire.sent() == [50]
-        yield end, wire, has_room
+        yield end, wire
 
 
 async def test_senders_wait_in_the_order_of_their_calls_while_much_is_to_be_written() -> None:
-    async with much_to_write() as (end, wire, has_room):
+    async with much_to_write() as (end, wire):
         sends = (end.send(chunk(1)), end.send(chunk(2)), end.send_barrier("epoch"), end.send(chunk(3)))
         waiting = [asyncio.create_task(send) for send in sends]
         await turns()
         assert not any(task.done() for task in waiting)
         assert end.statistics().waiting_sends == 4
-        has_room.set()
+        wire.make_room()
         await asyncio.gather(*waiting)
         await turns()
         assert wire.sent() == [50, 150, 50, 1, 2, None, 3]
@@ -187,12 +184,13 @@ async def test_nobody_who_does_not_wait_overtakes_a_sender_that_does() -> None:
                 send()
             refusals.append(str(refusal.value))
 
-    async with much_to_write() as (end, wire, has_room):
+    async with much_to_write() as (end, wire):
         waiting = asyncio.create_task(end.send(chunk(1)))
         await turns()
         overtake(end)
-        wire.at_write = lambda: overtake(end) if not waiting.done() else None
-        has_room.set()
+        wire.make_room()
+        assert not waiting.done()
+        overtake(end)
         await waiting
         assert refusals == ["1 sends wait before this one"] * 4
         end.send_nowait(chunk(9))
@@ -201,20 +199,20 @@ async def test_nobody_who_does_not_wait_overtakes_a_sender_that_does() -> None:
 
 
 async def test_a_sender_that_gives_up_while_much_is_to_be_written_has_sent_nothing() -> None:
-    async with much_to_write() as (end, wire, has_room):
+    async with much_to_write() as (end, wire):
         first, second = (asyncio.create_task(end.send(chunk(rows))) for rows in (1, 2))
         await turns()
         first.cancel()
         await turns()
         assert not second.done()
-        has_room.set()
+        wire.make_room()
         await second
         await turns()
         assert wire.sent() == [50, 150, 50, 2]
 
 
 async def test_a_sender_that_waits_while_much_is_to_be_written_is_told_that_the_stream_was_closed() -> None:
-    async with much_to_write() as (end, _, _):
+    async with much_to_write() as (end, _):
         waiting = asyncio.create_task(end.send(chunk(1)))
         await turns()
         end.close()

@@ -21,10 +21,10 @@ from permitflow.errors import (
 from permitflow.transports import blocking_calls, tcp
 from permitflow.transports.addresses import host_and_port
 from permitflow.transports.blocking_calls import BlockingTcpCall, Closed, receive_within, send_all
-from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.tcp import HEADER_BYTES, Kind, TcpStream, _connected, calling, header
-from tests.support.carriers import connected, dialled_by_a_stranger
+from permitflow.transports.carrier import Buffer, Conversation
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.tcp import HEADER_BYTES, Kind, _connected, calling, header
+from tests.support.carriers import connected, conversing, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 # No system has it: as IPv6 where that is switched off.
@@ -104,14 +104,14 @@ async def test_messages_of_all_sizes_arrive_as_they_were_written(seed: int) -> N
 
     contents = [chance.randbytes(size) for size in sizes]
 
-    async def write(stream: TcpStream) -> None:
+    async def write(stream: Conversation) -> None:
         for content in contents:
             cuts = sorted(chance.randrange(len(content) + 1) for _ in range(3))
             pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
             await stream.write([pieces[0], *[memoryview(piece) for piece in pieces[1:]]])
-        await stream.half_close()
+        stream.half_close()
 
-    async with connected() as (dialler, acceptor), asyncio.TaskGroup() as group:
+    async with conversing() as (dialler, acceptor), asyncio.TaskGroup() as group:
         group.create_task(write(dialler))
         for content in contents:
             assert await acceptor.read() == content
@@ -121,13 +121,13 @@ async def test_messages_of_all_sizes_arrive_as_they_were_written(seed: int) -> N
 
 async def test_what_arrives_byte_by_byte_is_put_together() -> None:
     async with dialled_by_a_stranger() as (stranger, acceptor):
-        loop = asyncio.get_running_loop()
         for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
-            await loop.sock_sendall(stranger, bytes((byte,)))
+            stranger.send(bytes([byte]))
             await asyncio.sleep(0)
-        await acceptor.method()
-        assert await acceptor.read() == b"abc"
-        assert await acceptor.read() is None
+        assert await acceptor.method() == PUT_STREAM
+        conversation = Conversation(acceptor)
+        assert await conversation.read() == b"abc"
+        assert await conversation.read() is None
 
 
 @pytest.mark.parametrize(
@@ -156,41 +156,46 @@ async def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_f
         stranger.send(altered)
         await acceptor.method()
         with pytest.raises(UndecodableDataError):
-            await acceptor.read()
+            await Conversation(acceptor).read()
 
 
 @pytest.mark.parametrize("kind", [Kind.GET, Kind.STATUS])
 async def test_a_dialler_says_only_what_it_may(kind: Kind) -> None:
     async with connected() as (dialler, acceptor):
-        await dialler.call(kind)
+        dialler.call(kind)
         with pytest.raises(UndecodableDataError, match="may not come here"):
-            await acceptor.read()
+            await Conversation(acceptor).read()
 
 
 async def test_a_connection_that_breaks_off_is_no_end() -> None:
     async with connected() as (dialler, acceptor):
-        await dialler.write([b"the last word"])
+        far, near = Conversation(acceptor), Conversation(dialler)
+        assert await near.read() == b"agreed"
+        dialler.write([b"the last word"])
         dialler.close()
-        assert await acceptor.read() == b"the last word"
+        assert await far.read() == b"the last word"
         with pytest.raises(PeerGoneError, match="the dialler is gone: its connection was closed before the end"):
-            await acceptor.read()
+            await far.read()
         with pytest.raises(PeerGoneError):
-            await acceptor.write([b"?"])
+            await far.write([b"?"])
+
+
+async def write_for_ever(conversation: Conversation) -> None:
+    while True:
+        await conversation.write([bytes(100_000)])
 
 
 async def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way() -> None:
-    async def write_for_ever(stream: TcpStream) -> None:
-        while True:
-            await stream.write([bytes(100_000)])
-
     async with connected() as (dialler, acceptor):
-        writing = asyncio.create_task(write_for_ever(dialler))
+        near = Conversation(dialler)
+        assert await near.read() == b"agreed"
+        writing = asyncio.create_task(write_for_ever(near))
         finishing = asyncio.create_task(acceptor.finish(UnknownChannelError(channel="x", known=("y",))))
         with pytest.raises(UnknownChannelError) as caught:
-            await dialler.read()
+            await near.read()
         assert caught.value.known == ("y",)
-        writing.cancel()
         await asyncio.wait({writing})
+        assert isinstance(writing.exception(), UnknownChannelError)
         dialler.close()
         await finishing
 
@@ -210,10 +215,7 @@ async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothi
 ) -> None:
     async with dialled_by_a_stranger() as (stranger, acceptor):
         content = bytes(5_000_000)
-        writing = asyncio.create_task(acceptor.write([content]))
-        await asyncio.sleep(0)
-        writing.cancel()
-        await asyncio.wait({writing})
+        assert not acceptor.write([content])
         finishing = asyncio.create_task(acceptor.finish(error))
         received = await everything(stranger)
         await finishing
@@ -224,25 +226,24 @@ async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothi
 
 async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
     async with connected() as (dialler, acceptor):
+        near = Conversation(dialler)
+        assert await near.read() == b"agreed"
         finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
         with pytest.raises(Exception, match=r"ZeroDivisionError: by zero .*INTERNAL"):
-            await dialler.read()
+            await near.read()
         dialler.close()
         await finishing
 
 
 async def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it() -> None:
-    async def write_for_ever(stream: TcpStream) -> None:
-        while True:
-            await stream.write([bytes(100_000)])
-
     async with connected() as (dialler, acceptor):
-        writing = asyncio.create_task(write_for_ever(dialler))
-        while dialler._writable is None:  # noqa: ASYNC110  # there is no event to wait for
-            await asyncio.sleep(0)
+        near = Conversation(dialler)
+        assert await near.read() == b"agreed"
+        while dialler.write([bytes(100_000)]):
+            pass
         acceptor.close()
         with pytest.raises(PeerGoneError, match="the acceptor is gone"):
-            await writing
+            await near.read()
 
 
 @pytest.mark.parametrize("address", ["tcp://", "tcp://host", "tcp://host:port", "host:1", "tcp://:1", "tcp://[::1"])
@@ -257,18 +258,16 @@ def test_addresses_of_both_versions_are_understood() -> None:
 
 
 async def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order() -> None:
-    async with connected() as (dialler, acceptor):
+    async with conversing() as (near, far):
         large = random.Random(1).randbytes(20_000_000)
-        rest = dialler.write_now([b"head", large])
-        assert rest is not None
 
         async def write() -> None:
-            await rest()
-            assert dialler.write_now([b"next"]) is None
+            await near.write([b"head", large])
+            await near.write([b"next"])
 
         writing = asyncio.create_task(write())
-        assert await acceptor.read() == b"head" + large
-        assert await acceptor.read() == b"next"
+        assert await far.read() == b"head" + large
+        assert await far.read() == b"next"
         await writing
 
 
@@ -295,7 +294,7 @@ async def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(mo
         with monkeypatch.context() as patch:
             patch.setattr(dialler, "_socket", trickle)
             dialler._ping_rest = rest
-            assert dialler.write_now([b"next"]) is None
+            assert dialler.write([b"next"])
         assert trickle.taken == rest + message
 
 
@@ -303,115 +302,6 @@ def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_o
     trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
     send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
     assert trickle.taken == chunk
-
-
-async def test_a_message_is_handed_over_where_it_comes_and_read_goes_on_waiting() -> None:
-    async with connected() as (dialler, acceptor):
-        handed: list[bytes] = []
-        await dialler.write([b"before"])
-        assert await acceptor.read() == b"before"
-        acceptor.hand_to(lambda message: handed.append(bytes(message)))
-        reading = asyncio.create_task(acceptor.read())
-        for number in range(3):
-            await dialler.write([b"%d" % number])
-        await dialler.half_close()
-
-        assert await reading is None
-        assert handed == [b"0", b"1", b"2"]
-
-
-async def test_what_comes_while_nobody_reads_is_not_handed_over_but_read() -> None:
-    async with connected() as (dialler, acceptor):
-        acceptor.hand_to(lambda message: pytest.fail(f"{message!r} was handed over"))
-        await dialler.write([b"kept"])
-        while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-            await asyncio.sleep(0)
-
-        assert await acceptor.read() == b"kept"
-
-
-async def test_what_the_taker_raises_read_raises() -> None:
-    async with connected() as (dialler, acceptor):
-
-        def refuse(message: object) -> None:
-            raise UndecodableDataError(what="a message", reason="of a test")
-
-        acceptor.hand_to(refuse)
-        reading = asyncio.create_task(acceptor.read())
-        await asyncio.sleep(0)
-        await dialler.write([b"bad"])
-        with pytest.raises(UndecodableDataError, match="of a test"):
-            await reading
-
-
-async def test_many_small_messages_that_come_together_are_handed_over_and_so_is_the_next_one() -> None:
-    async with dialled_by_a_stranger() as (stranger, acceptor):
-        stranger.send(header(Kind.PUT))
-        await acceptor.method()
-        handed = list[bytes]()
-        acceptor.hand_to(lambda message: handed.append(bytes(message)))
-        reading = asyncio.create_task(acceptor.read())
-        await asyncio.sleep(0)
-        stranger.send((header(Kind.MESSAGE, 1) + b"m") * tcp._MOST_AHEAD)
-        while not handed:  # noqa: ASYNC110 - what is waited for is the socket's business
-            await asyncio.sleep(0)
-        stranger.send(header(Kind.MESSAGE, 4) + b"next" + header(Kind.END))
-
-        assert await reading is None
-        assert handed == [*[b"m"] * tcp._MOST_AHEAD, b"next"]
-
-
-async def test_what_is_left_by_a_taker_that_is_interrupted_is_read() -> None:
-    async with dialled_by_a_stranger() as (stranger, acceptor):
-        stranger.send(header(Kind.PUT))
-        await acceptor.method()
-        acceptor.hand_to(interrupt)
-        reading = asyncio.create_task(acceptor.read())
-        await asyncio.sleep(0)
-        stranger.send((header(Kind.MESSAGE, 1) + b"1") + (header(Kind.MESSAGE, 1) + b"2"))
-        with pytest.raises(KeyboardInterrupt):
-            acceptor._on_readable()
-
-        assert await reading == b"2"
-
-
-async def test_what_comes_behind_what_a_reader_gives_up_over_is_not_handed_over() -> None:
-    async with dialled_by_a_stranger() as (stranger, acceptor):
-        stranger.send(header(Kind.PUT))
-        await acceptor.method()
-        handed = list[bytes]()
-
-        def give_up(message: Received) -> None:
-            handed.append(bytes(message))
-            reading.cancel()
-
-        acceptor.hand_to(give_up)
-        reading = asyncio.create_task(acceptor.read())
-        await asyncio.sleep(0)
-        stranger.send(header(Kind.MESSAGE, 1) + b"1" + header(Kind.MESSAGE, 1) + b"2")
-        await asyncio.wait({reading})
-        assert handed == [b"1"]
-
-
-async def test_what_comes_after_the_last_read_is_handed_to_nobody() -> None:
-    async with connected() as (dialler, acceptor):
-        handed = list[Received]()
-        acceptor.hand_to(handed.append)
-        await dialler.write([b"kept"])
-        while not acceptor._inbox:  # noqa: ASYNC110 - what is waited for is the socket's business
-            await asyncio.sleep(0)
-        assert await acceptor.read() == b"kept"
-
-        finishing = asyncio.create_task(acceptor.finish(None))
-        assert await dialler.read() is None
-        await dialler.write([b"too late"])
-        dialler.close()
-        await finishing
-        assert handed == []
-
-
-def interrupt(_: object) -> None:
-    raise KeyboardInterrupt
 
 
 HANG_SECONDS = 200.0

@@ -436,7 +436,7 @@ Dial = Callable[[str, asyncio.Runner], None]
 def test_the_error_says_who_is_there(
     monkeypatch: pytest.MonkeyPatch, run: asyncio.Runner, dial: Dial, scheme: str, greeting: bytes, told: str
 ) -> None:
-    monkeypatch.setattr("permitflow.transports.client_call._REASON_SECONDS", GUARD_SECONDS)
+    monkeypatch.setattr("permitflow.transports.grpc_calls._REASON_SECONDS", GUARD_SECONDS)
     with stranger(greeting) as address, pytest.raises(PermitflowError) as caught:
         dial(scheme + address, run)
     assert told in caught.value.message

@@ -1,18 +1,16 @@
-"""What there is to write is written where it comes up, in order; what must wait, and errors, are the task's."""
+"""What there is to write is written where it comes up, in order, as far as the carrier takes it."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import pytest
 
 from permitflow.errors import PeerGoneError
-from permitflow.transports.carrier import Buffer, Rest
-from permitflow.transports.same_host import HostCarrier
+from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.writing import Writing
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
+from tests.support.number_streams import turns
 
 
 class Desk:
@@ -21,144 +19,102 @@ class Desk:
     def __init__(self) -> None:
         self.to_write: deque[bytes] = deque()
         self.written: list[bytes] = []
-        self.is_last = self.is_closed = False
-        self.room = asyncio.Event()
-        self.room.set()
+        self.over: list[Exception | None] = []
+        self.is_last = self.is_closed = self.is_full = False
         self.error: Exception | None = None
-        self.writing = Writing(cast("HostCarrier", self), self.trains, lambda: self.is_last and not self.to_write)
+        self.writing = Writing(
+            cast("Carrier", self), self.trains, lambda: self.is_last and not self.to_write, self.over.append
+        )
 
-    def trains(self) -> list[Sequence[Buffer]]:
+    def trains(self) -> Iterator[Sequence[Buffer]]:
         pieces, self.to_write = list(self.to_write), deque()
-        return [[piece] for piece in pieces]
+        for piece in pieces:
+            if self.error is not None:
+                raise self.error
+            yield [piece]
 
-    def write_now(self, message: Sequence[Buffer]) -> Rest | None:
-        if self.error is not None:
-            raise self.error
-        if not self.room.is_set():
-            return lambda: self.write(message)
+    def write(self, message: Sequence[Buffer]) -> bool:
         self.written += map(bytes, message)
-        return None
+        return not self.is_full
 
-    async def write(self, message: Sequence[Buffer]) -> None:
-        await self.room.wait()
-        if self.error is not None:
-            raise self.error
-        self.written += map(bytes, message)
-
-    async def half_close(self) -> None:
+    def half_close(self) -> None:
         self.is_closed = True
 
-    async def opened(self) -> "asyncio.Task[None]":
-        """The task that writes, of a carrier that is prompt."""
-        task = asyncio.create_task(self.writing.run())
-        self.writing.be_prompt(self.write_now)
-        await self.settle()
-        return task
 
-    async def settle(self) -> None:
-        """Let everybody do what can be done."""
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-
-def test_nothing_is_prompt_before_the_carrier_is(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        task = asyncio.create_task(desk.writing.run())
-        await desk.settle()
-        desk.to_write.append(b"put")
-        desk.writing.now()
-
-        assert desk.written == []
-        await desk.settle()
-        assert desk.written == [b"put"]
-        task.cancel()
-
-    complete(test())
+async def test_nothing_is_written_before_the_start() -> None:
+    desk = Desk()
+    desk.to_write.append(b"put")
+    desk.writing.now()
+    desk.writing.soon()
+    await turns()
+    assert desk.written == []
+    desk.writing.start()
+    assert desk.written == [b"put"]
 
 
-def test_now_writes_before_it_returns_and_soon_what_has_come_until_the_next_turn(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.writing.be_prompt(desk.write_now)
-        desk.to_write.append(b"a")
-        desk.writing.now()
-        assert desk.written == [b"a"]
+async def test_now_writes_before_it_returns_and_soon_what_has_come_until_the_next_turn() -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.to_write.append(b"a")
+    desk.writing.now()
+    assert desk.written == [b"a"]
 
-        for piece in (b"b", b"c"):
-            desk.to_write.append(piece)
-            desk.writing.soon()
-        assert desk.written == [b"a"]
-        await asyncio.sleep(0)
-        assert desk.written == [b"a", b"b", b"c"]
-
-    complete(test())
-
-
-def test_what_a_full_carrier_does_not_take_is_written_first_by_the_task(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        task = await desk.opened()
-        desk.room.clear()
-        for piece in (b"a", b"b", b"c", b"d"):
-            desk.to_write.append(piece)
-            if piece in b"bd":
-                desk.writing.now()
-        await desk.settle()
-        assert desk.written == []
-
-        desk.room.set()
-        await desk.settle()
-        assert desk.written == [b"a", b"b", b"c", b"d"]
-
-        desk.to_write.append(b"e")
-        desk.writing.now()
-        assert desk.written[-1] == b"e"
-        task.cancel()
-
-    complete(test())
-
-
-def test_errors_are_raised_by_the_task_not_by_whoever_had_something_to_write(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        task = await desk.opened()
-        desk.error = PeerGoneError(who="the peer", reason="a test")
-        desk.to_write.append(b"a")
-        desk.writing.now()
-
-        with pytest.raises(PeerGoneError, match="a test"):
-            await task
-        assert not desk.is_closed
-
-    complete(test())
-
-
-def test_the_half_is_closed_after_the_last_word_however_it_was_written(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.writing.be_prompt(desk.write_now)
-        task = asyncio.create_task(desk.writing.run())
-        await desk.settle()
-        desk.is_last = True
-        desk.to_write.append(b"end")
-        desk.writing.now()
-
-        await task
-        assert (desk.written, desk.is_closed) == ([b"end"], True)
-
-    complete(test())
-
-
-def test_after_a_stop_nothing_is_written_but_by_the_task(complete: Complete) -> None:
-    async def test() -> None:
-        desk = Desk()
-        desk.writing.be_prompt(desk.write_now)
-        desk.to_write.append(b"late")
+    for piece in (b"b", b"c"):
+        desk.to_write.append(piece)
         desk.writing.soon()
-        desk.writing.stop()
-        await desk.settle()
+    assert desk.written == [b"a"]
+    await asyncio.sleep(0)
+    assert desk.written == [b"a", b"b", b"c"]
 
-        assert desk.written == []
 
-    complete(test())
+async def test_a_full_carrier_gets_one_message_each_time_that_it_takes_more() -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.is_full = True
+    for piece in (b"a", b"b", b"c", b"d"):
+        desk.to_write.append(piece)
+        if piece in b"bd":
+            desk.writing.now()
+    assert desk.written == [b"a"]
+    desk.writing.on_writable()
+    assert desk.written == [b"a", b"b"]
+
+    desk.is_full = False
+    desk.writing.on_writable()
+    assert desk.written == [b"a", b"b", b"c", b"d"]
+
+
+async def test_errors_are_told_later_not_to_whoever_had_something_to_write() -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.error = PeerGoneError(who="the peer", reason="a test")
+    desk.to_write.append(b"a")
+    desk.writing.now()
+    assert desk.over == []
+    await turns()
+    assert desk.over == [desk.error]
+    assert not desk.is_closed
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_the_half_is_closed_once_after_the_last_word(is_full: bool) -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.is_last, desk.is_full = True, is_full
+    desk.to_write.append(b"end")
+    desk.writing.now()
+    assert desk.is_closed is not is_full
+    if is_full:
+        desk.writing.on_writable()
+    await turns()
+    assert (desk.written, desk.is_closed, desk.over) == ([b"end"], True, [None])
+
+
+async def test_after_a_stop_nothing_is_written() -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.to_write.append(b"late")
+    desk.writing.soon()
+    desk.writing.stop()
+    await turns()
+    assert desk.written == []

@@ -8,11 +8,12 @@ import contextlib
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from permitflow.errors import UndecodableDataError
+from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
+from permitflow.transports.carrier import Carrier, Listener
 from permitflow.transports.shared_memory.region import forget_in_children
 from permitflow.transports.shared_memory.ring import (
     ALIGNMENT_BYTES,
@@ -280,59 +281,49 @@ class MessageSocket:
         self._ring.forget()
 
 
-# A peer may write faster than this end reads; the kernel keeps the rest, and then the peer waits.
-_MOST_AHEAD = 64
-
-
-class AsyncioLink(MessageSocket):
-    """Messages in both directions, in order; large ones through the ring.  One task reads, one writes."""
+class AsyncioLink(MessageSocket, Carrier):
+    """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
         """See ``MessageSocket``; to be made in the event loop that will use it."""
         super().__init__(connection, ring, most_bytes=most_bytes)
         self._loop = asyncio.get_running_loop()
         self._descriptor = connection.fileno()
-        self._came: asyncio.Future[None] | None = None
-        self._take_message: Callable[[bytes | memoryview], None] | None = None
-        self._failure: Exception | None = None
-        self._is_watching = False
-        self._watch()
+        self._listener: Listener | None = None
+        self._failure: PermitflowError | None = None
+        self._is_watching = self._is_paused = self._has_told_end = False
+        # What waits for room in the ring, for a moment; and what waits for the socket.
+        self._unplaced: tuple[Sequence[Part], int] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._rest: Sequence[Part] = ()
+        self._is_closing_half = False
 
     # Reading.
 
-    async def read(self) -> bytes | memoryview | None:
-        """The next message; None once the peer has shut its half, or is gone.
-
-        Raises:
-            UndecodableDataError: the peer sends what is no message, or a wrong note.
-        """
-        while not self._inbox:
-            if self._failure is not None:
-                raise self._failure
-            if self._has_ended:
-                return None
-            self._watch()
-            self._came = self._loop.create_future()
-            try:
-                await self._came
-            finally:
-                self._came = None
-        return self._inbox.popleft()
-
-    def hand_to(self, take: Callable[[bytes | memoryview], None]) -> None:
-        """Call this with each message that comes while ``read`` is awaited, instead of returning it from there.
-
-        What it raises, ``read`` raises.
-        """
-        self._take_message = take
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        self._watch()
+        self._loop.call_soon(self._tell)
 
     @property
     def has_more(self) -> bool:
-        """Has another message come, which is handed over next, or read?"""
+        """See ``Carrier``."""
         return bool(self._inbox)
 
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+        self._unwatch()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._watch()
+        self._loop.call_soon(self._tell)
+
     def _watch(self) -> None:
-        if not self._is_watching and not self._has_ended:
+        if not self._is_watching and not self._has_ended and not self._is_paused:
             self._is_watching = True
             self._loop.add_reader(self._descriptor, self._on_readable)
 
@@ -343,96 +334,137 @@ class AsyncioLink(MessageSocket):
 
     def _on_readable(self) -> None:
         try:
-            self._catching(self._receive_now)
-        finally:
-            if self._has_ended or len(self._inbox) >= _MOST_AHEAD:
-                self._unwatch()
+            self._receive_now()
+        except PermitflowError as error:
+            self._failure, self._has_ended = error, True
+        if self._has_ended:
+            self._unwatch()
+        self._tell()
 
     def drain(self) -> None:
         """Receive everything that is here, and expect no more: the stream is over."""
-        self._catching(super().drain)
+        try:
+            super().drain()
+        except PermitflowError as error:
+            self._failure, self._has_ended = error, True
         self._unwatch()
+        self._tell()
 
-    def _catching(self, receive: Callable[[], object]) -> None:
-        try:
-            receive()
-        except Exception as error:
-            self._failure, self._has_ended = error, True
-        take, came, inbox = self._take_message, self._came, self._inbox
-        try:
-            # To the taker; the task that awaits ``read`` need not wake up.
-            while take is not None and inbox and came is not None and not came.done():
-                take(inbox.popleft())
-        except Exception as error:
-            self._failure, self._has_ended = error, True
-        finally:
-            # Also if a task that went on at once was interrupted.
-            if self._came is not None and not self._came.done() and (inbox or self._has_ended):
-                self._came.set_result(None)
+    def _tell(self) -> None:
+        """Let the listener hear what has come."""
+        inbox = self._inbox
+        while inbox and self._listener is not None and not self._is_paused:
+            self._listener.on_message(inbox.popleft())
+        if inbox or not self._has_ended or self._listener is None or self._has_told_end:
+            return
+        self._has_told_end = True
+        if self._failure is not None:
+            self._listener.on_error(self._failure)
+        else:
+            self._listener.on_end()
 
     # Writing.
 
-    async def write(self, parts: Sequence[Part]) -> None:
-        """Hand a message over; waits while the socket is full, and for a moment while the ring is.
-
-        Raises:
-            OSError: the peer is gone.
-            UndecodableDataError: the peer has returned space that it did not have.
-        """
-        if (rest := self.write_now(parts)) is not None:
-            await rest()
-
-    def write_now(self, parts: Sequence[Part]) -> Callable[[], Coroutine[object, object, None]] | None:
-        """As ``write``, as far as that can be done without waiting; what is left to be awaited, if anything.
-
-        Raises:
-            OSError, UndecodableDataError: as for ``write``.
-        """
-        size = parts.size_bytes if isinstance(parts, SizedParts) else sum(map(len, parts))
+    def write(self, message: Sequence[Part]) -> bool:
+        """See ``Carrier``; waits for a moment while the ring is full."""
+        size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
         if size < RING_FROM_BYTES:
-            placed: Sequence[Part] | None = [inline_header(size), *parts]  # as ``_to_write``, without its call
-        else:
-            placed = self._to_write(parts, size)
-        if placed is None:
-            return partial(self._write_soon, parts, size)
-        pieces = self._send_now(placed)
-        return partial(self._write_rest, pieces) if pieces else None
-
-    async def _write_soon(self, parts: Sequence[Part], size: int) -> None:
-        await self._write_rest(await self._placed_soon(parts, size) or self._inline(parts, size))
-
-    async def _write_rest(self, pieces: Sequence[Part]) -> None:
-        while pieces := self._send_now(pieces):
-            await self._ready(self._loop.add_writer, self._loop.remove_writer, self._descriptor)
-
-    async def _placed_soon(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
-        if self._writer is None:
-            return None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SPACE_SECONDS):
-                while True:
-                    await self._ready(self._loop.add_reader, self._loop.remove_reader, self._writer.counter)
-                    if (note := self._placed(parts, size)) is not None:
-                        return note
-        return None
-
-    async def _ready(self, watch: Callable[..., object], unwatch: Callable[[int], object], descriptor: int) -> None:
-        ready = self._loop.create_future()
-        watch(descriptor, _set, ready)
+            return self._send([inline_header(size), *message])  # as ``_to_write``, without its call
         try:
-            await ready
-        finally:
-            unwatch(descriptor)
+            placed = self._to_write(message, size)
+        except PermitflowError as error:
+            self._loop.call_soon(self._on_error, error)
+            return False
+        if placed is not None:
+            return self._send(placed)
+        assert self._writer is not None, "there is a ring that is full"
+        self._unplaced = message, size
+        self._loop.add_reader(self._writer.counter, self._on_space)
+        self._patience = self._loop.call_later(SPACE_SECONDS, self._on_no_space)
+        return False
+
+    def _on_space(self) -> None:
+        """Some space has come back."""
+        if self._unplaced is None:
+            return
+        try:
+            note = self._placed(*self._unplaced)
+        except PermitflowError as error:
+            self._stop_waiting_for_space()
+            self._on_error(error)
+            return
+        if note is not None:
+            self._stop_waiting_for_space()
+            self._send_late(note)
+
+    def _on_no_space(self) -> None:
+        if self._unplaced is not None:
+            parts, size = self._unplaced
+            self._stop_waiting_for_space()
+            self._send_late(self._inline(parts, size))
+
+    def _stop_waiting_for_space(self) -> None:
+        self._unplaced = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+            if self._writer is not None:
+                self._loop.remove_reader(self._writer.counter)
+
+    def _send_late(self, pieces: Sequence[Part]) -> None:
+        if self._send(pieces):
+            self._on_written()
+
+    def _send(self, pieces: Sequence[Part]) -> bool:
+        try:
+            self._rest = self._send_now(pieces)
+        except OSError as error:
+            self._loop.call_soon(self._on_error, TransportError.of(what="the Unix socket", cause=error))
+            return False
+        if self._rest:
+            self._loop.add_writer(self._descriptor, self._on_writable)
+        return not self._rest
+
+    def _on_writable(self) -> None:
+        try:
+            self._rest = self._send_now(self._rest)
+        except OSError as error:
+            self._loop.remove_writer(self._descriptor)
+            self._on_error(TransportError.of(what="the Unix socket", cause=error))
+            return
+        if not self._rest:
+            self._loop.remove_writer(self._descriptor)
+            self._on_written()
+
+    def _on_written(self) -> None:
+        if self._is_closing_half:
+            self.shut()
+        elif self._listener is not None:
+            self._listener.on_writable()
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        if self._rest or self._unplaced is not None:
+            self._is_closing_half = True
+        else:
+            self.shut()
 
     # The end.
 
+    def _on_error(self, error: PermitflowError) -> None:
+        if self._listener is not None:
+            self._listener.on_error(error)
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self.close()
+
     def close(self) -> None:
         """Release everything but the memory that is being looked at.  Closing twice is harmless."""
+        self._listener = None
         self._unwatch()
+        self._stop_waiting_for_space()
+        if self._rest and self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._descriptor)
+        self._rest = ()
         super().close()
-        self._catching(lambda: None)
-
-
-def _set(ready: "asyncio.Future[None]") -> None:
-    if not ready.done():
-        ready.set_result(None)

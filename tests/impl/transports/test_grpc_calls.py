@@ -12,8 +12,9 @@ import grpc
 import pytest
 
 from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
-from permitflow.transports import client_call
-from permitflow.transports.client_call import ClientCall
+from permitflow.transports import grpc_calls
+from permitflow.transports.carrier import Conversation
+from permitflow.transports.grpc_calls import ClientCall
 from permitflow.transports.wire_errors import Metadata, status_of
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -29,6 +30,7 @@ class PlayedCall:
     def __init__(self) -> None:
         self.status: Status | None = None
         self.messages = list[bytes]()
+        self.waits_for_ever = False
         self._callbacks: list[Callable[[Any], None]] = []
 
     def set(self, status: Status) -> None:
@@ -46,6 +48,8 @@ class PlayedCall:
         return self
 
     async def __anext__(self) -> bytes:
+        if self.waits_for_ever:
+            await asyncio.Event().wait()
         if not self.messages:
             raise StopAsyncIteration
         return self.messages.pop(0)
@@ -69,9 +73,12 @@ class PlayedCall:
 async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
     call: Any = PlayedCall()
     carrier = ClientCall(call, "the exchange at here:1")
+    call.waits_for_ever = True
+    conversation = Conversation(carrier)
     play(call)
     with pytest.raises(PermitflowError) as caught:
-        await carrier.write([b"permits"])
+        await conversation.write([b"permits"])
+    await conversation.stop()
     return caught.value
 
 
@@ -96,7 +103,7 @@ def test_a_status_that_comes_after_the_crossing_is_waited_for(complete: Complete
 def test_a_status_that_never_comes_means_that_the_peer_is_gone(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_call, "_STATUS_SECONDS", 0.01)
+    monkeypatch.setattr(grpc_calls, "_STATUS_SECONDS", 0.01)
     error = complete(error_of_write(lambda call: call.set(CROSSED)))
     assert type(error) is PeerGoneError
     assert str(error).startswith("the exchange at here:1 is gone: the stream broke off")

@@ -1,0 +1,320 @@
+"""One gRPC call as a carrier of messages: of an asyncio client, and of the exchange that serves it.
+
+gRPC hands messages out, and takes them, to tasks that wait: here each call has one that reads and one that writes.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import grpc
+
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.transports.carrier import Buffer, Carrier, Listener
+from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks
+from permitflow.transports.deadlines import SILENCE_SECONDS
+from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, status_of, stranger_behind_grpc
+
+__all__ = ["ClientCall", "Context", "ServerCall", "calling"]
+
+# What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
+_CROSSED = "Internal error from Core"
+_STATUS_SECONDS = 1.0
+_REASON_SECONDS = 1.0
+
+T = TypeVar("T")
+Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class _Call(Carrier, ABC):
+    """A call that is under way."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._listener: Listener | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._message: bytes | None = None
+        self._is_closing_half = False
+        self._has_work = asyncio.Event()
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_all(), name=f"reading from {self._who}")
+
+    @property
+    def has_more(self) -> bool:
+        """See ``Carrier``."""
+        return False
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._may_read.clear()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._may_read.set()
+
+    async def _read_all(self) -> None:
+        try:
+            while (message := await self._read()) is not None:
+                if self._listener is not None:
+                    self._listener.on_message(message)
+                del message  # the next one may take its time
+                if not self._may_read.is_set():
+                    await self._may_read.wait()
+        except Exception as error:
+            self._tell(error)
+        else:
+            if self._listener is not None:
+                self._listener.on_end()
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``; gRPC never takes one at once."""
+        self._message = b"".join(message)
+        self._work()
+        return False
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        self._is_closing_half = True
+        self._work()
+
+    def _work(self) -> None:
+        self._has_work.set()
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all(), name=f"writing to {self._who}")
+
+    async def _write_all(self) -> None:
+        try:
+            while True:
+                while self._message is not None:
+                    await self._write(self._message)
+                    self._message = None
+                    if self._listener is not None:
+                        self._listener.on_writable()
+                if self._is_closing_half:
+                    await self._close_half()
+                    return
+                self._has_work.clear()
+                await self._has_work.wait()
+        except Exception as error:
+            self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        if not isinstance(error, PermitflowError):
+            error = TransportError.of(what=f"the stream with {self._who}", cause=error)
+        for task in (self._reading, self._writing):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.on_error(error)
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self._listener = None
+        if tasks := [task for task in (self._reading, self._writing) if task is not None and not task.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    @abstractmethod
+    async def _read(self) -> bytes | None:
+        """The next message; None once the peer has closed its half in good order."""
+
+    @abstractmethod
+    async def _write(self, message: bytes) -> None:
+        """Hand a message over; waits while gRPC is full."""
+
+    @abstractmethod
+    async def _close_half(self) -> None:
+        """Say that nothing more will be written."""
+
+
+class ServerCall(_Call):
+    """A call that is being served."""
+
+    def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
+        """``who`` is at the other end, in words for an error, and has so long to say what it wants."""
+        super().__init__(who)
+        self._context = context
+        self._first_within_seconds = first_within_seconds
+
+    async def _read(self) -> bytes | None:
+        within_seconds, self._first_within_seconds = self._first_within_seconds, None
+        try:
+            async with asyncio.timeout(within_seconds):
+                message = await self._context.read()
+        except TimeoutError:
+            reason = f"it has not said within {within_seconds:g} s what it wants"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+        return message if isinstance(message, bytes) else None
+
+    async def _write(self, message: bytes) -> None:
+        try:
+            await self._context.write(message)
+        except grpc.aio.BaseError as error:
+            raise PeerGoneError(who=self._who, reason=str(error)) from error
+
+    async def _close_half(self) -> None:
+        """Nothing to do: the server's half closes with the status, when all is over."""
+
+    async def finish(self, error: Exception | None) -> None:
+        """All is over, well or with an error that the peer is told.
+
+        Raises:
+            AbortError: gRPC's way to end a call.
+            BaseError: the peer cannot be told.
+        """
+        await self.stop()
+        if error is not None:
+            await self._context.abort(*status_of(error))
+
+
+class _Status(NamedTuple):
+    """How a call has ended."""
+
+    code: grpc.StatusCode
+    details: str
+    metadata: Metadata
+
+
+class ClientCall(_Call):
+    """A call that was dialled."""
+
+    def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
+        """``who`` is at the other end, in words for an error."""
+        super().__init__(who)
+        self._call = call
+        # Unlike call.read(), an iterator goes on after a crossing write: what has arrived is handed out, and the peer's
+        # status comes, for which it would else wait.
+        self._messages = aiter(call)
+        self._status: _Status | None = None
+        self._status_came = asyncio.Event()
+        call.add_done_callback(lambda _: self._note_status())
+
+    @property
+    def code(self) -> grpc.StatusCode | None:
+        """How the call has ended, once the peer has said so."""
+        return None if self._status is None else self._status.code
+
+    async def _read(self) -> bytes | None:
+        try:
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            return None
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            raise await self._over(error) from error
+        except asyncio.CancelledError as error:
+            self._refuse_foreign_cancellation(error)
+            raise
+
+    async def _write(self, message: bytes) -> None:
+        try:
+            await self._call.write(message)
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            raise await self._over(error) from error
+        except asyncio.CancelledError as error:
+            self._refuse_foreign_cancellation(error)
+            raise
+
+    async def _close_half(self) -> None:
+        await self._call.done_writing()
+
+    async def settle(self) -> None:
+        """Let go of a call that is over.
+
+        After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
+        until its messages have been read.
+        """
+        await self.stop()
+        if not self._call.done() or self._status is not None:
+            return
+        with contextlib.suppress(TimeoutError, PermitflowError):
+            async with asyncio.timeout(_STATUS_SECONDS):
+                while await self._read() is not None:
+                    pass
+
+    def _refuse_foreign_cancellation(self, error: asyncio.CancelledError) -> None:
+        """grpc.aio raises CancelledError when the call was cancelled, though nobody has cancelled the task."""
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            raise PeerGoneError(who=self._who, reason="the call was cancelled") from error
+
+    async def _over(self, error: BaseException) -> PermitflowError:
+        """The reason why the call is over."""
+        if not self._call.done():
+            return TransportError.of(what=f"the stream with {self._who}", cause=error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STATUS_SECONDS):
+                await self._status_came.wait()
+        if self._status is None:
+            # It is held up by messages that nobody reads.
+            return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
+        if self._status.code is grpc.StatusCode.OK:
+            return PeerGoneError(who=self._who, reason="it closed the stream before the end")
+        return error_from_status(*self._status, who=self._who)
+
+    def _note_status(self) -> None:
+        """Keep the peer's status; called whenever the call gets one, while nothing else runs."""
+        code, details = _at_once(self._call.code()), _at_once(self._call.details())
+        if code is not grpc.StatusCode.INTERNAL or details != _CROSSED:
+            metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
+            self._status = _Status(code, details, metadata)
+            self._status_came.set()
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise AssertionError("a call that has a status answers at once")
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float = SILENCE_SECONDS
+) -> AsyncIterator[ClientCall]:
+    """A call of one method of the exchange at this address.
+
+    Raises:
+        PeerTimeoutError: nobody answers there.
+    """
+    expect_large_blocks()
+    async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await channel.channel_ready()
+        except TimeoutError:
+            reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        call = ClientCall(channel.stream_stream(method)(), who)
+        try:
+            yield call
+        finally:
+            await call.settle()
+
+
+async def _why_not(channel: grpc.aio.Channel) -> str:
+    """Why there is no connection: gRPC says so to a call that does not wait for one."""
+    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
+    try:
+        await ask(b"", timeout=_REASON_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        details = error.details() or ""
+        if words := stranger_behind_grpc(details):
+            return f"{details}{words}"
+    return SILENT
