@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
-import permitflow.demo
-from permitflow.demo import DemoReport, DemoSettings, PipelineReport, PipelineSettings
-from permitflow.demo.streaming_demo import ChannelNumbers, Counted, RecordedRun
+from permitflow.cli.demo import settings_of, show_run
+from permitflow.demo import DemoReport, DemoSettings, PipelineReport, PipelineSettings, Progress
+from permitflow.demo.streaming_demo import ChannelNumbers, Counted, RecordedRun, render_pipeline
 from permitflow.demo.tpch import ShippingMode
-from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict
+from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict, render
 from permitflow.errors import DemoError
 
 Command = Callable[..., tuple[int, str, str]]
@@ -33,50 +34,37 @@ def report_of(*, peak_rows: int) -> DemoReport:
     )
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[DemoReport | Exception], list[DemoSettings]]:
-    """Let the demo come to this end, and see with which settings it was run."""
-
-    def end(with_: DemoReport | Exception) -> list[DemoSettings]:
-        seen: list[DemoSettings] = []
-
-        def run(settings: DemoSettings, _progress: object) -> DemoReport:
-            seen.append(settings)
-            if isinstance(with_, Exception):
-                raise with_
-            return with_
-
-        monkeypatch.setattr(permitflow.demo, "run", run)
-        return seen
-
-    return end
+def ended_as(run: Callable[[Progress], DemoReport], *, as_json: bool = False) -> int:
+    """The exit code of the command, if the demo comes to this."""
+    with pytest.raises(typer.Exit) as end:
+        show_run(run, render, as_json=as_json)
+    return end.value.exit_code
 
 
-def test_a_good_report_is_shown_and_succeeds(
-    command: Command, asked: Callable[[DemoReport], list[DemoSettings]], tmp_path: Path
-) -> None:
-    seen = asked(report_of(peak_rows=8))
-    code, stdout, _ = command("demo", "--scale", "0.5", "--keep", str(tmp_path))
-    assert code == 0
-    assert "Everything is as it should be" in stdout
-    assert (seen[0].scale, seen[0].keep) == (0.5, tmp_path)
+def test_a_good_report_is_shown_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended_as(lambda _: report_of(peak_rows=8)) == 0
+    assert "Everything is as it should be" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_report_with_a_problem_fails(
-    command: Command, asked: Callable[[DemoReport], list[DemoSettings]], options: tuple[str, ...]
-) -> None:
-    asked(report_of(peak_rows=9))
-    code, stdout, _ = command("demo", *options)
-    assert code == 1
-    assert "Spark to the exchange: more rows in flight than permits" in stdout
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_report_with_a_problem_fails(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
+    assert ended_as(lambda _: report_of(peak_rows=9), as_json=as_json) == 1
+    assert "Spark to the exchange: more rows in flight than permits" in capsys.readouterr().out
 
 
-def test_a_demo_that_cannot_run_says_why(command: Command, asked: Callable[[Exception], list[DemoSettings]]) -> None:
-    asked(DemoError("tpchgen-cli is not installed"))
-    code, _, stderr = command("demo")
-    assert code == 1
-    assert stderr == "Error: tpchgen-cli is not installed\n"
+def test_a_demo_that_cannot_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: Progress) -> DemoReport:
+        raise DemoError("tpchgen-cli is not installed")
+
+    assert ended_as(run) == 1
+    assert capsys.readouterr().err == "Error: tpchgen-cli is not installed\n"
+
+
+def test_options_become_settings(tmp_path: Path) -> None:
+    jobs = settings_of(scale=0.5, keep=tmp_path, streaming=False, kills=0, seed=None)
+    assert jobs == DemoSettings(scale=0.5, keep=tmp_path)
+    pipeline = settings_of(scale=0.1, keep=None, streaming=True, kills=50, seed=7)
+    assert pipeline == PipelineSettings(scale=0.1, keep=None, kills=50, seed=7)
 
 
 def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
@@ -107,19 +95,6 @@ def test_an_unusable_scale_is_named(command: Command, scale: str, complaint: str
     assert complaint in stderr
 
 
-@pytest.fixture
-def asked_to_stream(monkeypatch: pytest.MonkeyPatch) -> list[PipelineSettings]:
-    """See with which settings the pipeline was run; it ends at once."""
-    seen: list[PipelineSettings] = []
-
-    def run_streaming(settings: PipelineSettings, _progress: object) -> PipelineReport:
-        seen.append(settings)
-        return pipeline_report()
-
-    monkeypatch.setattr(permitflow.demo, "run_streaming", run_streaming)
-    return seen
-
-
 def pipeline_report() -> PipelineReport:
     """A report of a pipeline in which everything is right."""
     return PipelineReport(
@@ -142,12 +117,11 @@ def pipeline_report() -> PipelineReport:
     )
 
 
-def test_the_pipeline_gets_its_options_and_its_report_is_shown(
-    command: Command, asked_to_stream: list[PipelineSettings]
-) -> None:
-    code, stdout, _ = command("demo", "--streaming", "--kills", "50", "--seed", "7")
-    assert code == 0
-    assert (asked_to_stream[0].kills, asked_to_stream[0].seed) == (50, 7)
+def test_the_report_of_the_pipeline_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as end:
+        show_run(lambda _: pipeline_report(), render_pipeline, as_json=False)
+    assert end.value.exit_code == 0
+    stdout = capsys.readouterr().out
     assert "100 line items, of which 10 were late: 0 lost, 0 duplicated" in stdout
     assert "Everything is as it should be" in stdout
 
@@ -163,8 +137,8 @@ def test_the_pipeline_gets_its_options_and_its_report_is_shown(
     ],
 )
 def test_unusable_options_of_the_pipeline_are_named(
-    command: Command, asked_to_stream: list[PipelineSettings], arguments: tuple[str, ...], complaint: str
+    command: Command, arguments: tuple[str, ...], complaint: str
 ) -> None:
     code, stdout, stderr = command("demo", *arguments)
-    assert (code, stdout, asked_to_stream) == (2, "", [])
+    assert (code, stdout) == (2, "")
     assert complaint in stderr

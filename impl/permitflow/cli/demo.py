@@ -15,9 +15,9 @@ from permitflow.errors import DemoError, InvalidOptionError
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from permitflow.demo import Progress
+    from permitflow.demo import DemoSettings, PipelineSettings, Progress
 
-__all__ = ["demo"]
+__all__ = ["demo", "settings_of", "show_run"]
 
 
 class Report(Protocol):
@@ -81,38 +81,53 @@ def demo(
         for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    from permitflow.demo import PipelineSettings, run, run_streaming
+    from permitflow.demo.streaming_demo import render_pipeline
+    from permitflow.demo.two_jobs import render
+
+    settings = settings_of(scale=scale, keep=keep, streaming=streaming, kills=kills, seed=seed)
+    if isinstance(settings, PipelineSettings):
+        pipeline = settings
+        show_run(lambda progress: run_streaming(pipeline, progress), render_pipeline, as_json=as_json)
+    else:
+        jobs = settings
+        show_run(lambda progress: run(jobs, progress), render, as_json=as_json)
+
+
+def settings_of(
+    *, scale: float, keep: Path | None, streaming: bool, kills: int, seed: int | None
+) -> "DemoSettings | PipelineSettings":
+    """What is to be run, as the options of the command say it; ends the command if they do not fit each other."""
+    from permitflow.demo import DemoSettings, PipelineSettings
+
     if kills and not streaming:
         unusable("--kills: needs --streaming: what two jobs have sent they cannot take back")
     if seed is not None and not streaming:
         unusable("--seed: needs --streaming: nothing is drawn, because nothing of two jobs is killed")
-    from permitflow.demo import DemoSettings, PipelineSettings, run, run_streaming
-    from permitflow.demo.streaming_demo import render_pipeline
-    from permitflow.demo.two_jobs import render
-
     try:
         if streaming:
-            pipeline = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=1 if seed is None else seed)
-            _show(lambda progress: run_streaming(pipeline, progress), render_pipeline, as_json=as_json)
+            return PipelineSettings(scale=scale, keep=keep, kills=kills, seed=1 if seed is None else seed)
+        return DemoSettings(scale=scale, keep=keep)
+    except InvalidOptionError as error:
+        unusable(str(error))
+
+
+def show_run(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
+    """Run, show the report, in full or for people who may watch meanwhile, and end the command as the report says."""
+    from permitflow.demo.console import ConsoleProgress, SilentProgress
+
+    try:
+        if as_json:
+            report = run(SilentProgress())
+            print_json(report.as_json())
         else:
-            jobs = DemoSettings(scale=scale, keep=keep)
-            _show(lambda progress: run(jobs, progress), render, as_json=as_json)
+            console = open_console()
+            with ConsoleProgress(console) as progress:
+                report = run(progress)
+            console.print(render(report))
     except InvalidOptionError as error:
         unusable(str(error))
     except DemoError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
-
-
-def _show(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
-    """Run, and show the report: in full, or for people who may watch meanwhile."""
-    from permitflow.demo.console import ConsoleProgress, SilentProgress
-
-    if as_json:
-        report = run(SilentProgress())
-        print_json(report.as_json())
-    else:
-        console = open_console()
-        with ConsoleProgress(console) as progress:
-            report = run(progress)
-        console.print(render(report))
     stop(holds=report.holds)
