@@ -142,10 +142,9 @@ class _Channel(Generic[T]):
         Raises:
             WouldBlock: it may not.
         """
-        offered = self.sender.offer(Kind.BARRIER, payload)
-        if not self.sender.can_send():
-            self.sender.withdraw(offered)
+        if not self.sender.admits_barrier():
             raise WouldBlock(self.sender.lack(Kind.BARRIER))
+        self.sender.offer(Kind.BARRIER, payload)
         self.takers.deliver(self.sender.send_oldest())
         self._bring_back()
 

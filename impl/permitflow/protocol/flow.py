@@ -298,6 +298,11 @@ class Outbound(ABC, Generic[T]):
         """Chunks and barriers that leave before the pending watermark may; None if none is pending."""
         return None if self._watermark is None else self._watermark_after
 
+    def admits_barrier(self) -> bool:
+        """May a barrier leave now, if nothing waits?"""
+        barrier: Message[Any] = Message(Kind.BARRIER, None)
+        return self._may_leave(barrier)
+
     def can_send(self) -> bool:
         """May the oldest message that waits leave now?"""
         return bool(self._waiting) and self._may_leave(self._waiting[0].message)

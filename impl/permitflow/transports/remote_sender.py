@@ -213,11 +213,9 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         checked_marker(payload, name="barrier")
         self._require_open(payload)
         self._require_first()
-        offered = self._session.offer(Kind.BARRIER, payload)
-        if not self._core.can_send():
-            self._core.withdraw(offered)
+        if not self._core.admits_barrier():
             raise WouldBlock(self._core.lack(Kind.BARRIER))
-        self._line.park(offered)
+        self._line.park(self._session.offer(Kind.BARRIER, payload))
 
     async def send_barrier(self, payload: object = None) -> None:
         """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
