@@ -120,13 +120,15 @@ class _Channel(Generic[T]):
             self.receiver.deliver_many(chunks[:count], rows[:count])
         if self.takers.futures:
             self.takers.wake()
-        self._bring_back()
+        if self.receiver.has_feedback:
+            self._bring_back()
         return count
 
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
         """Stand in line with what the core was offered; what may leave now has left."""
         parked = self.line.park(*offered)
-        self._bring_back()
+        if parked.sent:
+            self._bring_back()
         return parked
 
     def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:

@@ -151,9 +151,9 @@ class SendLine(Generic[T]):
             pass
 
     def _send_head(self) -> bool:
-        if not self._core.can_send():
+        message = self._core.try_send()
+        if message is None:
             return False
-        message = self._core.send_oldest()
         parked = self.parked[0]
         parked.sent += 1
         if parked.sent == len(parked.offered):

@@ -397,16 +397,20 @@ class Outbound(ABC, Generic[T]):
         Raises:
             WouldBlock: nothing waits, or it may not leave yet.
         """
+        message = self.try_send()
+        if message is None:
+            oldest = self._waiting[0].message if self._waiting else None
+            raise WouldBlock("nothing waits" if oldest is None else self.lack(oldest.kind, (oldest.rows,)))
+        return message
+
+    def try_send(self) -> Message[T] | None:
+        """As ``send_oldest``; None if nothing waits, or it may not leave yet."""
         if not self._waiting:
-            raise WouldBlock("nothing waits")
+            return None
         message = self._waiting[0].message
         if not self._may_leave(message):
-            raise WouldBlock(self.lack(message.kind, (message.rows,)))
-        return self._send_head()
-
-    def _send_head(self) -> Message[T]:
-        """The oldest message leaves, which may."""
-        message = self._waiting.popleft().message
+            return None
+        self._waiting.popleft()
         if self._watermark_after > 0:
             self._watermark_after -= 1
         if message.kind is _CHUNK:
@@ -438,9 +442,9 @@ class Outbound(ABC, Generic[T]):
         while True:
             if self._watermark is not None and self.can_send_watermark():
                 ready.append(self.send_watermark())
-            if not self.can_send():
+            if (message := self.try_send()) is None:
                 return ready
-            ready.append(self._send_head())
+            ready.append(message)
 
 
 Taken: TypeAlias = tuple[Sequence[T | Message[T]], Sequence[int]]
