@@ -18,7 +18,7 @@ from permitflow.errors import (
     TransportError,
 )
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.flow import Parameters, flow_named
+from permitflow.protocol.flow import Parameters, flow_named, flow_names
 from permitflow.protocol.permits import (
     DEFAULT_KEPT_CHUNK_COST,
     DEFAULT_KEPT_ROW_PERMITS,
@@ -58,7 +58,10 @@ def serve(
     ] = None,
     flow: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The protocol that says what may be sent when: permits, or stop-and-wait."),
+        typer.Option(
+            metavar="NAME",
+            help="The protocol that says what may be sent when; one that there is not is answered with their names.",
+        ),
     ] = PERMITS.name,
     row_permits: Annotated[
         int | None,
@@ -298,7 +301,7 @@ def _parameters(flow: str, retention: Retention, **given: int | str | None) -> P
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
     except ParameterMismatchError:
-        unusable(f"--flow: there is no flow {flow!r}; permits and stop-and-wait come with permitflow")
+        unusable(f"--flow: there is no flow {flow!r}, but {' and '.join(flow_names())}")
     if retention is Retention.REPLAY:
         unusable(f"--retention: rows are kept with permits only, not with {flow}")
     return parameters

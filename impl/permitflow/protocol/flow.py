@@ -16,8 +16,10 @@ anything changes, and nobody else changes what it counts.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from itertools import islice, repeat, starmap
+from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -41,6 +43,7 @@ __all__ = [
     "Totals",
     "Wishes",
     "flow_named",
+    "flow_names",
     "register",
 ]
 
@@ -816,24 +819,29 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
 
 
 def flow_named(name: str) -> Flow:
-    """The flow of this name: one that was registered, or a module of this package, as in ``stop_and_wait``.
+    """The flow of this name: one that was registered, or one of this package.
 
     Raises:
         ParameterMismatchError: there is none.
     """
-    is_name = len(name) <= MOST_NAME_CHARACTERS and name.replace("-", "").isidentifier()
-    if name not in _FLOWS and is_name:
-        module = f"{__package__}.{name.replace('-', '_')}"
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-    if name not in _FLOWS:
+    if name not in _FLOWS and name not in flow_names():
         raise ParameterMismatchError(
             name="flow",
-            ours=", ".join(sorted(_FLOWS)),
+            ours=", ".join(flow_names()),
             theirs=name[:MOST_NAME_CHARACTERS],
             rule="must be one that both ends know",
         )
     return _FLOWS[name]
+
+
+def flow_names() -> list[str]:
+    """The names of all flows: those that were registered, and those of this package."""
+    _import_all()
+    return sorted(_FLOWS)
+
+
+@cache
+def _import_all() -> None:
+    package = __name__.rpartition(".")[0]
+    for module in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
