@@ -59,7 +59,6 @@ __all__ = [
     "SenderAlone",
     "TraceEvent",
     "World",
-    "interpretation",
     "permits_of",
     "rows_of",
     "withdraw_at",
@@ -302,10 +301,6 @@ class PermitChannelReplay:
             return self._step(world, name)
         except Disabled:
             raise Refused(reason) from None
-
-
-interpretation = PermitChannelReplay
-"""How the registry knows it."""
 
 
 def _marked(after: World, before: World, event: TraceEvent) -> World:

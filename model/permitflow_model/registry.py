@@ -1,19 +1,17 @@
 """The systems, found by their names: a new one is a new file, and no other file names it.
 
 ``spec/SomeProtocol.tla`` and ``some_protocol.py`` say the same; the file defines ``Parameters`` and ``SYSTEM``, whose
-module is SomeProtocol.  Recorded runs are explained step by step, unless ``some_protocol_trace.py`` defines an
-``interpretation`` of its own.
+module is SomeProtocol.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from permitflow_model.kernel.replay import Interpretation, StepByStep
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import find_spec_directory
 from permitflow_model.tla_values import snake_case
@@ -30,9 +28,6 @@ class Registered:
     system: System[Any, Any]
     parameters: Callable[..., Any]
     """Takes the constants, named as in Python; raises ``ValueError`` for those that the specification refuses."""
-
-    interpretation: Callable[[Any], Interpretation[Any, Any]]
-    """Takes parameters; explains the events of recorded runs."""
 
 
 def counterpart(package: str, module: str) -> ModuleType | None:
@@ -52,9 +47,7 @@ def systems() -> Mapping[str, Registered]:
     for path in sorted(find_spec_directory().glob("*.tla")):
         module = counterpart("permitflow_model", path.stem)
         if module is not None and getattr(getattr(module, "SYSTEM", None), "module", None) == path.stem:
-            trace = counterpart("permitflow_model", f"{path.stem}Trace")
-            interpretation = trace.interpretation if trace else partial(StepByStep, module.SYSTEM)
-            found[path.stem] = Registered(module.SYSTEM, module.Parameters, interpretation)
+            found[path.stem] = Registered(module.SYSTEM, module.Parameters)
     return found
 
 

@@ -31,7 +31,7 @@ from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, keeps
 
-__all__ = ["QueryEvent", "QueryWorld", "SparkMicroBatchReplay", "interpretation", "query_parameters"]
+__all__ = ["QueryEvent", "QueryWorld", "SparkMicroBatchReplay", "query_parameters"]
 
 _WITHOUT_END = 2**62
 _FAULTS = 1
@@ -240,10 +240,6 @@ class SparkMicroBatchReplay:
             return self._step(world.state, name)
         except Disabled:
             raise Starved(_where_the_driver_is(world.state)) from None
-
-
-interpretation = SparkMicroBatchReplay
-"""How the registry knows it."""
 
 
 def _where_the_driver_is(state: State) -> str:

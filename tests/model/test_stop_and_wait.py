@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow_model.kernel.replay import Replay, World, replay
-from permitflow_model.registry import systems
+from permitflow_model.kernel.replay import Replay, StepByStep, World, replay
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
 ANY = Parameters(waiters=9, withdrawals=True)
@@ -30,7 +29,7 @@ RECEIVER = [Event("Deliver", (1,)), Event("Consume", (0,))]
 
 
 def judged(sender: list[Event], receiver: list[Event]) -> Replay[World[State], Event]:
-    interpretation = systems()["StopAndWait"].interpretation(ANY)
+    interpretation = StepByStep(SYSTEM, ANY)
     return replay(interpretation, World(SYSTEM.initial(ANY)), [sender, receiver])
 
 
