@@ -27,6 +27,7 @@ from permitflow.exchange.statistics import BridgeState, BridgeStatistics
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_aio import SameHost, get, put
@@ -387,6 +388,7 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     async def test() -> Samples:
         exchange = Exchange(parameters=SMALL)
         exchange.add_channel("once")
+        exchange.add_channel("one by one", StopAndWait())
         kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
         await kept.append(CHUNK)
         await kept.acknowledge(3, "etl")
@@ -398,6 +400,10 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     assert samples["permitflow_rows_held", "kept"] == 4
     assert samples["permitflow_window_rows", "once"] == 8
     assert samples["permitflow_row_permits_here", "once"] == 8
+    assert samples["permitflow_rows_held", "one by one"] == 0
+    assert not [
+        name for name, *labels in samples if labels == ["one by one"] and ("permits" in name or "window" in name)
+    ]
     assert ("permitflow_row_permits_here", "kept") not in samples
     assert samples["permitflow_lag_rows", "kept", "etl"] == 1
     assert samples["permitflow_lag_rows", "kept", "audit"] == 4

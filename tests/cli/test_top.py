@@ -20,6 +20,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.blocking_control import Look, TrafficWatch
 from permitflow.transports.grpc_aio import SameHost, get
 from tests.support.served_exchange import served_exchange
@@ -37,6 +38,7 @@ def look(run: asyncio.Runner, command: Command, *arguments: str) -> tuple[int, s
         exchange = Exchange(parameters=SMALL)
         kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
         exchange.add_channel("once")
+        exchange.add_channel("one by one", StopAndWait())
         async with ExchangeServer(exchange) as server:
             await kept.append(CHUNK)
             await kept.acknowledge(3, "etl")
@@ -53,12 +55,13 @@ def look(run: asyncio.Runner, command: Command, *arguments: str) -> tuple[int, s
 def test_one_look_shows_every_channel_and_who_waits(run: asyncio.Runner, command: Command) -> None:
     code, stdout, _ = look(run, command, "--once")
     assert code == 0
-    heading, kept, second_consumer, once = stdout.splitlines()
+    heading, kept, second_consumer, once, one_by_one = stdout.splitlines()
     assert " ".join(heading.split()) == "channel state put/get rows in in/s out/s held room blocked in/out lag"
     assert kept.split()[:2] == ["kept", "open"]
     assert kept.endswith("audit 8")
     assert second_consumer.split() == ["etl", "5"]
     assert once.split()[:2] == ["once", "waiting"]
+    assert (once.split()[6:8], one_by_one.split()[8:]) == (["0", "8"], ["0", "0%/0%"]), "it has no window"
 
 
 def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
@@ -77,7 +80,7 @@ def test_what_only_a_flow_counts_is_shown_where_it_is_asked_for(run: asyncio.Run
     assert once.endswith(" 8 0")
     _, stdout, _ = look(run, command, "--once", "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
-    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}]
+    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}, {}]
 
 
 def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: Command) -> None:
