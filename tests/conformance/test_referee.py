@@ -8,10 +8,11 @@ import pytest
 
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
 from permitflow.testing.referee import Referee, ask_tlc
+from permitflow.testing.subjects import UNLIMITED
 from permitflow.testing.subjects.permits import model_of
 from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event
-from permitflow_model.permit_channel import State
+from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace
 from tests.support.made_traces import random_behaviour
 
@@ -152,9 +153,9 @@ def test_a_specification_that_says_something_else_disagrees(other_specification:
 
 def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
     parameters = model_of(AGREED)
-    offer = Told("OfferChunk", 3, (3, 0, 0))
+    offer = Told("OfferChunk", (3, 3, 0, 0))
 
-    walk = walk_trace([offer], parameters, impossible=[Told("SendChunk", 3, (3, 0, 0))])
+    walk = walk_trace(SYSTEM, [offer], parameters, impossible=[Told("SendChunk", (3, 3, 0, 0))])
 
     assert (walk.reached, walk.goes_on) == (1, True)
     referee = Referee(walk, steps=1, impossible=1)
@@ -187,12 +188,12 @@ def test_a_segment_must_end_where_the_next_one_starts() -> None:
     verdict = judge(channel, keep_path=True)
     assert verdict.world.path is not None
     states = [step.state for step in verdict.world.path.steps()]
-    parameters = model_of(AGREED)
-    told = [Told(step.action, step.arguments[0] if step.arguments else 0) for step in verdict.world.path.steps()]
+    parameters = model_of(AGREED, waiters=UNLIMITED)
+    told = [Told(step.action, step.arguments) for step in verdict.world.path.steps()]
     wrong = states[59]._replace(unreturned=states[59].unreturned + 1)
 
     def reached(start: State, end: State) -> int:
-        return walk_trace(told[40:60], parameters, start=start, end=end).reached
+        return walk_trace(SYSTEM, told[40:60], parameters, start=start, end=end).reached
 
     assert reached(states[39], states[59]) == 20
     assert reached(states[39], wrong) == 19
@@ -209,4 +210,4 @@ def test_after_a_segment_that_is_not_walked_to_its_end_tlc_is_asked_no_more(othe
 
 def test_numbers_beyond_those_of_tlc_are_refused() -> None:
     with pytest.raises(ValueError, match="2147483648 is too large for TLC"):
-        module_text([Told("OfferChunk", 2**31)], [])
+        module_text("PermitChannelTrace", [Told("OfferChunk", (2**31,))], [])

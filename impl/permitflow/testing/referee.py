@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from permitflow.testing.subjects import UNLIMITED
-from permitflow.testing.subjects.permits import agreed_of, largest_rows, model_of
 from permitflow.testing.traces import judge
 from permitflow.tracing.reader import ChannelTrace
-from permitflow_model.kernel.replay import Path
-from permitflow_model.permit_channel import Permits
-from permitflow_model.permit_channel_trace import PART, TraceEvent, permits_of, rows_of
+from permitflow_model.kernel.replay import Path, RecordedStep
+from permitflow_model.permit_channel_trace import PART
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
 __all__ = ["Referee", "ask_tlc"]
@@ -78,12 +75,13 @@ def ask_tlc(
     told = list(_told(links))
     # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
     blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
-    parameters = model_of(agreed_of(channel), sizes=(largest_rows(channel),), waiters=UNLIMITED)
+    parameters = verdict.subject.parameters(channel)
     whole = Walk(steps=0, reached=0, goes_on=False, seconds=0.0)
     for first in range(0, max(len(told), 1), segment_steps):
         segment = told[first : first + segment_steps]
         is_last = first + len(segment) == len(told)
         walk = walk_trace(
+            verdict.subject.system,
             segment,
             parameters,
             start=links[first - 1].step.state if first else None,
@@ -102,18 +100,16 @@ def _told(links: list[Path[Any]]) -> Iterator[Told]:
     for link in links:
         step, event = link.step, link.event
         if event is None:
-            is_part = step.action == PART
-            permits = Permits(*step.arguments) if is_part else None
-            yield Told(step.action, 0 if is_part or not step.arguments else step.arguments[0], permits)
+            yield Told(step.action, (0, *step.arguments) if step.action == PART else step.arguments)
             before.add(step.action)
             continue
         if event.action == step.action and step.action not in before:
             yield _of_event(event)
         else:
-            # What the event tells of its permits is told of several steps together.
-            yield Told(step.action, step.arguments[0] if step.arguments else 0, None, event.counters)
+            # What the event tells of its arguments is told of several steps together.
+            yield Told(step.action, step.arguments, event.counters)
         before.clear()
 
 
-def _of_event(event: TraceEvent) -> Told:
-    return Told(event.action, rows_of(event), permits_of(event), event.counters)
+def _of_event(event: RecordedStep) -> Told:
+    return Told(event.action, event.arguments, event.counters)
