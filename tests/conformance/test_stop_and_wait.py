@@ -1,106 +1,161 @@
-"""Stop-and-wait: the model leads the core through its whole state graph, and recorded runs are behaviours of it."""
+"""Stop-and-wait: the model leads the core through its whole state graph, and recorded runs are judged and audited."""
 
 import asyncio
+import random
 from collections import deque
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from permitflow.audit import Audit, audit_files
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.errors import TraceMismatchError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.stop_and_wait import Answer, StopAndWait, StopAndWaitReceiver, StopAndWaitSender
-from permitflow.testing.moves import ActionRefused, Divergence, walk
-from permitflow.testing.traces import judge_all
-from permitflow.tracing import FileTrace, MemoryTrace, read_trace
+from permitflow.protocol.recording import ENDS
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.testing.moves import Divergence, attempt, moves_of, walk
+from permitflow.testing.referee import ask_tlc
+from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
+from permitflow.testing.traces import judge, judge_all
+from permitflow.tracing import ChannelTrace, FileTrace, Header, MemoryTrace, read_trace
+from permitflow.tracing.parquet import ParquetWriter
 from permitflow.transports.grpc_aio import get, put
-from permitflow_model.kernel.queue import Fifo
-from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
+from permitflow_model.kernel.explore import explore
+from permitflow_model.stop_and_wait import SYSTEM, Parameters
 
-CHUNK = pa.record_batch({"n": [1, 2, 3]})
+PARAMETERS = Parameters(waiters=3, withdrawals=True, tags=5)
 
 
-class Pair:
-    """The two ends with wires between them; messages are their serial numbers."""
+def test_the_ends_take_every_edge_and_refuse_everything_else() -> None:
+    graph = explore(SYSTEM, PARAMETERS)
 
-    def __init__(self, tags: int) -> None:
-        """Numbers are shown modulo ``tags``."""
-        self.sender: StopAndWaitSender[int] = StopAndWaitSender(StopAndWait())
-        self.receiver: StopAndWaitReceiver[int] = StopAndWaitReceiver(StopAndWait())
-        self._wire: deque[Message[int]] = deque()
-        self._answers: deque[Answer] = deque()
-        self._waiting: list[Offered[int]] = []
-        self._serial = self._consumed = 0
-        self._tags = tags
+    done = walk(SYSTEM, StopAndWaitPair(StopAndWait(), tags=PARAMETERS.tags), PARAMETERS)
 
-    def offer(self) -> None:
-        """The application wants to send a message: chunks of any size and barriers by turns."""
-        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self._serial % 3]
-        self._waiting.append(self.sender.offer(kind, self._serial, rows))
-        self._serial += 1
+    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
+    assert done.refusals > 0
 
-    def withdraw(self) -> None:
-        """The application gives up waiting with its newest message."""
-        if not self._waiting:
-            raise ActionRefused("nothing waits")
-        if not self.sender.withdraw(self._waiting.pop()):
-            raise Divergence("the sender does not know what waits")
-        self._serial -= 1
 
-    def send(self) -> None:
-        """The oldest message leaves."""
-        self._wire.append(self.sender.send_oldest())
-        self._waiting.pop(0)
+class AnswersOnArrival(StopAndWaitPair):
+    """Answers a message when it arrives."""
 
     def deliver(self) -> None:
-        """The message arrives."""
-        if not self._wire:
-            raise ActionRefused("nothing is in flight")
-        self.receiver.deliver(self._wire.popleft())
-
-    def consume(self) -> None:
-        """The application has consumed it."""
-        if self.receiver.take().payload != self._consumed:
-            raise Divergence("another message is due")
-        self.receiver.consume_many(1)
-        self._consumed += 1
-        answer = self.receiver.take_feedback()
-        if answer is None:
-            raise Divergence("what was consumed is not answered")
-        self._answers.append(answer)
-
-    def answer(self) -> None:
-        """The answer arrives."""
-        if not self._answers:
-            raise ActionRefused("no answer is in flight")
-        self.sender.on_feedback(self._answers.popleft())
-
-    def observe(self) -> State:
-        """In the specification's terms."""
-        waiting, wire, inbox = (
-            Fifo(message.payload % self._tags for message in messages)
-            for messages in (self.sender.waiting, self._wire, self.receiver.inbox)
-        )
-        return State(
-            offered=self._serial % self._tags,
-            consumed=self._consumed % self._tags,
-            waiting=waiting,
-            free=int(self.sender.admits((1,)) if self.sender.room_rows else 0),
-            wire=wire,
-            inbox=inbox,
-            answers=len(self._answers),
-        )
+        super().deliver()
+        self.consume()
 
 
-@pytest.mark.parametrize("parameters", [Parameters(waiters=waiters, withdrawals=True, tags=5) for waiters in (1, 2, 3)])
-def test_the_core_does_what_the_model_does_in_every_state_and_refuses_what_it_refuses(parameters: Parameters) -> None:
-    walked = walk(SYSTEM, Pair(parameters.tags), parameters)
-    assert walked.states > 20
-    assert walked.edges > walked.states
-    assert walked.refusals > 0
+class Overtakes(StopAndWaitPair):
+    """Delivers the newest message first."""
+
+    def send(self) -> None:
+        self._waiting.reverse()
+        super().send()
+
+
+@pytest.mark.parametrize("wrong", [AnswersOnArrival, Overtakes])
+def test_ends_that_do_something_else_are_found_out(wrong: type[StopAndWaitPair]) -> None:
+    with pytest.raises(Divergence):
+        walk(SYSTEM, wrong(StopAndWait(), tags=PARAMETERS.tags), PARAMETERS)
+
+
+def recorded(seed: int, steps: int) -> ChannelTrace:
+    """What a random run of both ends recorded."""
+    trace, choose = MemoryTrace(), random.Random(seed)
+    pair, parameters = StopAndWaitPair(StopAndWait(), record=trace.recorder), replace(PARAMETERS, tags=1)
+    state = SYSTEM.initial(parameters)
+    for _ in range(steps):
+        move = choose.choice([move for move in moves_of(SYSTEM, parameters) if enabled(move.action, state, parameters)])
+        attempt(pair, move)
+        state = SYSTEM.perform(move.action, state, parameters)
+    return trace.trace().channels["channel"]
+
+
+def enabled(action: str, state: object, parameters: Parameters) -> bool:
+    return SYSTEM.is_enabled(action, state, parameters)  # type: ignore[arg-type]
+
+
+def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_the_model_and_of_tlc() -> None:
+    channel = recorded(seed=3, steps=300)
+
+    for by_end in (False, True):
+        verdict = judge(channel, by_end=by_end)
+        assert verdict.is_valid, verdict.describe()
+        assert verdict.missing_actions == []
+    referee = ask_tlc(channel)
+
+    assert referee.agrees, referee.describe()
+    assert referee.walk.reached == referee.steps == 300
+
+
+def test_a_message_that_did_not_wait_is_impossible_in_both_opinions() -> None:
+    channel = recorded(seed=3, steps=300)
+    (log,) = channel.logs
+    place = next(number for number, event in enumerate(log) if number > 100 and event.action == "Answer")
+    channel = replace(channel, logs=((*log[:place], *log[place + 1 :]),))
+
+    verdict, referee = judge(channel), ask_tlc(channel)
+
+    assert not verdict.is_valid
+    assert verdict.replay.blocked[0].event.action == "Send"
+    assert "Send, event" in verdict.describe()
+    assert referee.agrees
+    assert referee.impossible == 1
+
+
+def test_counters_are_compared() -> None:
+    channel = recorded(seed=1, steps=50)
+    (log,) = channel.logs
+    channel = replace(channel, logs=((*log[:-1], log[-1]._replace(counters=(7,))),))
+    assert "its end counts (7,) afterwards, but it must have" in judge(channel).describe()
+
+
+def test_one_end_alone_is_not_judged() -> None:
+    channel = recorded(seed=1, steps=50)
+    sender = tuple(event for event in channel.logs[0] if event.end == "sender")
+    with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
+        judge(replace(channel, ends=frozenset({"sender"}), logs=(sender,)))
+
+
+def audited(channel: ChannelTrace, folder: Path) -> Audit:
+    """What an audit finds in a recording of the channel, in parts of seven events."""
+    writer = ParquetWriter(folder / "run.parquet", row_group_events=7)
+    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
+    writer.write([*headers, *(event for log in channel.logs for event in log)])
+    writer.close()
+    return audit_files(folder)
+
+
+def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -> None:
+    audit = audited(recorded(seed=3, steps=300), tmp_path)
+    assert audit.violations == []
+    (channel,) = audit.channels
+    assert (channel.flow, channel.events, channel.violations) == ("stop-and-wait", 300, 0)
+    assert channel.consumed_messages <= channel.sent_messages <= channel.consumed_messages + 1
+    assert channel.sent_messages > 10
+
+
+@pytest.mark.parametrize(
+    ("action", "clauses"), [("Answer", {"Conservation"}), ("Send", {"Conservation"}), ("Offer", {"Offered"})]
+)
+def test_an_event_that_did_not_happen_is_found_by_what_it_would_have_changed(
+    action: str, clauses: set[str], tmp_path: Path
+) -> None:
+    channel = recorded(seed=3, steps=300)
+    place = next(number for number, event in enumerate(channel.logs[0]) if number > 100 and event.action == action)
+    kept = [event for number, event in enumerate(channel.logs[0]) if number != place]
+    counts = {end: count(1) for end in ENDS}
+    log = tuple(event._replace(sequence=next(counts[event.end])) for event in kept)
+    found = {violation.clause for violation in audited(replace(channel, logs=(log,)), tmp_path).violations}
+    assert found == clauses
+
+
+# Runs that the model did not lead.
+
+CHUNK = pa.record_batch({"n": [1, 2, 3]})
 
 
 async def stream(sender: LocalSender[str], receiver: LocalReceiver[str]) -> list[object]:
@@ -142,6 +197,9 @@ def test_recorded_runs_through_an_exchange_are_behaviours_of_the_specification(
     path = tmp_path / "run.jsonl"
     with FileTrace(path) as trace:
         assert run.run(_through_an_exchange(trace, address)) == 21
+    audit = audit_files(path)
+    assert audit.holds, audit.violations
+    assert [channel.remarks for channel in audit.channels] == [[], [], []]
     verdicts = list(judge_all(read_trace(path)))
     assert len(verdicts) == 3  # the producer's stream, the channel, the consumer's stream
     for verdict in verdicts:

@@ -1,10 +1,16 @@
-"""The sans-IO core with explicit wires, one method for each action of the specification."""
+"""The two ends of a flow with explicit wires, moved by hand: the sans-IO core beside its model.
+
+``FlowPair`` has what all flows share; a flow's own pair has a method for each action of its specification, and says
+what can be observed in the specification's terms.
+"""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.permits import PERMITS, ChannelParameters, PermitReceiver, Permits, PermitSender, held
+from permitflow.protocol.permits import ChannelParameters, Permits, held
 from permitflow.protocol.recording import ENDS, RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
 from permitflow_model.kernel.queue import Fifo
@@ -12,24 +18,25 @@ from permitflow_model.permit_channel import NO_WATERMARK, State
 from permitflow_model.permit_channel import Message as ModelMessage
 from permitflow_model.permit_channel import Permits as ModelPermits
 
-__all__ = ["CorePair"]
+__all__ = ["CorePair", "FlowPair"]
 
 
-class CorePair:
-    """A ``PermitSender`` and a ``PermitReceiver``; what each message must be is remembered beside them.
+class FlowPair:
+    """An ``Outbound`` and an ``Inbound``; what each message must be is remembered beside them.
 
     It can be pickled as long as nothing is recorded: that is how a state is kept and tried again.
     """
 
-    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
-        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        stated = PERMITS.stated(parameters)
-        of_sender, of_receiver = (record("channel", end, PERMITS.table, stated) if record else None for end in ENDS)
-        self.sender: PermitSender[int] = PermitSender(parameters, record=of_sender)
-        self.receiver: PermitReceiver[int] = PermitReceiver(parameters, record=of_receiver)
+    def __init__(self, parameters: Parameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
+        """Messages but for watermarks are numbered modulo ``tags`` in what is observed."""
+        flow = parameters.flow
+        stated = flow.stated(parameters)
+        of_sender, of_receiver = (record("channel", end, flow.table, stated) if record else None for end in ENDS)
+        self.sender: Any = flow.outbound(parameters, record=of_sender)
+        self.receiver: Any = flow.inbound(parameters, record=of_receiver)
         self.wire: deque[Message[int]] = deque()
-        self.grants: deque[Permits] = deque()
-        self._parameters, self._tags = parameters, tags
+        self.feedback: deque[Any] = deque()
+        self._tags = tags
         self._serial = 0
         self._consumed = 0
         # Serial numbers of what is in the channel or waits, in the order in which it has to be consumed.
@@ -40,31 +47,22 @@ class CorePair:
 
     # The application.
 
-    def offer_chunk(self, rows: int) -> None:
-        """The application wants to send a chunk."""
-        self._waiting.append(self.sender.offer(Kind.CHUNK, self._next(), rows))
+    def put_in_line(self, kind: Kind, rows: int = 0) -> None:
+        """The application wants to send a chunk or a barrier."""
+        self._serial += 1
+        self._due.append(self._serial)
+        self._waiting.append(self.sender.offer(kind, self._serial, rows))
 
-    def offer_barrier(self) -> None:
-        """The application wants to send a barrier."""
-        self._waiting.append(self.sender.offer(Kind.BARRIER, self._next()))
-
-    def offer_watermark(self) -> None:
+    def announce(self) -> None:
         """The application announces a watermark."""
         self._serial += 1
         self._watermark = self._serial
         self.sender.offer_watermark(self._serial)
 
-    def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with the chunk at this position in the line."""
-        self._withdraw(position, Kind.CHUNK)
-
-    def withdraw_barrier(self, position: int = -1) -> None:
-        """The application gives up waiting with the barrier at this position in the line."""
-        self._withdraw(position, Kind.BARRIER)
-
-    def _withdraw(self, position: int, kind: Kind) -> None:
-        if not self._waiting or self._waiting[position].message.kind is not kind:
-            raise ActionRefused(f"no {kind.value} waits there")
+    def take_back(self, position: int, kind: Kind | None = None) -> None:
+        """The application gives up waiting with the message at this position in the line, which is of this kind."""
+        if not self._waiting or kind not in (None, self._waiting[position].message.kind):
+            raise ActionRefused("no such message waits there")
         offered = self._waiting.pop(position)
         if not self.sender.withdraw(offered):
             raise Divergence(f"the sender does not know {offered.message}, which waits")
@@ -74,29 +72,22 @@ class CorePair:
 
     # The protocol.
 
-    def send_chunk(self) -> None:
-        """The oldest waiting message, a chunk, goes onto the wire."""
-        self._send_oldest(Kind.CHUNK)
+    def leave(self, kind: Kind | None = None) -> None:
+        """The oldest waiting message, which is of this kind, goes onto the wire."""
+        if not self._waiting or kind not in (None, self._waiting[0].message.kind):
+            raise ActionRefused("no such message is the oldest that waits")
+        message = self.sender.send_oldest()
+        due = self._waiting.pop(0).message
+        if message != due:
+            raise Divergence(f"{message} was sent, {due} is the oldest")
+        self.wire.append(message)
 
-    def send_barrier(self) -> None:
-        """The oldest waiting message, a barrier, goes onto the wire."""
-        self._send_oldest(Kind.BARRIER)
-
-    def send_watermark(self) -> None:
+    def leave_watermark(self) -> None:
         """The pending watermark goes onto the wire."""
         message = self.sender.send_watermark()
         if message.payload != self._watermark:
             raise Divergence(f"watermark {message.payload} was sent, {self._watermark} is the newest")
         self._due_watermarks.append(message.payload)
-        self.wire.append(message)
-
-    def _send_oldest(self, kind: Kind) -> None:
-        if not self._waiting or self._waiting[0].message.kind is not kind:
-            raise ActionRefused(f"no {kind.value} is the oldest that waits")
-        message = self.sender.send_oldest()
-        due = self._waiting.pop(0).message
-        if message != due:
-            raise Divergence(f"{message} was sent, {due} is the oldest")
         self.wire.append(message)
 
     def deliver(self) -> None:
@@ -112,7 +103,8 @@ class CorePair:
 
     def take(self) -> Message[int]:
         """The application takes the oldest message that it has not taken yet; for the specification nothing happens."""
-        return self.receiver.take()
+        message: Message[int] = self.receiver.take()
+        return message
 
     def consume_taken(self) -> None:
         """The application has consumed the oldest message that it took."""
@@ -129,60 +121,119 @@ class CorePair:
         else:
             self._consumed += 1
         if returned is not None:
-            self.grants.append(returned)
+            self.feedback.append(returned)
+
+    def answer(self) -> None:
+        """The oldest feedback arrives."""
+        if not self.feedback:
+            raise ActionRefused("no feedback is on its way")
+        self.sender.on_feedback(self.feedback.popleft())
+
+    # What can be seen.
+
+    def numbered(self) -> Iterator[list[tuple[Message[int], int]]]:
+        """What is in the inbox, on the wire and in line, each message with its number.
+
+        Raises:
+            Divergence: the messages here are not those that were offered, in their order.
+        """
+        places = (self.receiver.inbox, self.wire, self.sender.waiting)
+        here = [message.payload for place in places for message in place if message.kind is not Kind.WATERMARK]
+        if here != list(self._due):
+            raise Divergence(f"messages {here} are here in this order, {list(self._due)} are due")
+        number = self._consumed
+        for place in places:
+            messages: list[tuple[Message[int], int]] = []
+            for message in place:
+                messages.append((message, number % self._tags))
+                number += message.kind is not Kind.WATERMARK
+            yield messages
+
+    @property
+    def offered_number(self) -> int:
+        """The number of the next message that is offered."""
+        return (self._consumed + len(self._due)) % self._tags
+
+    @property
+    def consumed_number(self) -> int:
+        """The number of the next message that is consumed."""
+        return self._consumed % self._tags
+
+
+class CorePair(FlowPair):
+    """The ends of permits, beside ``PermitChannel``."""
+
+    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
+        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
+        super().__init__(parameters, tags=tags, record=record)
+        self._parameters = parameters
+
+    @property
+    def grants(self) -> deque[Permits]:
+        """Permits on their way back."""
+        return self.feedback
+
+    def offer_chunk(self, rows: int) -> None:
+        """The application wants to send a chunk."""
+        self.put_in_line(Kind.CHUNK, rows)
+
+    def offer_barrier(self) -> None:
+        """The application wants to send a barrier."""
+        self.put_in_line(Kind.BARRIER)
+
+    def offer_watermark(self) -> None:
+        """The application announces a watermark."""
+        self.announce()
+
+    def withdraw_chunk(self, position: int = -1) -> None:
+        """The application gives up waiting with the chunk at this position in the line."""
+        self.take_back(position, Kind.CHUNK)
+
+    def withdraw_barrier(self, position: int = -1) -> None:
+        """The application gives up waiting with the barrier at this position in the line."""
+        self.take_back(position, Kind.BARRIER)
+
+    def send_chunk(self) -> None:
+        """The oldest waiting message, a chunk, goes onto the wire."""
+        self.leave(Kind.CHUNK)
+
+    def send_barrier(self) -> None:
+        """The oldest waiting message, a barrier, goes onto the wire."""
+        self.leave(Kind.BARRIER)
+
+    def send_watermark(self) -> None:
+        """The pending watermark goes onto the wire."""
+        self.leave_watermark()
 
     def flush(self) -> None:
         """The idle receiver returns its residue."""
         returned = self.receiver.take_feedback()
         if returned is None:
             raise ActionRefused("the consumer is not idle, or nothing is left to return")
-        self.grants.append(returned)
+        self.feedback.append(returned)
 
     def add_permits(self) -> None:
         """The oldest returned permits arrive."""
-        if not self.grants:
-            raise ActionRefused("no permits are on their way back")
-        self.sender.on_feedback(self.grants.popleft())
-
-    # What can be seen.
+        self.answer()
 
     def observe(self) -> State:
         """The state of both ends and of the wires, in the specification's terms."""
-        pipe = (*self.receiver.inbox, *self.wire, *self.sender.waiting)
-        here = [message.payload for message in pipe if message.kind is not Kind.WATERMARK]
-        if here != list(self._due):
-            raise Divergence(f"chunks and barriers {here} are here in this order, {list(self._due)} are due")
-        numbered = self._numbered(pipe)
+        inbox, wire, waiting = (Fifo([self._as_in_the_model(*each) for each in place]) for place in self.numbered())
         before_watermark = self.sender.messages_before_watermark
-        arrived, on_wire = len(self.receiver.inbox), len(self.receiver.inbox) + len(self.wire)
         return State(
-            offered=(self._consumed + len(here)) % self._tags,
-            consumed=self._consumed % self._tags,
-            waiting=Fifo(numbered[on_wire:]),
+            offered=self.offered_number,
+            consumed=self.consumed_number,
+            waiting=waiting,
             watermark_pending=NO_WATERMARK if before_watermark is None else before_watermark,
             newest_watermark=(
                 "heard" if self._heard == self._watermark else "sent" if before_watermark is None else "pending"
             ),
             permits=ModelPermits(*self.sender.permits),
-            wire=Fifo(numbered[arrived:on_wire]),
-            inbox=Fifo(numbered[:arrived]),
+            wire=wire,
+            inbox=inbox,
             unreturned=self.receiver.unreturned,
             grants=Fifo(ModelPermits(*grant) for grant in self.grants),
         )
 
-    def _numbered(self, pipe: Iterable[Message[int]]) -> list[ModelMessage]:
-        number = self._consumed
-        messages: list[ModelMessage] = []
-        for message in pipe:
-            messages.append(
-                ModelMessage(
-                    message.kind.value, number % self._tags, message.rows, max(held(message, self._parameters))
-                )
-            )
-            number += message.kind is not Kind.WATERMARK
-        return messages
-
-    def _next(self) -> int:
-        self._serial += 1
-        self._due.append(self._serial)
-        return self._serial
+    def _as_in_the_model(self, message: Message[int], number: int) -> ModelMessage:
+        return ModelMessage(message.kind.value, number, message.rows, max(held(message, self._parameters)))

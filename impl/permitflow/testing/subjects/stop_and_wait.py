@@ -1,14 +1,47 @@
-"""Stop and wait: recorded runs as behaviours of ``StopAndWait``."""
+"""Stop and wait: recorded runs as behaviours of ``StopAndWait``, and its two ends beside the model."""
 
+from permitflow.protocol.messages import Kind
 from permitflow.protocol.recording import End
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
+from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import StepByStep
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
-__all__ = ["SUBJECT", "messages_out"]
+__all__ = ["SUBJECT", "StopAndWaitPair", "messages_out"]
 
 _ENDS = 2
+
+
+class StopAndWaitPair(FlowPair):
+    """The ends of stop-and-wait; to it chunks of any size and barriers are messages alike."""
+
+    def offer(self) -> None:
+        """The application wants to send a message: chunks and barriers by turns."""
+        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
+        self.put_in_line(kind, rows)
+
+    def withdraw(self) -> None:
+        """The application gives up waiting with its newest message."""
+        self.take_back(-1)
+
+    def send(self) -> None:
+        """No message is out: the oldest one leaves."""
+        self.leave()
+
+    def observe(self) -> State:
+        """The state of both ends and of the wires, in the specification's terms."""
+        inbox, wire, waiting = (Fifo([number for _, number in place]) for place in self.numbered())
+        return State(
+            offered=self.offered_number,
+            consumed=self.consumed_number,
+            waiting=waiting,
+            free=self.sender.room_rows,
+            wire=wire,
+            inbox=inbox,
+            answers=len(self.feedback),
+        )
 
 
 def messages_out(state: State) -> dict[str, int]:

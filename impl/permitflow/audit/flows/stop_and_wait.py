@@ -1,0 +1,17 @@
+"""What a stop-and-wait channel must add up to: one message is out, or its answer, or the sender is free."""
+
+from permitflow.audit.laws import Counter, Laws, Line, Order, Returns
+from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
+
+__all__ = ["LAWS"]
+
+LAWS = Laws(
+    table=STOP_AND_WAIT.table,
+    counters={
+        "sender": [Counter(start=1, most=1, steps={"Send": -1, "Answer": 1})],
+        "receiver": [Counter(most=1, steps={"Deliver": 1, "Consume": -1})],
+    },
+    lines=[Line("message", "sender", {"Offer": 1, "Withdraw": -1, "Send": -1})],
+    order=Order(sent=["Send"], delivered=["Deliver"], consumed=["Consume"]),
+    returns=Returns(names=["answers"], came={"Answer": [1]}, owed={"Consume": [1]}),
+)
