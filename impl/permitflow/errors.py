@@ -25,8 +25,8 @@ __all__ = [
     "ChunkTooLargeError",
     "DemoError",
     "EndOfStream",
+    "ForkedError",
     "HandshakeError",
-    "InterruptedEndError",
     "InvalidOptionError",
     "InvalidParametersError",
     "LedgerError",
@@ -245,18 +245,6 @@ class ChannelClosedError(ChannelError):
 
 
 @_declared
-class InterruptedEndError(ChannelError):
-    """A signal's exception, as of Ctrl-C, has cut a change of this end's books in two: it cannot go on."""
-
-    end: str  # "sender" or "receiver"
-    channel: str
-    text = (
-        "the {end} of channel {channel!r} was interrupted in the middle of a change, as by Ctrl-C: what it has counted "
-        "can be wrong, so it was closed; open the channel again"
-    )
-
-
-@_declared
 class PeerGoneError(ChannelError):
     """The other end was closed or lost; ``undelivered`` hands a message that was waiting back."""
 
@@ -309,6 +297,14 @@ class AlteredMessageError(TransportError):
         "a message of {size_bytes} bytes was altered on the way: its checksum is {stated}, that of its bytes "
         "{computed}; nothing of it was used: open the stream again, and if this comes again test memory and network"
     )
+
+
+@_declared
+class ForkedError(TransportError):
+    """What was begun before a fork cannot be used in the process that was forked off."""
+
+    what: str
+    text = "{what} in a process that was forked off; open the channel there, over TCP or before gRPC is used at all"
 
 
 # The two ends could not agree, and no stream began.

@@ -21,8 +21,8 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.transports.blocking_control import Look, TrafficWatch
 from permitflow.transports.grpc_aio import SameHost, get
+from permitflow.transports.traffic_watch import Look, TrafficWatch
 from tests.support.served_exchange import served_exchange
 
 Command = Callable[..., tuple[int, str, str]]

@@ -171,11 +171,11 @@ def read_all(exchange: ServedExchange, channel: str) -> list[int]:
 @contextmanager
 def in_a_hurry(end: BlockingSink | BlockingSource) -> Iterator[None]:
     """Let an end, which has been dialled in peace, wait for a short time only."""
-    end._timeout_seconds = SHORT_SECONDS
+    end.timeout_seconds = SHORT_SECONDS
     try:
         yield
     finally:
-        end._timeout_seconds = PATIENCE_SECONDS
+        end.timeout_seconds = PATIENCE_SECONDS
 
 
 def starve(sink: BlockingSink, at_least_rows: int) -> None:

@@ -20,7 +20,7 @@ from permitflow.cli.traffic_table import traffic_table
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_control import Look, TrafficWatch
+    from permitflow.transports.traffic_watch import Look, TrafficWatch
 
 __all__ = ["top"]
 
@@ -68,7 +68,7 @@ def top(
     if interval <= 0:
         unusable("--interval: must be above 0")
     with requires_extra("grpc"):
-        from permitflow.transports.blocking_control import TrafficWatch
+        from permitflow.transports.traffic_watch import TrafficWatch
     console = open_console()
     live = None
     if console.is_terminal and not once and not as_json:

@@ -35,7 +35,7 @@ from permitflow.spark.stream_planning import StreamOffset
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from permitflow.transports.blocking_control import Look, TrafficWatch
+    from permitflow.transports.traffic_watch import Look, TrafficWatch
 
 __all__ = [
     "BatchProgress",
@@ -243,7 +243,7 @@ class ExchangeListener(StreamingQueryListener):
     def _look(self) -> "Look":
         if self._watch is None:
             # gRPC must not be loaded before Spark's gateway has been started.
-            from permitflow.transports.blocking_control import TrafficWatch
+            from permitflow.transports.traffic_watch import TrafficWatch
 
             self._watch = TrafficWatch(self._address, self._channels, timeout_seconds=LONGEST_ANSWER_SECONDS)
         return self._watch.look()

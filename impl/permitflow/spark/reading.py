@@ -30,7 +30,7 @@ from permitflow.spark.schema import arrow_schema, check_user_schema, conform
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_ends import BlockingSource
+    from permitflow.transports.grpc_blocking import BlockingSource
 
 __all__ = ["HandOver", "narrow_socket", "opened", "read_range", "rows_together", "spark_socket"]
 

@@ -47,8 +47,7 @@ from permitflow.spark.schema import arrow_schema, conform
 from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
-    from permitflow.transports.blocking_ends import BlockingSink
-    from permitflow.transports.grpc_blocking import BlockingControl
+    from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink
 
 __all__ = ["ExchangeWriter", "Sending", "SentMessage", "StagedBatchWriter", "StagedMessage", "StagedStreamWriter"]
 

@@ -3,9 +3,11 @@
 Both kinds of clients, asyncio and blocking, and the server use the same numbers.
 """
 
+import os
 from functools import cache
 from typing import TypeAlias
 
+from permitflow.errors import ForkedError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -21,6 +23,7 @@ __all__ = [
     "Options",
     "client_options",
     "expect_large_blocks",
+    "refuse_after_fork",
     "server_options",
 ]
 
@@ -112,3 +115,16 @@ def expect_large_blocks() -> None:
     ``mallopt``) has told it not to learn; so that stands.
     """
     bytearray(_EXPECTED_BYTES)
+
+
+_dialling = dict[str, int]()
+
+
+def refuse_after_fork(address: str) -> None:
+    """Note that this process dials with gRPC, whose threads do not survive a fork: a child that dialled would crash.
+
+    Raises:
+        ForkedError: a process from which this one was forked off has dialled.
+    """
+    if _dialling.setdefault("process", os.getpid()) != os.getpid():
+        raise ForkedError(what=f"gRPC, which was used before the fork, cannot dial {address}")

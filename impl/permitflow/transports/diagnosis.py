@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
-from permitflow.transports.blocking_control import BlockingControl
+from permitflow.transports.grpc_aio import control
 
 __all__ = ["SLOTS", "Explain", "consumed", "explained", "why_no_permits", "why_no_room", "why_no_rows", "why_no_schema"]
 
@@ -20,7 +20,7 @@ Explain: TypeAlias = Callable[[ChannelTraffic], str]
 """What a channel's numbers say about a wait."""
 
 
-def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
+async def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
     """Does the exchange answer, and what has most likely caused a wait?
 
     Args:
@@ -30,7 +30,7 @@ def explained(address: str, channel: str, explain: Explain | None, otherwise: st
         otherwise: the cause as far as it can be guessed, for an exchange that answers and tells nothing.
     """
     try:
-        traffic = _asked(address, channel)
+        traffic = await _asked(address, channel)
     except PeerGoneError:
         return (
             False,
@@ -42,18 +42,19 @@ def explained(address: str, channel: str, explain: Explain | None, otherwise: st
     return True, otherwise if explain is None else explain(traffic)
 
 
-def consumed(address: str, channel: str) -> int:
+async def consumed(address: str, channel: str) -> int:
     """Rows that the consumer of a channel has consumed, as the exchange knows it; -1: it does not say."""
     try:
-        traffic = _asked(address, channel)
+        traffic = await _asked(address, channel)
     except PermitflowError:
         return -1
     return traffic.rows_out - traffic.rows_with_consumers
 
 
-def _asked(address: str, channel: str) -> ChannelTraffic:
-    with BlockingControl(address, _LONGEST_ANSWER_SECONDS) as control:
-        (traffic,) = control.statistics((channel,)).channels
+async def _asked(address: str, channel: str) -> ChannelTraffic:
+    seconds = _LONGEST_ANSWER_SECONDS
+    async with control(address, connect_timeout_seconds=seconds, reply_timeout_seconds=seconds) as orders:
+        (traffic,) = (await orders.statistics((channel,))).channels
     return traffic
 
 

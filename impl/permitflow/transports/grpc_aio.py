@@ -204,7 +204,7 @@ async def get(
     *,
     wanted: Parameters | None = None,
     schema: pa.Schema | None = None,
-    connect_timeout_seconds: float = 10.0,
+    connect_timeout_seconds: float | None = 10.0,
     agreement_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
     record: RecorderFactory | None = None,
@@ -225,7 +225,7 @@ async def get(
         channel: its name.
         wanted: the most that this end wants; by default what the exchange has.
         schema: what the chunks must look like; by default as they come.
-        connect_timeout_seconds: how long to wait for the connection.
+        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
         agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
@@ -275,7 +275,7 @@ async def put(
     schema: pa.Schema,
     *,
     wanted: Parameters | None = None,
-    connect_timeout_seconds: float = 10.0,
+    connect_timeout_seconds: float | None = 10.0,
     agreement_timeout_seconds: float = HANDSHAKE_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
     record: RecorderFactory | None = None,
@@ -293,7 +293,7 @@ async def put(
         channel: its name.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
-        connect_timeout_seconds: how long to wait for the connection.
+        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
         agreement_timeout_seconds: how long to wait for the exchange's answer.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
@@ -355,7 +355,7 @@ async def describe(
     address: str,
     channel: str,
     *,
-    connect_timeout_seconds: float = 10.0,
+    connect_timeout_seconds: float | None = 10.0,
     agreement_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> ChannelDescription:
@@ -381,7 +381,7 @@ async def describe(
 async def control(
     address: str,
     *,
-    connect_timeout_seconds: float = 10.0,
+    connect_timeout_seconds: float | None = 10.0,
     reply_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> AsyncIterator[AioControl]:
@@ -389,7 +389,7 @@ async def control(
 
     Args:
         address: as for ``get``.
-        connect_timeout_seconds: how long to wait for the connection.
+        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
         reply_timeout_seconds: how long to wait for each reply.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
 
@@ -411,7 +411,7 @@ def _require_name(channel: str) -> None:
 
 
 def _calling(
-    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float
+    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
     require_seconds(silence_seconds=silence_seconds)
     calling = tcp.calling if is_tcp(address) else grpc_calls.calling

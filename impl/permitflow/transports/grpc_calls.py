@@ -13,7 +13,7 @@ import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.transports.carrier import Buffer, Carrier, Listener
-from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks
+from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
 from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, status_of, stranger_behind_grpc
 
@@ -286,18 +286,28 @@ def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.asynccontextmanager
 async def calling(
-    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float = SILENCE_SECONDS
+    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
 ) -> AsyncIterator[ClientCall]:
     """A call of one method of the exchange at this address.
 
+    Args:
+        address: as gRPC takes it.
+        method: its full name.
+        who: is there, in words for an error.
+        timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
+        silence_seconds: a peer that gives no sign of life for longer is gone.
+
     Raises:
         PeerTimeoutError: nobody answers there.
+        ForkedError: gRPC was used before this process was forked off.
     """
+    refuse_after_fork(address)
     expect_large_blocks()
     async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await channel.channel_ready()
+            if timeout_seconds is not None:
+                async with asyncio.timeout(timeout_seconds):
+                    await channel.channel_ready()
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
             raise PeerTimeoutError(who=who, reason=reason) from None

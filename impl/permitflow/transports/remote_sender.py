@@ -143,6 +143,14 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._has_short_caller = False
         return True
 
+    @property
+    def lack(self) -> str:
+        """What the oldest chunk or barrier that waits lacks, in the words of the flow; empty: none waits."""
+        if not self._core.has_waiting:
+            return ""
+        oldest = self._core.waiting[0]
+        return self._core.lack(oldest.kind, (oldest.rows,))
+
     def _lacks_room(self, rows: int) -> bool:
         if not self._is_open or self._line.parked:
             return False

@@ -473,19 +473,32 @@ NEXT_ADDRESS_SECONDS = 2.0
 
 @asynccontextmanager
 async def calling(
-    address: str, method: str, who: str, timeout_seconds: float, silence_seconds: float = SILENCE_SECONDS
+    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
 ) -> AsyncIterator[TcpStream]:
     """A stream of one method of the exchange at this address.
+
+    Args:
+        address: as in ``tcp://host:port``.
+        method: its full name.
+        who: is there, in words for an error.
+        timeout_seconds: how long to try again; None: each address is tried once.
+        silence_seconds: a peer that gives no sign of life for longer is gone.
 
     Raises:
         InvalidParametersError: it is no address.
         PeerTimeoutError: nobody answers there.
+        PeerGoneError: nobody has answered there, and that was not to be tried again.
     """
     host, port = host_and_port(address)
     failures: dict[object, OSError] = {}
     try:
         async with asyncio.timeout(timeout_seconds):
-            connection = await _connected(host, port, failures)
+            while (connection := await _connected(host, port, failures)) is None:
+                if timeout_seconds is None:
+                    why = "; ".join(dict.fromkeys(map(str, failures.values())))
+                    raise PeerGoneError(who=who, reason=f"{why}; is an exchange running there (permitflow serve)?")
+                # As gRPC does: the exchange may be about to start.
+                await asyncio.sleep(_RETRY_SECONDS)
     except TimeoutError:
         why = f" ({'; '.join(map(str, failures.values()))})" if failures else ""
         reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
@@ -498,29 +511,27 @@ async def calling(
         stream.close()
 
 
-async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket:
-    """Tries each address that the name has, again and again; notes what it last heard of each.
+async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket | None:
+    """Tries each address that the name has; notes what it last heard of each.
 
     Not asyncio's own ``create_connection``: its transport would read what ``TcpStream`` wants where it stays.
     """
     loop = asyncio.get_running_loop()
-    while True:
+    try:
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failures.pop(host, None)
+    except OSError as error:
+        addresses, failures[host] = [], error
+    for family, kind, protocol, _, name in addresses:
+        patience_seconds = None if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
         try:
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            failures.pop(host, None)
+            async with asyncio.timeout(patience_seconds):
+                return await _dialled(loop, family, kind, protocol, name)
+        except TimeoutError:
+            failures[name] = TimeoutError(f"{name[0]} does not answer")
         except OSError as error:
-            addresses, failures[host] = [], error
-        for family, kind, protocol, _, name in addresses:
-            patience_seconds = None if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
-            try:
-                async with asyncio.timeout(patience_seconds):
-                    return await _dialled(loop, family, kind, protocol, name)
-            except TimeoutError:
-                failures[name] = TimeoutError(f"{name[0]} does not answer")
-            except OSError as error:
-                failures[name] = error
-        # As gRPC does: the exchange may be about to start.
-        await asyncio.sleep(_RETRY_SECONDS)
+            failures[name] = error
+    return None
 
 
 async def _dialled(

@@ -23,8 +23,7 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sink import Sending, StagedBatchWriter, StagedStreamWriter
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports import diagnosis
-from permitflow.transports.blocking_ends import BlockingSink
-from permitflow.transports.grpc_blocking import control, open_sink
+from permitflow.transports.grpc_blocking import BlockingSink, control, open_sink
 from tests.support.served_exchange import PATIENCE_SECONDS, SHORT_SECONDS, SMALL_WINDOW, channels_of
 
 T = TypeVar("T")
@@ -279,7 +278,7 @@ def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
 
     def open_in_peace(*arguments: Any, **options: Any) -> BlockingSink:
         sink = really_open(*arguments, **options)
-        sink._timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
+        sink.timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
         return sink
 
     monkeypatch.setattr(Sending, "open", open_in_peace)

@@ -1,155 +1,48 @@
-"""A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice, or it says so."""
+"""A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice; forks; exits."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelClosedError, EndOfStream, InterruptedEndError
-from permitflow.protocol.frames import Get, Put
+from permitflow.errors import ChannelClosedError, EndOfStream
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import PERMITS, ChannelParameters
-from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
-from permitflow.transports import blocking_ends
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.blocking_calls import Closed
-from permitflow.transports.blocking_ends import BlockingSink, BlockingSource
-from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.codec import decode_downstream, decode_upstream, encode_downstream, encode_upstream
+from permitflow.transports.background import background
+from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, control, open_source
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.shared_memory.blocking_link import Outgoing
-from permitflow.transports.trains import TrainWriter, encoded, with_batches
+from tests.impl.transports.conftest import PATHS
 from tests.support.interrupting import Interrupting, Peer, SignalError
-from tests.support.served_exchange import SCHEMA, ServedExchange, numbers, sink_of, source_of, values
+from tests.support.served_exchange import (
+    PATIENCE_SECONDS,
+    ServedExchange,
+    numbers,
+    send_all,
+    served_exchange,
+    sink_of,
+    source_of,
+    values,
+)
 
-PARAMETERS = ChannelParameters(row_permits=40, permit_batch=2, max_chunk_cost=8)
-TRAINS = [[2, 3, 1], [4], [5, 2]]
-ROWS = sum(map(sum, TRAINS))
+CHUNKS = [2, 3, 1, 4, 5, 2]
+ROWS = sum(CHUNKS)
 SENT_ROWS = 44
-CODEC = BatchCodec(SCHEMA)
+REPLAY = ("--retention", "replay", "--drain-seconds", "0")
 
 
-class FakeCall(Peer):
-    """A call whose other end is in this process; a message comes whenever somebody waits for one."""
-
-    path = "memory"
-    is_cut = False
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.coming: deque[Received | Closed] = deque()
-        self._is_here = self.is_closed = False
-
-    def settle(self, answer: object) -> None:
-        pass
-
-    def wait(self, seconds: float) -> bool:
-        assert self.coming, "it waits for ever"
-        self._is_here = True
-        return True
-
-    def receive_nowait(self) -> Received | Closed | None:
-        is_here, self._is_here = self._is_here, False
-        return self.coming.popleft() if is_here else None
-
-    def outgoing(self, message: Sequence[Buffer]) -> Outgoing:
-        return Outgoing(message)
-
-    def checked(self, message: Received) -> Received:
-        return message
-
-    def write(self, message: Outgoing) -> None:
-        if not message.is_begun:
-            self.is_at_work = message.is_begun = True
-            self.take(b"".join(message.pieces))
-            self.is_at_work = False
-
-    def take(self, message: bytes) -> None:
-        raise NotImplementedError
-
-    def half_close(self) -> None:
-        self.coming.append(Closed(None))
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class SendingPeer(FakeCall):
-    """Sends all trains and the end at once; hears of permits."""
-
-    def take(self, message: bytes) -> None:
-        if not hasattr(self, "session"):
-            self.session: UpstreamSession[object] = UpstreamSession()
-        for frame in decode_downstream(message, PERMITS):
-            self.session.receive(frame)
-            if isinstance(frame, Get):
-                self._send_all()
-
-    def _send_all(self) -> None:
-        self.session.accept(PARAMETERS, schema=CODEC.schema_bytes)
-        self.coming.extend(b"".join(each) for each in encode_upstream(encoded(self.session.take_frames(), None)))
-        writer, start = TrainWriter(CODEC, PARAMETERS), 0
-        for train in TRAINS:
-            for rows in train:
-                self.session.offer(Kind.CHUNK, numbers(start, start + rows), rows)
-                start += rows
-            messages = encode_upstream(writer.encoded(self.session.take_frames()))
-            self.coming.extend(b"".join(each) for each in messages)
-        self.session.offer(Kind.BARRIER, "epoch")
-        self.session.end()
-        self.coming.extend(b"".join(each) for each in encode_upstream(writer.encoded(self.session.take_frames())))
-
-    def half_close(self) -> None:
-        self.session.peer_closed()
-        super().half_close()
-
-
-class ReceivingPeer(FakeCall):
-    """Consumes what comes, and says so when the sender waits."""
-
-    def take(self, message: bytes) -> None:
-        if not hasattr(self, "session"):
-            self.session: DownstreamSession[object] = DownstreamSession()
-            self.received: list[int] = []
-        for frame in decode_upstream(message):
-            if isinstance(frame, Put):
-                self.session.receive(frame)
-                self.session.accept(PARAMETERS, schema=CODEC.schema_bytes)
-            else:
-                self.session.receive(with_batches(frame, CODEC))
-
-    def wait(self, seconds: float) -> bool:
-        self.is_at_work = True
-        self._consume()
-        self.is_at_work = False
-        return super().wait(seconds)
-
-    def _consume(self) -> None:
-        if self.session.state is not State.DECIDING:
-            while self.session.inbound.has_untaken:
-                self.received += found(self.session.take())
-                self.session.consume()
-        self.coming.extendleft(b"".join(each) for each in encode_downstream(self.session.take_frames(), PERMITS))
-
-
-def opened_source(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSource, SendingPeer]:
-    monkeypatch.setattr(blocking_ends, "BlockingHostCall", SendingPeer)
-    source = BlockingSource("nowhere", Get(1, "orders/0"), 5.0, None)
-    source.open("")
-    peer = source._call
-    assert isinstance(peer, SendingPeer)
-    return source, peer
-
-
-def opened_sink(monkeypatch: pytest.MonkeyPatch) -> tuple[BlockingSink, ReceivingPeer]:
-    monkeypatch.setattr(blocking_ends, "BlockingHostCall", ReceivingPeer)
-    put = Put(1, "orders/0", schema=CODEC.schema_bytes)
-    sink = BlockingSink("nowhere", put, 5.0, None)
-    sink.open("")
-    peer = sink._call
-    assert isinstance(peer, ReceivingPeer)
-    return sink, peer
+@pytest.fixture(scope="module", params=PATHS)
+def kept(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
+    """An exchange that keeps rows: they can be read again, with an interrupt in another place."""
+    same_host, address = PATHS[request.param]
+    with served_exchange(same_host=same_host, address=address, more=REPLAY) as served:
+        yield served
 
 
 def found(received: object) -> list[int]:
@@ -186,99 +79,248 @@ def read_on(source: BlockingSource, way: str, interrupting: Interrupting) -> lis
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_receive_that_is_interrupted_anywhere_loses_no_row(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    broken = set[str]()
+def test_a_receive_that_is_interrupted_anywhere_loses_no_row(kept: ServedExchange, way: str) -> None:
+    channel, starts = kept.channel(), [sum(CHUNKS[:n]) for n in range(len(CHUNKS))]
+    send_all(kept, channel, [numbers(start, start + rows) for start, rows in zip(starts, CHUNKS, strict=True)])
     for place in range(100_000):
-        source, peer = opened_source(monkeypatch)
-        interrupting = Interrupting(place, peer)
-        try:
-            seen = read_on(source, way, interrupting)
-        except InterruptedEndError:
-            broken.add(interrupting.where)
-            assert peer.is_closed
-            with pytest.raises(InterruptedEndError, match="open the channel again"):
-                source.receive()
-        else:
-            assert seen == list(range(ROWS)), interrupting.where
-            assert peer.session.outbound.unsettled() is None, interrupting.where
+        interrupting = Interrupting(place, Peer())
+        with open_source(kept.address, channel, from_row=0, timeout_seconds=PATIENCE_SECONDS) as source:
+            assert read_on(source, way, interrupting) == list(range(ROWS)), interrupting.where
         if not interrupting.where:
             break
+    assert place > 30, "it was interrupted in too few places"
+
+
+def test_a_send_that_is_interrupted_anywhere_sends_each_row_once(kept: ServedExchange) -> None:
+    channel, start = kept.channel(), 0
+    with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
+        for place in range(100_000):
+            interrupting = Interrupting(place, Peer())
+            with sink_of(kept, channel) as sink:
+                send_on(sink, start, interrupting)
+            stop = start + SENT_ROWS
+            with open_source(kept.address, channel, to_row=stop, timeout_seconds=PATIENCE_SECONDS) as source:
+                assert values(list(source)) == list(range(start, stop)), interrupting.where
+            start = stop
+            orders.acknowledge({channel: start})
+            if not interrupting.where:
+                break
     assert place > 100, "it was interrupted in too few places"
-    assert not {"wait: call", "write: call", "write: c_return", "wait: c_return"} & broken
 
 
-def test_a_send_that_is_interrupted_anywhere_sends_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = set[str]()
-    for place in range(100_000):
-        sink, peer = opened_sink(monkeypatch)
-        interrupting = Interrupting(place, peer)
+def send_on(sink: BlockingSink, start: int, interrupting: Interrupting) -> None:
+    """Send all rows, as a caller does who goes on after an exception; then the end."""
+    while (sent := sink.accepted_rows) < SENT_ROWS:
         try:
-            send_on(sink, interrupting)
-        except InterruptedEndError:
-            broken.add(interrupting.where)
-            assert peer.is_closed
-            sink.abort("it cannot say so any more")
-        else:
-            assert peer.received == list(range(SENT_ROWS)), interrupting.where
-        assert peer.received == list(range(len(peer.received))), interrupting.where
-        if not interrupting.where:
-            break
-    assert place > 100, "it was interrupted in too few places"
-    assert not {"wait: call", "write: call", "write: c_return", "take: call"} & broken
-
-
-def send_on(sink: BlockingSink, interrupting: Interrupting) -> None:
-    """Send all rows in chunks that leave in slices, as a caller does who goes on after an exception; then the end."""
-    while (sent := sink.statistics().sent_rows) < SENT_ROWS:
-        try:
-            interrupting.call(lambda: sink.send(numbers(sent, min(sent + 12, SENT_ROWS))))  # it is called at once
+            interrupting.call(lambda: sink.send(numbers(start + sent, start + min(sent + 12, SENT_ROWS))))  # at once
         except SignalError:
             continue
+    while True:
+        try:
+            interrupting.call(lambda: sink.end(closes_channel=False))
+        except SignalError:
+            continue
+        except ChannelClosedError:
+            pass  # all was well, and it was about to say so
+        return
+
+
+async def held() -> list[str]:
+    """What the background loop still holds open."""
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]
+
+
+def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: ServedExchange) -> None:
+    channel = kept.channel()
+    send_all(kept, channel, [numbers(0, 3)])
+    for place in range(100_000):
+        interrupting = Interrupting(place, Peer())
+        try:
+            opened = interrupting.call(lambda: source_of(kept, channel))
+        except SignalError:
+            assert background().run(held) == [], interrupting.where
+            continue
+        assert isinstance(opened, BlockingSource)
+        opened.close()
+        break
+    assert place > 30, "it was interrupted in too few places"
+
+
+class Armed:
+    """Whether a signal's handler may raise now."""
+
+    def __init__(self) -> None:
+        self.is_armed = False
+        self.interrupts = 0
+
+    def heed(self, *_: object) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            self.interrupts += 1
+            raise SignalError
+
+
+@contextmanager
+def signals_every(seconds: float) -> Iterator[Armed]:
+    """Real ones, in the main thread, for as long as the block runs."""
+    armed = Armed()
+    before = signal.signal(signal.SIGALRM, armed.heed)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
-        interrupting.call(lambda: sink.end(closes_channel=True))
-    except SignalError:
-        with suppress(ChannelClosedError):  # all was well, and it was about to say so
-            sink.end(closes_channel=True)
+        yield armed
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def test_an_end_whose_link_was_cut_says_so(exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    with sink_of(exchange, exchange.channel()) as sink:
-        sink.send(numbers(0, 3))
-        monkeypatch.setattr(type(sink._call), "is_cut", True)
-        for _ in range(2):
-            with pytest.raises(InterruptedEndError):
-                sink.send(numbers(3, 6))
-        assert sink.statistics().sent_rows == 6, "it has left for good"
+MANY = 3_000
+CHUNK_ROWS = 8
 
 
-def test_a_message_that_is_written_again_after_an_interrupt_goes_once(
-    exchange: ServedExchange, monkeypatch: pytest.MonkeyPatch
+def test_signals_that_come_all_the_time_make_a_reader_lose_nothing(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
 ) -> None:
-    """Over every path, and with each message written again, of both ends."""
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of(exchange, channel) as source:
-        seen: list[int] = []
-        for end in (sink, source):
-            monkeypatch.setattr(end._call, "write", written_twice(end._call.write))
-        for start in range(0, 6 * 64, 64):
+    channel, seen = exchange.channel(), list[int]()
+    chunks = [numbers(start, start + CHUNK_ROWS) for start in range(0, MANY * CHUNK_ROWS, CHUNK_ROWS)]
+    sending = pool.submit(send_all, exchange, channel, chunks)
+    with source_of(exchange, channel) as source, signals_every(0.002) as armed:
+        while True:
+            armed.is_armed = True
             try:
-                sink.send(numbers(start, start + 64))
-            except KeyboardInterrupt:
-                assert sink.statistics().sent_rows == start + 64
-            while len(seen) < start + 64:
-                with suppress(KeyboardInterrupt):
-                    seen += found(source.receive())
-    assert seen == list(range(6 * 64))
+                received = source.receive_joined(3 * CHUNK_ROWS)
+                armed.is_armed = False
+            except SignalError:
+                continue
+            except (EndOfStream, ChannelClosedError):
+                armed.is_armed = False
+                break
+            seen += found(received)
+    assert seen == list(range(MANY * CHUNK_ROWS))
+    assert sending.result(PATIENCE_SECONDS) == MANY * CHUNK_ROWS
+    assert armed.interrupts > 5
 
 
-def written_twice(write: Callable[[Outgoing], None]) -> Callable[[Outgoing], None]:
-    """A write that is interrupted when all is done, each time when a message is new to it."""
-    known: list[Outgoing] = []
+def test_signals_that_come_all_the_time_make_a_sender_lose_nothing(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
+) -> None:
+    channel, sent = exchange.channel(), 0
+    with sink_of(exchange, channel) as sink, source_of(exchange, channel) as source, signals_every(0.002) as armed:
+        reading = pool.submit(list, source)
+        while sent < MANY * CHUNK_ROWS:
+            batch = numbers(sent, sent + CHUNK_ROWS)
+            armed.is_armed = True
+            try:
+                sink.send(batch)
+                armed.is_armed = False
+                sent += CHUNK_ROWS
+            except SignalError:
+                sent = sink.accepted_rows
+        sink.end(closes_channel=True)
+    assert values(reading.result(PATIENCE_SECONDS)) == list(range(MANY * CHUNK_ROWS))
+    assert armed.interrupts > 5
 
-    def written(message: Outgoing) -> None:
-        write(message)
-        if message not in known:
-            known.append(message)
-            raise KeyboardInterrupt
 
-    return written
+def run_python(program: str, *arguments: str) -> tuple[str, str]:
+    """What a program says, and what it complains about, in a process of its own: where gRPC runs, nobody must fork."""
+    # Newer Pythons warn of what is tried here.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, *arguments]
+    environment = {**os.environ, "GRPC_VERBOSITY": "NONE"}  # what it notes by the way is no error
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, env=environment)
+    return done.stdout.strip(), done.stderr
+
+
+FORKING = """
+import os, sys
+import pyarrow as pa
+from permitflow.errors import ForkedError
+from permitflow.transports.grpc_blocking import open_sink, open_source
+address, channel, other = sys.argv[1:]
+batch = pa.record_batch({"n": list(range(100))})
+
+def refused(deed):
+    try:
+        deed()
+    except ForkedError:
+        return True
+    return False
+
+sink = open_sink(address, channel, batch.schema, timeout_seconds=20)
+sink.send(batch)
+child = os.fork()
+if child == 0:
+    assert refused(lambda: sink.send(batch)) and refused(lambda: sink.end(closes_channel=True))
+    sink.abort("it is the parent's")
+    sink.close()
+    if address.startswith("tcp://"):
+        with open_sink(address, other, batch.schema, timeout_seconds=20) as own:
+            own.send(batch)
+            own.end(closes_channel=True)
+    else:
+        assert refused(lambda: open_sink(address, other, batch.schema, timeout_seconds=20))
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+sink.send(batch)
+sink.end(closes_channel=True)
+with open_source(address, channel, timeout_seconds=20) as source:
+    assert sum(batch.num_rows for batch in source) == 200
+if address.startswith("tcp://"):
+    with open_source(address, other, timeout_seconds=20) as source:
+        assert sum(batch.num_rows for batch in source) == 100
+print("as it should be")
+"""
+
+
+def test_a_child_cannot_use_what_its_parent_has_opened_and_makes_a_loop_of_its_own(exchange: ServedExchange) -> None:
+    said = run_python(FORKING, exchange.address, exchange.channel(), exchange.channel())
+    assert said == ("as it should be", ""), said[1]
+
+
+LEAVING = """
+import sys, threading
+from contextlib import suppress
+import pyarrow as pa
+from permitflow.errors import ChannelClosedError
+from permitflow.transports.grpc_blocking import control, open_sink, open_source
+address, channel, other = sys.argv[1:]
+batch = pa.record_batch({"n": list(range(100))})
+sink = open_sink(address, channel, batch.schema, timeout_seconds=20)
+sink.send(batch)
+source = open_source(address, channel, timeout_seconds=20)
+next(source)
+orders = control(address, timeout_seconds=20)
+orders.statistics()
+starved = open_sink(address, other, batch.schema, timeout_seconds=20)
+
+def end():
+    with suppress(ChannelClosedError):  # if it does not wait yet
+        while True:
+            starved.send(batch)
+
+threading.Thread(target=end, daemon=True).start()
+while not starved.statistics().waiting_sends:
+    pass
+print("as it should be")
+"""
+
+
+def test_who_leaves_with_open_ends_leaves_in_silence(exchange: ServedExchange) -> None:
+    said = run_python(LEAVING, exchange.address, exchange.channel(), exchange.channel())
+    assert said == ("as it should be", ""), said[1]
+
+
+def test_an_end_that_is_closed_while_another_thread_waits_for_it_lets_it_go(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
+) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel), source_of(exchange, channel) as source:
+        begins = threading.Event()
+
+        def read() -> object:
+            begins.set()
+            return next(source, None)
+
+        reading = pool.submit(read)
+        assert begins.wait(PATIENCE_SECONDS)
+        source.close()
+        with pytest.raises(ChannelClosedError):
+            reading.result(PATIENCE_SECONDS / 2)

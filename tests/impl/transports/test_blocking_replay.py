@@ -94,12 +94,13 @@ def test_a_sink_waits_for_acknowledgements_and_says_so_when_there_are_none(excha
         sink.send(numbers(0, chunk_rows))
         while orders.positions([channel])[0].next_row < chunk_rows:
             pass
-        sink._timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
+        sink.send(numbers(chunk_rows, 10 * SMALL_WINDOW.row_permits))
+        sink.timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
         with pytest.raises(
             PeerTimeoutError,
             match=r"kept until all consumers have acknowledged them; these have not.*'audit' 192, 'default' 192",
         ):
-            sink.send(numbers(chunk_rows, 10 * SMALL_WINDOW.row_permits))
+            sink.end(closes_channel=False)
         (at,) = orders.positions([channel])
         assert at.next_row == chunk_rows == 192
 
@@ -218,7 +219,7 @@ def test_an_exchange_that_is_stopped_or_gone_is_missed(listen: str) -> None:
         with orders_to(exchange) as orders:
             orders.positions([])
             exchange.signal(signal.SIGSTOP)
-            orders._timeout_seconds = SHORT_SECONDS
+            orders.timeout_seconds = SHORT_SECONDS
             with pytest.raises(PeerTimeoutError, match=r"no reply within 0\.3 s"):
                 orders.positions([])
         exchange.signal(signal.SIGCONT)

@@ -65,10 +65,10 @@ def test_the_cause_is_what_the_numbers_say(explain: Explain, traffic: ChannelTra
     assert words in explain(traffic)
 
 
-def test_an_exchange_that_answers_nobody_is_the_cause_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exchange_that_answers_nobody_is_the_cause_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow.transports.diagnosis._LONGEST_ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
-        is_alive, cause = explained(address, "orders/0", why_no_rows, "something else")
+        is_alive, cause = await explained(address, "orders/0", why_no_rows, "something else")
     assert not is_alive
     assert "it answers no questions either" in cause

@@ -3,11 +3,9 @@
 import asyncio
 import random
 import socket
-import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,9 +16,8 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
-from permitflow.transports import blocking_calls, tcp
+from permitflow.transports import tcp
 from permitflow.transports.addresses import host_and_port
-from permitflow.transports.blocking_calls import BlockingTcpCall, Closed, receive_within, send_all
 from permitflow.transports.carrier import Buffer, Conversation
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.tcp import HEADER_BYTES, Kind, _connected, calling, header
@@ -296,82 +293,3 @@ async def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(mo
             dialler._ping_rest = rest
             assert dialler.write([b"next"])
         assert trickle.taken == rest + message
-
-
-def test_a_blocking_writer_has_a_time_out_for_each_part_of_a_chunk_not_for_all_of_it() -> None:
-    trickle, chunk = Trickle(), random.Random(2).randbytes(54_321)
-    send_all(cast("socket.socket", trickle), [chunk[:10], memoryview(chunk)[10:40_000], b"", chunk[40_000:]])
-    assert trickle.taken == chunk
-
-
-HANG_SECONDS = 200.0
-
-
-def blocking_call(address: str) -> BlockingTcpCall:
-    return BlockingTcpCall(address, GET_STREAM, who="the exchange", on_closed=lambda: None)
-
-
-def test_a_blocking_call_dials_the_next_address_if_the_first_does_not_answer(
-    resolve_to: Callable[..., None], deaf_port: int
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        resolve_to((socket.AF_INET, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
-        calling = blocking_call("tcp://twofold:1")
-        listener.settimeout(HANG_SECONDS)
-        peer, _ = listener.accept()
-        with peer:
-            assert peer.recv(HEADER_BYTES) == header(Kind.GET)
-        calling.close()
-
-
-def test_a_blocking_call_dials_the_next_address_if_the_first_is_silent(
-    resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocking_calls, "NEXT_ADDRESS_SECONDS", 0.01)
-    monkeypatch.setattr(blocking_calls, "CONNECT_SECONDS", HANG_SECONDS)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
-        calling = blocking_call("tcp://twofold:1")
-        listener.settimeout(HANG_SECONDS / 2)
-        peer, _ = listener.accept()
-        with peer:
-            assert peer.recv(HEADER_BYTES) == header(Kind.GET)
-        calling.close()
-
-
-def test_what_every_address_has_answered_is_told(resolve_to: Callable[..., None], deaf_port: int) -> None:
-    resolve_to((12_345, 1), (socket.AF_INET, deaf_port), (socket.AF_INET, deaf_port))
-    calling = blocking_call("tcp://threefold:1")
-    reply = receive_within(calling, HANG_SECONDS)
-    calling.close()
-    assert isinstance(reply, Closed)
-    assert isinstance(reply.error, PeerGoneError)
-    reason = "[Errno 97] Address family not supported by protocol; [Errno 111] Connection refused; is an exchange"
-    assert reason in str(reply.error)
-
-
-def test_who_closes_does_not_wait_for_an_address_that_does_not_answer(silent_port: int) -> None:
-    calling = blocking_call(f"tcp://127.0.0.1:{silent_port}")
-    while calling._socket is None:
-        time.sleep(0.001)
-    calling.close()
-    assert not calling._reader.is_alive()
-
-
-def test_who_closes_does_not_wait_for_a_name_that_is_looked_up_and_nobody_is_dialled_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(blocking_calls, "_LOOK_UP_SECONDS", 0.001)
-    monkeypatch.setattr(blocking_calls, "JOIN_SECONDS", HANG_SECONDS)
-    is_found = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = (socket.AF_INET, socket.SOCK_STREAM, 0, "", listener.getsockname())
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [found] if is_found.wait(HANG_SECONDS) else [])
-        calling = blocking_call("tcp://far:1")
-        calling.close()
-        is_found.set()
-        calling._reader.join(HANG_SECONDS)
-        assert not calling._reader.is_alive()
-        listener.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            listener.accept()

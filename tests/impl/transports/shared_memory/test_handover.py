@@ -16,8 +16,6 @@ import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.transports.blocking_calls import BlockingHostCall
-from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.same_host import offering
 from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, Received, accepted, connect, nonce_digest
@@ -103,7 +101,7 @@ L = TypeVar("L")
 
 
 class OfferWithThread(Offer):
-    """Served by a thread, which ends before the offer is settled, as a blocking call's does."""
+    """Served by a thread, which ends before the offer is settled."""
 
     def __init__(self, policy: SameHost, *, writes: bool) -> None:
         super().__init__(policy, writes=writes, who="the exchange")
@@ -305,24 +303,6 @@ async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
             with pytest.raises(ConnectionResetError):
                 await loop.sock_recv(second, 1)
         assert not loop.remove_reader(watched)
-
-
-def test_the_thread_of_a_blocking_call_watches_its_offer_until_it_was_visited(offer: Offer) -> None:
-    before = set(threading.enumerate())
-    with ExitStack() as opened:
-        silent = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        first, second = (opened.enter_context(visit(offer)) for _ in range(2))
-        opened.enter_context(closing(BlockingHostCall(address, PUT_STREAM, who="the exchange", offer=offer)))
-        watching = [thread for thread in set(threading.enumerate()) - before if "offers memory" in thread.name]
-        for visitor in (first, second):
-            visitor.settimeout(GUARD_SECONDS)
-        assert first.recv(1)
-        with pytest.raises(ConnectionResetError):
-            second.recv(1)
-        for thread in watching:
-            thread.join(GUARD_SECONDS)
-            assert not thread.is_alive()
 
 
 def test_visitors_of_other_users_are_sent_away_and_keep_nobody_out(

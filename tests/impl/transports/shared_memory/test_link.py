@@ -6,10 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from itertools import count
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -18,11 +15,9 @@ from hypothesis import strategies as st
 
 from permitflow.errors import TransportError, UndecodableDataError
 from permitflow.transports.carrier import Conversation
-from permitflow.transports.shared_memory.blocking_link import BlockingLink, Outgoing
-from permitflow.transports.shared_memory.link import AsyncioLink, MessageSocket, NoteReader, inline_header, place_note
+from permitflow.transports.shared_memory.link import AsyncioLink, NoteReader, inline_header, place_note
 from permitflow.transports.shared_memory.ring import Place, RingReader, RingWriter
-from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds, memory_ends
-from tests.support.interrupting import Interrupting, Peer, SignalError
+from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds
 
 MOST_BYTES = 8 << 20
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -147,194 +142,10 @@ async def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds) -> None:
     writer.close()
 
 
-@pytest.fixture
-def blocking() -> Iterator[tuple[BlockingLink, BlockingLink]]:
-    """A writer and a reader."""
-    with memory_ends(offerer_writes=False) as ends:
-        writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-        reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_BYTES)
-        yield writer, reader
-        writer.close()
-        reader.close()
-
-
-def read(reader: BlockingLink) -> bytes | memoryview | None:
-    """The next message; None if the link has ended."""
-    while (message := reader.read_nowait()) is None and not reader.has_ended:
-        assert reader.wait(10.0), "nothing came"
-    return message
-
-
-def test_blocking_callers_pass_messages_of_all_sizes(blocking: tuple[BlockingLink, BlockingLink]) -> None:
-    writer, reader = blocking
-    sizes = [10, 20_000, 2 * SMALL_RING_BYTES, 0, 100_000] * 30
-
-    def write() -> None:
-        for number, size in enumerate(sizes):
-            writer.write(Outgoing([content(number, size)]))
-        writer.shut()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    for number, size in enumerate(sizes):
-        assert read(reader) == content(number, size)
-    assert read(reader) is None
-    thread.join()
-
-
-def test_a_blocking_reader_waits_no_longer_than_it_said(blocking: tuple[BlockingLink, BlockingLink]) -> None:
-    _, reader = blocking
-    began = time.monotonic()
-    assert not reader.wait(0.05)
-    assert time.monotonic() - began >= 0.05
-
-
-def test_an_interrupted_link_hands_out_what_is_here_and_ends(blocking: tuple[BlockingLink, BlockingLink]) -> None:
-    writer, reader = blocking
-    writer.write(Outgoing([b"last"]))
-    reader.interrupt()
-    assert (read(reader), read(reader)) == (b"last", None)
-    assert reader.has_ended
-
-
-def test_a_blocking_writer_is_interrupted_while_nobody_reads(blocking: tuple[BlockingLink, BlockingLink]) -> None:
-    writer, _ = blocking
-    timer = threading.Timer(0.1, writer.interrupt)
-    timer.start()
-    for _ in range(4):
-        writer.write(Outgoing([b"x" * MOST_BYTES]))
-    timer.join()
-
-
-def test_another_thread_may_close_while_one_waits(blocking: tuple[BlockingLink, BlockingLink]) -> None:
-    _, reader = blocking
-    timer = threading.Timer(0.1, reader.close)
-    timer.start()
-    assert read(reader) is None
-    timer.join()
-
-
 def test_descriptors_are_not_inherited(ends: MemoryEnds) -> None:
     for end in (ends.writer_socket, ends.reader_socket):
         assert isinstance(end, socket.socket)
         assert not end.get_inheritable()
-
-
-MOST_INTERRUPTED_BYTES = 1 << 20
-
-
-@pytest.fixture
-def links() -> Iterator[tuple[BlockingLink, BlockingLink]]:
-    """A writer and a reader."""
-    with memory_ends() as ends:
-        writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_INTERRUPTED_BYTES)
-        reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_INTERRUPTED_BYTES)
-        yield writer, reader
-        writer.close()
-        reader.close()
-
-
-def test_a_write_that_is_interrupted_while_it_waits_goes_on_where_it_was(
-    links: tuple[BlockingLink, BlockingLink], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, reader = links
-    messages = [Outgoing([bytes([number]) * MOST_INTERRUPTED_BYTES]) for number in range(2)]
-    seen: list[bytes] = []
-
-    def interrupted(*_: object) -> bool:
-        read_all(reader, seen)  # so that there is room when it goes on
-        raise TimeoutError
-
-    monkeypatch.setattr(writer, "_poll", interrupted)
-    for message in messages:
-        for _ in range(1_000):
-            try:
-                writer.write(message)
-            except TimeoutError:
-                assert not writer.is_cut
-            else:
-                break
-    writer.write(messages[-1])  # has left already
-    read_all(reader, seen)
-    assert seen == [b"".join(message.pieces) for message in messages]
-
-
-def test_a_write_that_is_interrupted_anywhere_leaves_whole_messages_or_says_that_the_link_is_cut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    messages = [
-        bytes([number]) * size for number, size in enumerate((150_000, 100, 150_000, MOST_INTERRUPTED_BYTES, 150_000))
-    ]
-    cut = set[str]()
-    for place in range(10_000):
-        with memory_ends() as ends:
-            writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=MOST_INTERRUPTED_BYTES)
-            reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=MOST_INTERRUPTED_BYTES)
-            interrupting = Interrupting(place, Peer())
-            seen = list[bytes]()
-            monkeypatch.setattr(writer, "_poll", room_made(reader, seen, interrupting.peer))
-            is_whole = all(written(writer, Outgoing([message]), interrupting) for message in messages)
-            read_all(reader, seen)
-            writer.close()
-            reader.close()
-        if is_whole:
-            assert seen == messages, interrupting.where
-        else:
-            cut.add(interrupting.where)
-            assert seen == messages[: len(seen)], interrupting.where
-        if not interrupting.where:
-            break
-    assert place > 50, "it was interrupted in too few places"
-    assert not {"make_room: call", "make_room: c_return"} & cut
-
-
-def written(writer: BlockingLink, message: Outgoing, interrupting: Interrupting) -> bool:
-    """Write a message, again after an interrupt; false: the link was cut."""
-    while not writer.is_cut:
-        try:
-            interrupting.call(lambda: writer.write(message))
-        except SignalError:
-            continue
-        return True
-    return False
-
-
-def room_made(reader: BlockingLink, seen: list[bytes], peer: Peer) -> Callable[..., bool]:
-    """In place of waiting for room: the other end makes some."""
-
-    calls = count()
-
-    def make_room(*_: object) -> bool:
-        peer.is_at_work = True
-        assert next(calls) < 1_000, "there will never be any"
-        read_all(reader, seen)
-        peer.is_at_work = False
-        return True
-
-    return make_room
-
-
-def read_all(reader: BlockingLink, seen: list[bytes]) -> None:
-    """All that is here."""
-    while (message := reader.read_nowait()) is not None or reader.wait(0.001):
-        seen.extend([] if message is None else [bytes(message)])
-
-
-@pytest.mark.parametrize("error", [TimeoutError, KeyboardInterrupt])
-def test_nothing_follows_a_message_of_which_nobody_knows_how_much_has_left(
-    links: tuple[BlockingLink, BlockingLink], monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
-    writer, _ = links
-    send = MessageSocket._send_now
-
-    def interrupted(link: MessageSocket, pieces: list[bytes]) -> None:
-        send(link, pieces)
-        raise error
-
-    monkeypatch.setattr(MessageSocket, "_send_now", interrupted)
-    with pytest.raises(error):
-        writer.write(Outgoing([b"half of it"]))
-    assert writer.is_cut
 
 
 MOST_NOTE_BYTES = 1 << 20
@@ -388,11 +199,11 @@ def test_what_is_no_message_is_refused(wrong: bytes) -> None:
 # Newer Pythons warn of what is tried here.
 QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
 FORKING = """
-import contextlib, os
+import asyncio, contextlib, os
 import pyarrow as pa
 from tests.support.carriers import memory_ends
-from permitflow.transports.shared_memory.blocking_link import BlockingLink
-from permitflow.transports.shared_memory.blocking_link import Outgoing
+from permitflow.transports.carrier import Conversation
+from permitflow.transports.shared_memory.link import AsyncioLink
 
 def open_files():
     files = set()
@@ -401,15 +212,12 @@ def open_files():
             files.add(os.readlink(f"/proc/self/fd/{name}"))
     return files
 
-with memory_ends() as ends:
-    writer = BlockingLink(ends.writer_socket, ends.writer, most_bytes=1 << 20)
-    reader = BlockingLink(ends.reader_socket, ends.reader, most_bytes=1 << 20)
-    def read():
-        assert reader.wait(10.0)
-        return reader.read_nowait()
-
-    writer.write(Outgoing([b"x" * 50_000]))
-    held = [pa.py_buffer(read())]
+async def main(ends):
+    both = (ends.writer_socket, ends.writer), (ends.reader_socket, ends.reader)
+    links = [AsyncioLink(*end, most_bytes=1 << 20) for end in both]
+    writer, reader = map(Conversation, links)
+    await writer.write([b"x" * 50_000])
+    held = [pa.py_buffer(await reader.read())]
     inherited = {os.readlink(f"/proc/self/fd/{end.fileno()}") for end in (ends.writer_socket, ends.reader_socket)}
     assert inherited < open_files()
     child = os.fork()
@@ -419,12 +227,15 @@ with memory_ends() as ends:
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert not ends.writer.collect(), "the child has returned what the parent holds"
-    writer.write(Outgoing([b"after the fork"]))
-    assert read() == b"after the fork"
+    await writer.write([b"after the fork"])
+    assert await reader.read() == b"after the fork"
     held.clear()
     assert ends.writer.collect()
-    writer.close()
-    reader.close()
+    for link in links:
+        link.close()
+
+with memory_ends() as ends:
+    asyncio.run(main(ends))
 print("as it should be")
 """
 

@@ -1,0 +1,154 @@
+"""One event loop for all blocking clients of this process, in a thread that begins with the first of them.
+
+A fork takes no thread along.  A child has no loop until it opens something itself, and cannot use what its parent has
+opened.  At exit, tasks that still run are cancelled, and the thread ends.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Generic, TypeVar, cast
+
+__all__ = ["Background", "background"]
+
+T = TypeVar("T")
+
+# Cancelled tasks end at once; this only keeps a defect from hanging the process at its exit.
+_JOIN_SECONDS = 5.0
+
+
+class Background:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        """Nothing runs before ``start``; what is scheduled until then waits."""
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="permitflow's event loop", daemon=True)
+        self.is_alive = True
+        """Does it run, in this process?"""
+        self.is_inherited = False
+        """Is it that of a process from which this one was forked off?"""
+
+    def start(self) -> None:
+        """Let the thread run, if it does not."""
+        if self._thread.ident is None:
+            atexit.register(self.stop)
+            self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def abandon(self) -> None:
+        """Have nothing to do with it any more; if it does run, it ends."""
+        atexit.unregister(self.stop)
+        self.is_alive = False
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def stop(self) -> None:
+        """Cancel what runs, and end the thread.  Stopping twice is harmless."""
+        if self.is_alive:
+            self.abandon()
+            self._thread.join(_JOIN_SECONDS)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Let the loop call a function soon.  If a signal's exception comes in between, it may be called twice."""
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except BaseException:
+            # It may have been scheduled without waking the loop.
+            self._loop.call_soon_threadsafe(function)
+            raise
+
+    def run(self, function: Callable[[], Coroutine[object, object, T]], timeout_seconds: float | None = None) -> T:
+        """Run a coroutine function in the loop and wait for its result; whatever interrupts the wait cancels it.
+
+        Raises:
+            TimeoutError: it takes longer.
+        """
+        answer = _Answer(function)
+        try:
+            self.call(answer.begin)
+            seconds = -1 if timeout_seconds is None else min(timeout_seconds, threading.TIMEOUT_MAX)
+            has_come = answer.has_come.acquire(timeout=seconds)
+        except BaseException:
+            self.call(answer.cancel)
+            raise
+        if not has_come:
+            self.call(answer.cancel)
+            raise TimeoutError
+        if answer.error is not None:
+            raise answer.error
+        return cast("T", answer.result)
+
+
+class _Answer(Generic[T]):
+    """What comes of a coroutine function.
+
+    No future of ``concurrent.futures``: a signal's exception can leave its lock taken, for which the loop would wait.
+    """
+
+    def __init__(self, function: Callable[[], Coroutine[object, object, T]]) -> None:
+        self._function = function
+        self._has_begun = False
+        self._task: asyncio.Task[None] | None = None
+        self.result: T | None = None
+        self.error: Exception | None = None
+        self.has_come = threading.Lock()
+        self.has_come.acquire()
+
+    def begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self.result = await self._function()
+        except Exception as error:
+            self.error = error
+        # Not in the caller's thread: what runs where a task is forgotten loses exceptions, a signal's too.
+        self._task = None
+        self.has_come.release()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+_lock = threading.Lock()
+_running: Background | None = None
+
+
+def background() -> Background:
+    """The loop of this process; started if need be."""
+    global _running
+    with _lock:
+        if _running is None or not _running.is_alive:
+            _running = Background()
+        try:
+            _running.start()
+        except BaseException:
+            # A signal's exception can keep a thread from ever starting.
+            _running.abandon()
+            _running = None
+            raise
+        return _running
+
+
+def _forget() -> None:
+    """In a child: what the parent has is not here, and its lock may be taken for ever."""
+    global _lock, _running
+    if _running is not None:
+        _running.is_alive, _running.is_inherited = False, True
+        atexit.unregister(_running.stop)
+    _lock, _running = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget)

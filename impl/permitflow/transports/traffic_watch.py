@@ -1,0 +1,77 @@
+"""Looks at what flows through channels of an exchange, one after the other; without an event loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from permitflow.protocol.traffic import Flow, Statistics, flows_between
+from permitflow.transports.grpc_blocking import BlockingControl
+
+__all__ = ["Look", "TrafficWatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen at one moment."""
+
+    at_seconds: float
+    """By the exchange's clock."""
+    flows: list[Flow]
+    """Of every channel, since the look before."""
+
+    def as_json(self) -> dict[str, object]:
+        """One object for a line of a file."""
+        return {"at_seconds": self.at_seconds, "channels": [flow.as_json() for flow in self.flows]}
+
+
+class TrafficWatch:
+    """Watches channels of one exchange over one stream, which is dialled when it is needed.  For one thread."""
+
+    def __init__(self, address: str, channels: Sequence[str] = (), *, timeout_seconds: float = 10.0) -> None:
+        """Nothing is dialled yet.
+
+        Args:
+            address: of the exchange, as for ``control``.
+            channels: names; none: all that there are.
+            timeout_seconds: the longest wait for an answer.
+        """
+        self._address = address
+        self._channels = tuple(channels)
+        self._timeout_seconds = timeout_seconds
+        self._control: BlockingControl | None = None
+        self._before: Statistics | None = None
+
+    def look(self) -> Look:
+        """Ask now.  After an error, the next look dials again.
+
+        Raises:
+            InvalidParametersError: this is no address.
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: nobody answers at this address, or not in time.
+        """
+        if self._control is None:
+            self._control = BlockingControl(self._address, self._timeout_seconds)
+        try:
+            now = self._control.statistics(self._channels)
+        except BaseException:
+            self.close()
+            raise
+        before, self._before = self._before, now
+        return Look(now.at_seconds, flows_between(before, now))
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """End the stream, if there is one."""
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
