@@ -9,7 +9,9 @@ import pytest
 
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow.tracing import FileTrace
 
 Answer = tuple[int, str, str]
@@ -368,3 +370,30 @@ def test_what_cannot_be_judged_is_unusable(
     code, _, complaint = command("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"), *arguments)
     assert code == 2
     assert words in complaint
+
+
+def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, command: Command) -> None:
+    with FileTrace(tmp_path / "run.jsonl") as trace:
+        pair = StopAndWaitPair(StopAndWait(), record=trace.recorder)
+        for move in (pair.offer, pair.offer, pair.send, pair.deliver, pair.consume, pair.answer):
+            move()
+    path = str(trace.path)
+
+    code, found = report("trace", "validate", path)
+    assert (code, found["channels"][0]["flow"], found["channels"][0]["peaks"]) == (0, "stop-and-wait", None)
+    code, shown, _ = command("trace", "validate", path)
+    assert code == 0
+    assert "1 at the sender + 0 in flight + 0 in the inbox + 0 on their way back = 1, 1 waiting" in shown
+    assert command("audit", path, "--processes", "1")[0] == 0
+    code, _, error = command("explain", path)
+    assert (code, "'stop-and-wait' is recorded, not permits" in error) == (2, True)
+
+    text = trace.path.read_text()
+    trace.path.write_text(text.replace('"Answer", "time', '"Send", "time'))
+    code, found = report("trace", "validate", path)
+    assert code == 1
+    (event,) = found["channels"][0]["problem"]["events"]
+    assert (event["action"], event["reason"]) == ("Send", "only Answer can go on")
+    trace.path.write_text(text.replace("stop-and-wait", "walk-and-talk"))
+    code, _, error = command("trace", "validate", path)
+    assert (code, "no model of the protocol 'walk-and-talk' is known" in error) == (2, True)

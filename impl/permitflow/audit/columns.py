@@ -120,9 +120,9 @@ class Events:
         marks = self._marks.get(names)
         if marks is None:
             codes = actions_of(self.table)
-            marks = np.zeros(len(self), dtype=np.bool_)
-            for name in names:
-                # Short numbers are compared many at once.
+            # Short numbers are compared many at once.
+            marks = self.action == codes.index(names[0]) if names else np.zeros(len(self), dtype=np.bool_)
+            for name in names[1:]:
                 marks |= self.action == codes.index(name)
             self._marks[names] = marks
         return marks

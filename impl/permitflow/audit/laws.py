@@ -6,6 +6,7 @@ same of one event at a time; tests hold the two together, by runs of the model.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TypeAlias
@@ -157,13 +158,20 @@ def laws_of(table: ActionTable, channel: str) -> Laws:
     Raises:
         TraceMismatchError: the laws are about other actions.
     """
-    name = table.flow.replace("-", "_")
-    module = f"{__package__}.flows.{name}"
-    if not name.isidentifier() or find_spec(module) is None:
+    laws = _laws_named(table.flow.replace("-", "_"))
+    if laws is None:
         return Laws(table=table)
-    laws: Laws = import_module(module).LAWS
     if laws.table != table:
         raise TraceMismatchError(channel=channel, reason=f"it tells other things than the audit knows of {table.flow}")
+    return laws
+
+
+@cache
+def _laws_named(name: str) -> Laws | None:
+    module = f"{__package__}.flows.{name}"
+    if not name.isidentifier() or find_spec(module) is None:
+        return None
+    laws: Laws = import_module(module).LAWS
     return laws
 
 
@@ -174,11 +182,12 @@ def steps_of(events: Events, steps: Steps) -> Integers:
         name = str(step)
         up, down = parts.setdefault(name.lstrip("-"), ([], []))
         (down if name.startswith("-") else up).append(action)
-    grown = np.zeros(len(events), dtype=np.int64)
+    grown: list[Integers] = []
     for name, (up, down) in parts.items():
         signs = np.subtract(events.is_any(up).view(np.int8), events.is_any(down).view(np.int8)).astype(np.int64)
-        grown += signs * (int(name) if name.isdecimal() else events.arguments[name])
-    return grown
+        signs *= int(name) if name.isdecimal() else events.arguments[name]
+        grown.append(signs)
+    return sum(grown[1:], start=grown[0]) if grown else np.zeros(len(events), dtype=np.int64)
 
 
 def due_counters(laws: Laws, events: Events, before: Integers) -> Integers:

@@ -171,14 +171,14 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
         unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
     (channel,) = channels
     try:
-        verdict = judge(channel, keep_path=True)
+        agreed, verdict = agreed_of(channel), judge(channel, keep_path=True)
     except TraceError as error:
         unusable(str(error))
     largest = max((rows_of(event) for log in channel.logs for event in log), default=0)
     return recorded_run(
         Recording(
             channel=channel.channel,
-            parameters=model_of(agreed_of(channel), sizes=(largest,), waiters=UNLIMITED),
+            parameters=model_of(agreed, sizes=(largest,), waiters=UNLIMITED),
             replay=verdict.replay,
             is_valid=verdict.is_valid,
             is_at_rest=verdict.is_at_rest,

@@ -247,7 +247,9 @@ def _told(subject: "Subject", event: "Event") -> tuple[str, str, str, str]:
 def _where(verdict: "Verdict") -> str:
     subject, state = verdict.subject, verdict.world.state
     counts, sizes = subject.places(state), subject.waiting(state)
-    waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}" if sizes else ""
+    waiting = f", {len(sizes):,} waiting" if sizes else ""
+    if any(sizes):
+        waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}"
     words = {name: subject.place_in_words.get(name, name.replace("_", " ")) for name in counts}
     places = " + ".join(f"{count:,} {words[name]}" for name, count in counts.items())
     return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}"

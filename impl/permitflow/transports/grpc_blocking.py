@@ -5,8 +5,9 @@ Between the two lies a queue, so that a call seldom waits for the other thread. 
 ``timeout_seconds`` without any sign of progress, with an error that names the channel, the address and the likely
 cause; a peer that vanishes is noticed within seconds, whatever the time-out.  One thread at a time may use an end.
 
-**What is ahead.**  ``send`` returns once a batch is in line.  It waits only while an eighth of the window lies
-there, or 512 KiB; so what goes wrong is told by a later ``send`` or by ``end``, and a source reads as much ahead.
+**What is ahead.**  ``send`` returns once a batch is in line.  It waits only while half a window lies there, or an
+eighth of it in 512 KiB; so what goes wrong is told by a later ``send`` or by ``end``.  A source reads half a window
+ahead.
 
 **Signals.**  A signal's handler may raise an exception at any moment of a call, KeyboardInterrupt for one, and the
 caller may go on afterwards: no row is lost or comes twice.  A call that was interrupted has done nothing or all of it;
@@ -96,6 +97,7 @@ _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
 # Of the window, and of a flow that has none.
 _AHEAD_SHARE, _AHEAD_ROWS = 8, 4096
+_READ_SHARES = 4  # with less, large chunks would come one by one, and each wake the other thread
 # The time-outs are kept by the thread that waits.
 _NEVER_SECONDS = math.inf
 
@@ -316,7 +318,7 @@ class _Stream(_Held[S]):
 
 
 def _ahead_rows(parameters: Parameters) -> int:
-    """Of the line of a sink, and of what a source reads ahead: as many rows as permits return at once."""
+    """The unit of what lies ahead: as many rows as permits return at once."""
     window_rows = parameters.window_rows
     return _AHEAD_ROWS if window_rows is None else max(1, window_rows // _AHEAD_SHARE)
 
@@ -456,7 +458,7 @@ class BlockingSink(_Stream[RemoteSender]):
         if len(batches.accepted(parts)[0]) < len(parts):
             for part in parts:
                 batches.require(part)
-        size = max((batch.num_rows or 1) / _ahead_rows(self.parameters), batches.size_of(batch) / _AHEAD_BYTES)
+        size = self._share_of(batch)
         line, end = self._line, self._end
         if end is None or end.failure is not None:
             self._raise_failure([*self._undelivered(), *parts])
@@ -468,6 +470,11 @@ class BlockingSink(_Stream[RemoteSender]):
         line.extend(parts)
         if self._has_nothing_to_do:
             self._background.call(self._has_something_to_do.set)
+
+    def _share_of(self, batch: pa.RecordBatch) -> float:
+        """Of the line's bound: half of the window, or what is both an eighth of it and 512 KiB."""
+        eighths = (batch.num_rows or 1) / _ahead_rows(self.parameters)
+        return max(2 * eighths / _AHEAD_SHARE, min(eighths, self._batches.size_of(batch) / _AHEAD_BYTES))
 
     def _undelivered(self) -> list[pa.RecordBatch]:
         if not self._background.is_alive:
@@ -616,9 +623,9 @@ class BlockingSource(_Stream[RemoteReceiver]):
     # In the loop.
 
     async def _pass_on(self, receiver: RemoteReceiver) -> None:
-        most_rows, taken = _ahead_rows(receiver.parameters), 0
+        eighth, taken = _ahead_rows(receiver.parameters), 0
         while True:
-            while self._is_full(most_rows):
+            while self._is_full(_READ_SHARES * eighth):
                 self._is_told.clear()
                 await self._is_told.wait()
             try:
@@ -632,7 +639,7 @@ class BlockingSource(_Stream[RemoteReceiver]):
                 return
             if isinstance(payload, JoinedChunks):
                 count, rows = len(payload.rows), payload.num_rows
-                self._owed_messages = most_rows * count // max(rows, 1)
+                self._owed_messages = eighth * count // max(rows, 1)
             else:
                 count, rows = 1, 0
             self._append(_Ahead(taken, count, payload), rows)

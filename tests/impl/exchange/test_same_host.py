@@ -67,6 +67,8 @@ def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ri
     chance = random.Random(seed)
     sizes = [chance.choice([100, 5_000, 200_000, 1_500_000]) for _ in range(150)]
     sizes[chance.randrange(150)] = RING_BYTES + 1_000_000
+    # The last one finds an empty ring: what was kept before it is let go of meanwhile.
+    sizes += [100] * 40 + [200_000]
     kept: list[pa.RecordBatch] = []
 
     def check(batch: pa.RecordBatch) -> None:
@@ -90,7 +92,7 @@ def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ri
                     assert message.payload.column("number")[0].as_py() == received
                     received += 1
                     kept.append(message.payload)
-                    while len(kept) > chance.randint(0, 12):
+                    while received < len(sizes) and len(kept) > (chance.randint(0, 12) if received < 150 else 0):
                         check(kept.pop(chance.randrange(len(kept))))
                 assert receiver.statistics().path == "shared memory"
         assert received == len(sizes)

@@ -29,11 +29,9 @@ __all__ = [
     "RING_FROM_BYTES",
     "SPACE_SECONDS",
     "AsyncioLink",
-    "MessageSocket",
     "NoteReader",
     "inline_header",
     "place_note",
-    "require_own",
 ]
 
 _HEADER = struct.Struct("<4sIII")
@@ -153,150 +151,34 @@ keeps what it has consumed never returns it: so no message may wait for space fo
 _MOST_PIECES = 1024
 
 
-def require_own(error: OSError) -> None:
-    """Raise it again if it is not the kernel's, but that of a signal's handler: TimeoutError is one, too."""
-    if error.errno is None:
-        raise error
-
-
-class MessageSocket:
-    """One end of the link: a socket that does not block, and one end of the ring."""
+class AsyncioLink(Carrier):
+    """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
-        """Everything belongs to this object.
+        """Everything belongs to this object, and to the event loop that runs.
 
         Args:
             connection: non-blocking.
             ring: the end that this process has.
             most_bytes: of a message.
         """
-        self._socket = connection
+        self._loop = asyncio.get_running_loop()
+        self._socket, self._descriptor = connection, connection.fileno()
         self._ring = ring
         self._writer = ring if isinstance(ring, RingWriter) else None
         self._reader = ring if isinstance(ring, RingReader) else None
         self._notes = NoteReader(most_bytes)
         self._inbox: deque[bytes | memoryview] = deque()
-        self._has_ended = False
-        self._is_ring_full = False
-        forget_in_children(self)
-
-    # Reading.
-
-    def _receive_now(self) -> bool:
-        """Receive what is here, up to a buffer full; False if nothing is.
-
-        Raises:
-            UndecodableDataError: the peer sends what is no message, or a wrong note.
-        """
-        try:
-            count = self._socket.recv_into(self._notes.room())
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            require_own(error)
-            # The peer is gone; gRPC knows why.
-            count = 0
-        if count == 0:
-            self._has_ended = True
-            return False
-        for message in self._notes.take(count):
-            self._inbox.append(self._view(message) if isinstance(message, Place) else message)
-        return True
-
-    def _view(self, place: Place) -> memoryview:
-        if self._reader is None:
-            raise UndecodableDataError(what=str(place), reason="this end writes into the ring, and does not read it")
-        return self._reader.view(place)
-
-    def drain(self) -> None:
-        """Receive everything that is here, and expect no more: the stream is over."""
-        while not self._has_ended and self._receive_now():
-            pass
-        self._has_ended = True
-
-    # Writing.
-
-    def _to_write(self, parts: Sequence[Part], size: int) -> Sequence[Part] | None:
-        """What to write for a message: all of it, or a note of it; None if it is worth waiting for room in the ring."""
-        if self._writer is None or size < RING_FROM_BYTES:
-            return [inline_header(size), *parts]
-        if (note := self._placed(parts, size)) is not None:
-            return note
-        return None if self._is_worth_waiting(size) else self._inline(parts, size)
-
-    def _placed(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
-        """Put a message into the ring; what to write for it, or None if it is not to go there or there is no room."""
-        if self._writer is None or size < RING_FROM_BYTES:
-            return None
-        place = self._writer.put(parts, size)
-        if place is None:
-            return None
-        self._is_ring_full = False
-        return [place_note(place)]
-
-    def _is_worth_waiting(self, size: int) -> bool:
-        """Will there be room for a message that has found none?  Asked once, until space has come back."""
-        if self._writer is None or not RING_FROM_BYTES <= size <= self._writer.capacity_bytes - ALIGNMENT_BYTES:
-            return False
-        was_full, self._is_ring_full = self._is_ring_full, True
-        return not was_full
-
-    @staticmethod
-    def _inline(parts: Sequence[Part], size: int) -> list[Part]:
-        return [inline_header(size), *parts]
-
-    def _send_now(self, pieces: Sequence[Part]) -> Sequence[Part]:
-        """Send what the socket takes; the rest.
-
-        Raises:
-            OSError: the peer is gone.
-        """
-        try:
-            sent = self._socket.sendmsg(pieces[:_MOST_PIECES], (), socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            return pieces
-        return without(pieces, sent)
-
-    # The end.
-
-    def shut(self) -> None:
-        """Say that nothing more will be written."""
-        # A peer that is gone need not be told.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        """Release everything but the memory that is being looked at.  Closing twice is harmless."""
-        self._has_ended = True
-        self._socket.close()
-        self._ring.close()
-        # A reference to this object, in the traceback of an error for instance, does not keep the memory.
-        self._writer = self._reader = None
-        self._inbox.clear()
-
-    def forget(self) -> None:
-        """In the child of a fork: let go without a word."""
-        self._has_ended = True
-        self._socket.close()
-        self._ring.forget()
-
-
-class AsyncioLink(MessageSocket, Carrier):
-    """Messages in both directions, in order; large ones through the ring."""
-
-    def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
-        """See ``MessageSocket``; to be made in the event loop that will use it."""
-        super().__init__(connection, ring, most_bytes=most_bytes)
-        self._loop = asyncio.get_running_loop()
-        self._descriptor = connection.fileno()
         self._listener: Listener | None = None
         self._failure: PermitflowError | None = None
-        self._is_watching = self._is_paused = self._has_told_end = False
+        self._is_watching = self._is_paused = self._has_ended = self._has_told_end = False
         # What waits for room in the ring, for a moment; and what waits for the socket.
+        self._is_ring_full = False
         self._unplaced: tuple[Sequence[Part], int] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._rest: Sequence[Part] = ()
         self._is_closing_half = False
+        forget_in_children(self)
 
     # Reading.
 
@@ -333,22 +215,38 @@ class AsyncioLink(MessageSocket, Carrier):
             self._loop.remove_reader(self._descriptor)
 
     def _on_readable(self) -> None:
-        try:
-            self._receive_now()
-        except PermitflowError as error:
-            self._failure, self._has_ended = error, True
+        self._receive()
         if self._has_ended:
             self._unwatch()
         self._tell()
 
     def drain(self) -> None:
         """Receive everything that is here, and expect no more: the stream is over."""
-        try:
-            super().drain()
-        except PermitflowError as error:
-            self._failure, self._has_ended = error, True
+        while not self._has_ended and self._receive():
+            pass
+        self._has_ended = True
         self._unwatch()
         self._tell()
+
+    def _receive(self) -> bool:
+        """Receive what is here, up to a buffer full; False if nothing is."""
+        try:
+            count = self._socket.recv_into(self._notes.room())
+            for message in self._notes.take(count) if count else ():
+                self._inbox.append(self._view(message) if isinstance(message, Place) else message)
+        except BlockingIOError:
+            return False
+        except OSError:  # the peer is gone; the network's stream says why
+            count = 0
+        except PermitflowError as error:
+            self._failure, count = error, 0
+        self._has_ended = not count
+        return bool(count)
+
+    def _view(self, place: Place) -> memoryview:
+        if self._reader is None:
+            raise UndecodableDataError(what=str(place), reason="this end writes into the ring, and does not read it")
+        return self._reader.view(place)
 
     def _tell(self) -> None:
         """Let the listener hear what has come."""
@@ -368,20 +266,35 @@ class AsyncioLink(MessageSocket, Carrier):
     def write(self, message: Sequence[Part]) -> bool:
         """See ``Carrier``; waits for a moment while the ring is full."""
         size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
-        if size < RING_FROM_BYTES:
-            return self._send([inline_header(size), *message])  # as ``_to_write``, without its call
+        if size < RING_FROM_BYTES or self._writer is None:
+            return self._send([inline_header(size), *message])
         try:
-            placed = self._to_write(message, size)
+            note = self._placed(message, size)
         except PermitflowError as error:
             self._loop.call_soon(self._on_error, error)
             return False
-        if placed is not None:
-            return self._send(placed)
-        assert self._writer is not None, "there is a ring that is full"
+        if note is not None:
+            return self._send(note)
+        # Space is waited for once, until some has come back; and not for a message that never fits.
+        if self._is_ring_full or size > self._writer.capacity_bytes - ALIGNMENT_BYTES:
+            return self._send([inline_header(size), *message])
+        self._is_ring_full = True
         self._unplaced = message, size
         self._loop.add_reader(self._writer.counter, self._on_space)
         self._patience = self._loop.call_later(SPACE_SECONDS, self._on_no_space)
         return False
+
+    def _placed(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
+        """Put a message into the ring; the note of it, or None if there is no room.
+
+        Raises:
+            UndecodableDataError: the peer has returned space that it did not have.
+        """
+        place = None if self._writer is None else self._writer.put(parts, size)
+        if place is None:
+            return None
+        self._is_ring_full = False
+        return [place_note(place)]
 
     def _on_space(self) -> None:
         """Some space has come back."""
@@ -401,7 +314,7 @@ class AsyncioLink(MessageSocket, Carrier):
         if self._unplaced is not None:
             parts, size = self._unplaced
             self._stop_waiting_for_space()
-            self._send_late(self._inline(parts, size))
+            self._send_late([inline_header(size), *parts])
 
     def _stop_waiting_for_space(self) -> None:
         self._unplaced = None
@@ -425,6 +338,14 @@ class AsyncioLink(MessageSocket, Carrier):
             self._loop.add_writer(self._descriptor, self._on_writable)
         return not self._rest
 
+    def _send_now(self, pieces: Sequence[Part]) -> Sequence[Part]:
+        """Send what the socket takes; the rest."""
+        try:
+            sent = self._socket.sendmsg(pieces[:_MOST_PIECES], (), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return pieces
+        return without(pieces, sent)
+
     def _on_writable(self) -> None:
         try:
             self._rest = self._send_now(self._rest)
@@ -438,7 +359,7 @@ class AsyncioLink(MessageSocket, Carrier):
 
     def _on_written(self) -> None:
         if self._is_closing_half:
-            self.shut()
+            self._shut()
         elif self._listener is not None:
             self._listener.on_writable()
 
@@ -447,7 +368,12 @@ class AsyncioLink(MessageSocket, Carrier):
         if self._rest or self._unplaced is not None:
             self._is_closing_half = True
         else:
-            self.shut()
+            self._shut()
+
+    def _shut(self) -> None:
+        # A peer that is gone need not be told.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
 
     # The end.
 
@@ -467,4 +393,15 @@ class AsyncioLink(MessageSocket, Carrier):
         if self._rest and self._socket.fileno() >= 0:
             self._loop.remove_writer(self._descriptor)
         self._rest = ()
-        super().close()
+        self._has_ended = True
+        self._socket.close()
+        self._ring.close()
+        # A reference to this object, in the traceback of an error for instance, does not keep the memory.
+        self._writer = self._reader = None
+        self._inbox.clear()
+
+    def forget(self) -> None:
+        """In the child of a fork: let go without a word."""
+        self._has_ended = True
+        self._socket.close()
+        self._ring.forget()
