@@ -111,6 +111,6 @@ def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
     if sabotage == "on-receipt":
         # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
         return "receiver", 2
-    returns = [event for log in channel.logs for event in log if event.action == "Feedback"]
+    returns = [event for log in channel.logs for event in log if event.action == "AddPermits"]
     # What comes twice is wrong the second time; what is lost is missed at the next return.
     return "sender", returns[RETURN if sabotage == "twice" else RETURN - 1].sequence
