@@ -253,6 +253,9 @@ class _Stream(_Held[S]):
         self._tell_caller()
         try:
             await self._pass_on(end)
+        except PermitflowError as error:
+            self._failure = error  # at once: the caller may look before all of it is closed
+            raise
         finally:
             # The end itself is let go: a call of gRPC keeps its connection for as long as anything refers to it.
             self._last_statistics = end.statistics()
