@@ -41,10 +41,11 @@ REAL_CHANNELS, TASKS_OF_CHANNEL = 4, 2
 # A batch of Spark's is cut into 16 chunks of 61 rows and one of 21: not all permits that come back are alike.
 BATCH_ROWS, CHUNK_ROWS, CHUNKS_OF_BATCH = 997, 61, 17
 
-# Chunks of a sabotaged run: one for each task, above PERMIT_BATCH, all different and within a factor of two.  So each
-# is returned by itself, and no wrong return looks like a right one, in whatever order the tasks run.  All rows fit into
-# LARGE_WINDOW, so that a return too many does not exceed it, which an exchange notices by itself.
-SABOTAGED_CHANNELS, SABOTAGED_TASKS, LEAST_ROWS = 2, 60, 200
+# Chunks of a sabotaged run: one for each task, above PERMIT_BATCH, all different and within a factor of two, so that no
+# wrong return looks like a right one, in whatever order the tasks run.  All rows of a channel fit into LARGE_WINDOW, so
+# that a return too many does not exceed it, which an exchange notices by itself; and they are more than half of it: a
+# reader returns an eighth at a time, and the run needs some returns.
+SABOTAGED_CHANNELS, SABOTAGED_TASKS, LEAST_ROWS = 2, 120, 200
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.errors import HandshakeError, ParameterMismatchError
+from permitflow.errors import EndOfStream, HandshakeError, ParameterMismatchError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.flow import Parameters
@@ -18,6 +18,7 @@ from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff
 
@@ -118,6 +119,24 @@ async def test_a_flow_bounds_what_a_reader_that_does_not_read_has_here(flow: str
     assert 0 < receiver.statistics().inbox_rows <= FLOWS[flow].most_rows
     assert await receive_all(receiver) == sent()
     await sending
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_a_stream_ends_also_if_its_last_message_is_consumed_after_its_end_has_come(
+    flow: str, carrier: str
+) -> None:
+    async with ends_of(FLOWS[flow].parameters, carrier) as (sender, receiver), asyncio.TaskGroup() as group:
+        await sender.send(chunk(0))
+        ending = group.create_task(sender.end())
+        await receiver.take()
+        assert isinstance(receiver, RemoteReceiver)
+        while receiver.ended_with is None:
+            await receiver.changed()
+        receiver.consume()
+        with pytest.raises(EndOfStream):
+            await receiver.receive()
+        await ending
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

@@ -3,9 +3,9 @@
 They take the place of the real ones in the whole process, for good or, with ``sabotaged``, for a while.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 
 from permitflow.protocol.flow import Taken
 from permitflow.protocol.frames import DownstreamFrame, Feedback
@@ -26,7 +26,11 @@ def return_twice() -> None:
 
     Not all of them: a sender that has got back half the window would refuse as many again before it records anything.
     """
-    _change_return(lambda frame: [frame, Feedback(Permits(*(-(-count // 10) for count in frame.said)))])
+    _change_return(lambda frame: [frame, Feedback(_tenth(frame.said))])
+
+
+def _tenth(permits: Iterable[int]) -> Permits:
+    return Permits(*(-(-count // 10) for count in permits))
 
 
 def lose() -> None:
@@ -68,15 +72,22 @@ def _write_on_receipt() -> None:
     setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
-def _change_return(change: Callable[[Feedback], list[DownstreamFrame]]) -> None:
+def _change_return(
+    change: Callable[[Feedback], list[DownstreamFrame]],
+    may: Callable[[Feedback, int], bool] = lambda _frame, _rows: True,
+) -> None:
+    """Change the second return, or the first one after it that ``may`` be: it is told the rows that lie here."""
     write_all = DownstreamSession[object].take_frames
     returns = count(1)
 
     def take_frames(self: DownstreamSession[object]) -> list[DownstreamFrame]:
         frames: list[DownstreamFrame] = []
         for frame in write_all(self):
-            is_sabotaged = isinstance(frame, Feedback) and next(returns) == RETURN
-            frames += change(frame) if is_sabotaged and isinstance(frame, Feedback) else [frame]
+            if isinstance(frame, Feedback) and next(returns) >= RETURN and may(frame, self.inbound.inbox_rows):
+                setattr(DownstreamSession, "take_frames", write_all)  # noqa: B010 - once is enough
+                frames += change(frame)
+            else:
+                frames.append(frame)
         return frames
 
     setattr(DownstreamSession, "take_frames", take_frames)  # noqa: B010
@@ -112,5 +123,11 @@ def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
         # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
         return "receiver", 2
     returns = [event for log in channel.logs for event in log if event.action == "AddPermits"]
-    # What comes twice is wrong the second time; what is lost is missed at the next return.
-    return "sender", returns[RETURN if sabotage == "twice" else RETURN - 1].sequence
+    if sabotage == "lost":
+        # It is missed at the next return.
+        return "sender", returns[RETURN - 1].sequence
+    return "sender", next(
+        second.sequence
+        for first, second in pairwise(returns[RETURN - 1 :])
+        if second.arguments[1:] == _tenth(first.arguments[1:])
+    )

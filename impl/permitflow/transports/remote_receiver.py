@@ -85,7 +85,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if most == 1:
             return [self._receive_now()]
         messages = self._core.receive_many(most)
-        if self._core.has_feedback:
+        if self._core.has_feedback or self._session.end is not None:
             self._after_consuming()
         return messages
 
@@ -120,7 +120,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if joined is None and (joined := self._oldest_joined(max_rows)) is None:
             return self._receive_now()
         self._core.pass_by(len(joined.rows))
-        if self._core.has_feedback:
+        if self._core.has_feedback or self._session.end is not None:
             self._after_consuming()
         return joined
 
@@ -138,7 +138,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         core = self._core
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        if core.has_feedback:
+        if core.has_feedback or self._session.end is not None:
             self._after_consuming()
         return message
 
@@ -183,7 +183,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         require_count(messages, name="messages")
         self._require_consumable()
         self._session.consume(messages)
-        if self._core.has_feedback:
+        if self._core.has_feedback or self._session.end is not None:
             self._after_consuming()
 
     def _require_consumable(self) -> None:
@@ -215,7 +215,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
         self._require_consumable()
         self._core.pass_by(count)
-        if self._core.has_feedback:
+        if self._core.has_feedback or self._session.end is not None:
             self._after_consuming()
 
     def __aiter__(self) -> Self:
@@ -312,7 +312,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             self._writing.now()
         elif haste == Haste.LATER and self._session.end is None:
             self._writing.within(RESIDUE_SECONDS)
-        elif haste:
+        else:  # also if the stream has ended and the flow has nothing to say: this half may be to close
             self._writing.soon()
 
     # Frames.
