@@ -13,7 +13,7 @@ from rich.live import Live
 from permitflow.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
-from permitflow.protocol.traffic import ChannelTraffic, Flow
+from permitflow.protocol.traffic import ChannelTraffic, Rates
 
 __all__ = ["JsonLines", "LiveTable", "LogLines", "Report"]
 
@@ -42,14 +42,14 @@ class Report:
         """Prometheus can ask there."""
         typer.echo(f"metrics at {address}")
 
-    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
+    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Whoever takes these steps may do something else between two of them."""
         yield from ()
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
 
-    def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
+    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """The exchange has stopped; these are the last numbers, with rates over all the time that it was watched."""
 
 
@@ -70,7 +70,7 @@ class JsonLines(Report):
         """Prometheus can ask there."""
         self._print("metrics", address=address)
 
-    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
+    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Print the channels, if anything has changed."""
         facts = []
         for flow in flows:
@@ -88,7 +88,7 @@ class JsonLines(Report):
         """A signal asked the exchange to stop."""
         self._print("stopping")
 
-    def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
+    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """Print the last numbers."""
         self._print("stopped", channels=[flow.as_json() for flow in flows], **rest._asdict())
 
@@ -116,7 +116,7 @@ class LogLines(Report):
         """Prometheus can ask there."""
         self._print(f"metrics at {address}")
 
-    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
+    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Print the channels on which something has changed."""
         for flow in flows:
             name, facts = flow.traffic.channel, _facts(flow)
@@ -129,12 +129,12 @@ class LogLines(Report):
         """A signal asked the exchange to stop."""
         self._print("stopping")
 
-    def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
+    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """Print what has not been said, and the sums."""
         deque(self.show(flows), maxlen=0)
         self._print_sums(flows, rest)
 
-    def _print_sums(self, flows: Sequence[Flow], rest: Remainder) -> None:
+    def _print_sums(self, flows: Sequence[Rates], rest: Remainder) -> None:
         rows_in = sum(flow.traffic.rows_in for flow in flows)
         rows_out = sum(flow.traffic.rows_out for flow in flows)
         self._print(f"stopped: {rows_in:,} rows in, {rows_out:,} rows out")
@@ -165,12 +165,12 @@ class LiveTable(LogLines):
         self._print("on their way out for a consumer; Ctrl-C stops")
         self._live.start()
 
-    def show(self, flows: Sequence[Flow]) -> Iterator[None]:
+    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Draw the table."""
         self._live.update(traffic_table(flows), refresh=True)
         yield
 
-    def stopped(self, flows: Sequence[Flow], rest: Remainder) -> None:
+    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """Leave the last table behind."""
         deque(self.show(flows), maxlen=0)
         self._live.stop()
@@ -183,7 +183,7 @@ class LiveTable(LogLines):
         self._live.stop()
 
 
-def _facts(flow: Flow) -> tuple[object, ...]:
+def _facts(flow: Rates) -> tuple[object, ...]:
     """What only changes when something happens."""
     traffic = flow.traffic
     return traffic.state, traffic.producers, traffic.consumers, traffic.rows_in, traffic.rows_out, traffic.kept
@@ -194,7 +194,7 @@ def _is_untouched(traffic: ChannelTraffic) -> bool:
     return traffic.state == "waiting" and not (traffic.producers or traffic.consumers or traffic.rows_in)
 
 
-def _line(flow: Flow) -> str:
+def _line(flow: Rates) -> str:
     traffic = flow.traffic
     state = f"{traffic.state} ({traffic.reason})" if traffic.reason else traffic.state
     window = "" if traffic.window_rows is None else f" of {traffic.window_rows:,}"

@@ -29,7 +29,7 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.traffic import ChannelTraffic, Statistics, each_flow_between, flows_between
+from permitflow.protocol.traffic import ChannelTraffic, Statistics, each_rates_between, rates_between
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory import SameHost
 
@@ -232,7 +232,7 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             for server in servers:
                 group.create_task(server.stop())
-    report.stopped(flows_between(begun, await traffic_through(exchange)), remainder(exchange))
+    report.stopped(rates_between(begun, await traffic_through(exchange)), remainder(exchange))
     return stopped.result()
 
 
@@ -262,7 +262,7 @@ async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]")
     while not until.done():
         await asyncio.wait({until}, timeout=report.interval_seconds)
         now = await traffic_through(exchange)
-        await exchange.turns.all(report.show(await exchange.turns.all(each_flow_between(before, now))))
+        await exchange.turns.all(report.show(await exchange.turns.all(each_rates_between(before, now))))
         before = now
     return first
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from permitflow.errors import printable
-from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Rates
 
 __all__ = ["gauges_in_words", "lag_in_words", "traffic_table"]
 
 
-def traffic_table(flows: Sequence[Flow], *, shows_gauges: bool = False) -> Table:
+def traffic_table(flows: Sequence[Rates], *, shows_gauges: bool = False) -> Table:
     """All channels, one a row; narrow enough for a small terminal.
 
     Args:
@@ -42,7 +42,7 @@ def traffic_table(flows: Sequence[Flow], *, shows_gauges: bool = False) -> Table
     return table
 
 
-def _cells(flow: Flow) -> tuple[str, ...]:
+def _cells(flow: Rates) -> tuple[str, ...]:
     traffic = flow.traffic
     return (
         *(printable(traffic.channel), printable(traffic.state)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["ChannelTraffic", "Flow", "KeptRows", "Statistics", "each_flow_between", "flows_between"]
+__all__ = ["ChannelTraffic", "KeptRows", "Rates", "Statistics", "each_rates_between", "rates_between"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Flow:
+class Rates:
     """What one channel did between two moments."""
 
     traffic: ChannelTraffic
@@ -106,26 +106,26 @@ class Flow:
         return found | {name: getattr(self, name) for name in rates}
 
 
-def flows_between(before: Statistics | None, now: Statistics) -> list[Flow]:
+def rates_between(before: Statistics | None, now: Statistics) -> list[Rates]:
     """What every channel of ``now`` did since ``before``; without that, its counts and no rates."""
-    return [*each_flow_between(before, now)]
+    return [*each_rates_between(before, now)]
 
 
-def each_flow_between(before: Statistics | None, now: Statistics) -> Iterator[Flow]:
-    """As ``flows_between``, one by one."""
+def each_rates_between(before: Statistics | None, now: Statistics) -> Iterator[Rates]:
+    """As ``rates_between``, one by one."""
     earlier = {} if before is None else {traffic.channel: traffic for traffic in before.channels}
     seconds = 0.0 if before is None else now.at_seconds - before.at_seconds
     return (_flow(earlier.get(traffic.channel), traffic, seconds) for traffic in now.channels)
 
 
-def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) -> Flow:
+def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) -> Rates:
     # An exchange that was started again counts from 0, and so does its clock.
     if before is None or seconds <= 0 or now.rows_in < before.rows_in:
         before, seconds = now, 0.0
     per_second = 1 / seconds if seconds > 0 else 0.0
     waited = now.waiting_seconds - before.waiting_seconds
     waited_for_consumer = now.consumer_waiting_seconds - before.consumer_waiting_seconds
-    return Flow(
+    return Rates(
         traffic=now,
         seconds=seconds,
         rows_in_per_second=(now.rows_in - before.rows_in) * per_second,

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import (
 
 from permitflow.errors import CheckpointError, PermitflowError
 from permitflow.protocol.control import ChannelRow
-from permitflow.protocol.traffic import Flow
+from permitflow.protocol.traffic import Rates
 from permitflow.spark.stream_planning import StreamOffset
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class QueryRecord:
     """None: the query was idle."""
     at_seconds: float
     """By the exchange's clock; 0: it did not answer."""
-    flows: Sequence[Flow]
+    flows: Sequence[Rates]
     """Of the channels that are watched, since the record before."""
     error: str
     """Why the exchange did not answer; else empty."""

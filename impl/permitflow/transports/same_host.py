@@ -145,7 +145,7 @@ class HostCarrier(Carrier):
         self.meeting = Meeting()
         self._link: AsyncioLink | None = None
         self._listener: Listener | None = None
-        self._has_written = self._is_stopped = False
+        self._has_written = self._is_network_full = self._is_stopped = False
         # Of a link, and of the network underneath.
         self._has_link_ended = self._has_network_ended = self._is_over = False
         self._verdict: asyncio.TimerHandle | None = None
@@ -163,7 +163,9 @@ class HostCarrier(Carrier):
             listener = self._listener
             assert listener is not None, "the agreement was heard"
             self._link = link
-            self._inner.listen(Ear(self._on_stray, _nothing, self._on_network_end, self._on_network_error))
+            self._inner.listen(
+                Ear(self._on_stray, self._on_network_writable, self._on_network_end, self._on_network_error)
+            )
             link.listen(Ear(listener.on_message, listener.on_writable, self._on_link_end, self._on_link_error))
 
     # Reading.
@@ -202,12 +204,20 @@ class HostCarrier(Carrier):
         """See ``Carrier``."""
         if self._link is None:
             self._has_written = True
-            return self._inner.write(self._checksums.add(message))
+            self._is_network_full = not self._inner.write(self._checksums.add(message))
+            return not self._is_network_full
         if self._has_written:
             return self._link.write(message)
         self._has_written = True
         self._inner.write(self._checksums.add(message))
         return True  # the link takes the next one
+
+    def _on_network_writable(self) -> None:
+        """The agreement may come before the network's carrier takes more than the first message; then nothing was
+        written into the link yet, for its user waits for this."""
+        if self._is_network_full and self._listener is not None:
+            self._is_network_full = False
+            self._listener.on_writable()
 
     def half_close(self) -> None:
         """See ``Carrier``."""
@@ -260,7 +270,3 @@ class HostCarrier(Carrier):
         if self.meeting.link is not None:
             self.meeting.link.close()
         await self._inner.stop()
-
-
-def _nothing() -> None:
-    """The network's carrier takes more; nothing is written there."""

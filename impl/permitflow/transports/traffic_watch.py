@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from permitflow.protocol.traffic import Flow, Statistics, flows_between
+from permitflow.protocol.traffic import Rates, Statistics, rates_between
 from permitflow.transports.grpc_blocking import BlockingControl
 
 __all__ = ["Look", "TrafficWatch"]
@@ -17,7 +17,7 @@ class Look:
 
     at_seconds: float
     """By the exchange's clock."""
-    flows: list[Flow]
+    flows: list[Rates]
     """Of every channel, since the look before."""
 
     def as_json(self) -> dict[str, object]:
@@ -58,7 +58,7 @@ class TrafficWatch:
             self.close()
             raise
         before, self._before = self._before, now
-        return Look(now.at_seconds, flows_between(before, now))
+        return Look(now.at_seconds, rates_between(before, now))
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""

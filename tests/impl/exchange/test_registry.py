@@ -37,7 +37,7 @@ from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.protocol.traffic import ChannelTraffic, Flow, KeptRows, Statistics, flows_between
+from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Rates, Statistics, rates_between
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import control, get, put
 
@@ -372,7 +372,7 @@ def test_both_kinds_of_channels_tell_what_has_flowed(complete: Complete) -> None
 
 
 def test_a_producer_that_waits_for_room_is_seen_while_it_waits(complete: Complete) -> None:
-    async def test() -> list[Flow]:
+    async def test() -> list[Rates]:
         async with serving() as (exchange, address), control(address) as asking:
             channel = exchange.replay_channel("kept")
             for _ in range(2):
@@ -383,7 +383,7 @@ def test_a_producer_that_waits_for_room_is_seen_while_it_waits(complete: Complet
             before, now = [await asking.statistics(("kept",)) for _ in range(2)]
             waiting.cancel()
             await asyncio.wait({waiting})
-            return flows_between(before, now)
+            return rates_between(before, now)
 
     (flow,) = complete(test())
     assert flow.traffic.room_rows == 0
@@ -426,13 +426,13 @@ def test_what_a_flow_has_of_its_own_arrives_and_what_it_has_not_is_no_number() -
     asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges={"mutes": 3, "epoch": -1}),))
     heard = decode_reply(encode_reply(asked))
     assert heard == asked
-    (flow,) = flows_between(None, heard)
+    (flow,) = rates_between(None, heard)
     assert (flow.traffic.window_rows, flow.traffic.room_rows, flow.as_json()["room_rows"]) == (None, None, None)
 
 
 def test_rates_and_shares_are_those_of_the_time_between_two_answers() -> None:
     later = replace(TRAFFIC, rows_in=700, rows_out=550, waiting_seconds=4.5, consumer_waiting_seconds=1.5)
-    (flow,) = flows_between(Statistics(10.0, (TRAFFIC,)), Statistics(12.0, (later,)))
+    (flow,) = rates_between(Statistics(10.0, (TRAFFIC,)), Statistics(12.0, (later,)))
     assert (flow.seconds, flow.rows_in_per_second, flow.rows_out_per_second) == (2.0, 100.0, 50.0)
     assert (flow.blocked_share, flow.consumer_blocked_share) == (0.75, 0.25)
     assert flow.as_json()["kept"]["lag_rows"] == {"default": 50}  # type: ignore[index]  # JSON
@@ -444,5 +444,5 @@ def test_rates_and_shares_are_those_of_the_time_between_two_answers() -> None:
     ids=["first answer", "new channel", "another clock", "started again"],
 )
 def test_without_anything_to_compare_with_there_are_no_rates(before: Statistics | None) -> None:
-    (flow,) = flows_between(before, Statistics(10.0, (TRAFFIC,)))
+    (flow,) = rates_between(before, Statistics(10.0, (TRAFFIC,)))
     assert (flow.seconds, flow.rows_in_per_second, flow.rows_out_per_second, flow.blocked_share) == (0, 0, 0, 0)

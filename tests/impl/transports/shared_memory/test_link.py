@@ -6,7 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import TransportError, UndecodableDataError
-from permitflow.transports.carrier import Conversation
+from permitflow.transports.carrier import Buffer, Conversation, Ear
+from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting
 from permitflow.transports.shared_memory.link import AsyncioLink, NoteReader, inline_header, place_note
 from permitflow.transports.shared_memory.ring import Place, RingReader, RingWriter
-from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds
+from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds, PlayedCarrier, memory_ends
 
 MOST_BYTES = 8 << 20
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -202,7 +203,8 @@ FORKING = """
 import asyncio, contextlib, os
 import pyarrow as pa
 from tests.support.carriers import memory_ends
-from permitflow.transports.carrier import Conversation
+from permitflow.transports.carrier import Buffer, Conversation, Ear
+from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting
 from permitflow.transports.shared_memory.link import AsyncioLink
 
 def open_files():
@@ -243,3 +245,28 @@ print("as it should be")
 def test_a_child_lets_go_without_a_word() -> None:
     done = subprocess.run([sys.executable, *QUIET_FORK, "-c", FORKING], capture_output=True, text=True, timeout=250)
     assert (done.stdout, done.stderr) == ("as it should be\n", "")
+
+
+class FullCarrier(PlayedCarrier):
+    """It has taken the first message, and takes no other one yet."""
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``."""
+        return False
+
+
+async def test_an_agreement_that_comes_before_the_network_takes_more_does_not_keep_the_link_from_being_used() -> None:
+    with memory_ends() as ends:
+        network, room = FullCarrier([]), list[str]()
+        link = AsyncioLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
+        carrier = HostCarrier(network, who="the exchange")
+        carrier.listen(Ear(lambda _: None, lambda: room.append("more"), lambda: None, lambda _: None))
+        assert not carrier.write([b"the first message"])
+        carrier.prepare(Meeting(None, link, SHARED_MEMORY))
+        carrier.change_over()
+        network.take_more()
+        assert room == ["more"]
+        assert carrier.write([b"through the link"])
+        network.take_more()
+        assert room == ["more"]
+        await carrier.stop()
