@@ -82,6 +82,11 @@ class ExchangeLine:
         if dialled is not None:
             dialled.close()
 
+    def __del__(self) -> None:
+        """Hang up: Spark drops a reader whose query has failed without a word."""
+        if self._control is not None:
+            self._control.release()
+
     def _ask(self, ask: "Callable[[BlockingControl], Sequence[Position]]") -> dict[str, Position]:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import control

@@ -106,6 +106,9 @@ S = TypeVar("S", bound=RemoteReceiver | RemoteSender)
 T = TypeVar("T")
 
 
+_HOLDERS: set[asyncio.Task[None]] = set()
+
+
 class _Held(Generic[E]):
     """Something of ``grpc_aio`` that a task of the background loop holds open; a context manager.
 
@@ -137,6 +140,9 @@ class _Held(Generic[E]):
         if self._holder is None and not self._is_over:
             self._holder = asyncio.create_task(self._hold(), name=f"holds {self._what}")
             self._holder.add_done_callback(lambda _: self._note_over())
+            # The loop knows its tasks weakly: what nobody holds any more would be collected in the middle of its work.
+            _HOLDERS.add(self._holder)
+            self._holder.add_done_callback(_HOLDERS.discard)
 
     async def _hold(self) -> None:
         try:
@@ -192,14 +198,22 @@ class _Held(Generic[E]):
             raise ChannelClosedError(end=self.END)
 
     def close(self) -> None:
-        """Release this end, whatever state it is in; never waits for the peer.  Closing twice is harmless."""
+        """Release this end, whatever state it is in; never waits for the peer.  Closing twice is harmless.
+
+        An end that is dropped without it stays open until the process ends.
+        """
+        self.release()
+        if self._background.is_alive:
+            self._wait_until_over(_JOIN_SECONDS)
+
+    def release(self) -> None:
+        """As ``close``, without waiting until everything is released: for finalizers."""
         self._is_closed = True
         if self._is_over or not self._background.is_alive:
             return
         # What has not begun to be opened is opened and closed: nobody need know whether it has.
         self._background.call(self._begin)
         self._background.call(self._close_now)
-        self._wait_until_over(_JOIN_SECONDS)
 
     def _wait_until_over(self, seconds: float) -> None:
         # Perhaps another thread waits for it as well.
