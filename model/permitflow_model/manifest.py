@@ -1,8 +1,7 @@
 """The manifest, ``spec/*.toml``: the record of all models that are checked, and of what comes out.
 
 Each protocol has a file of its own.  Its tables are read key by key, and say what is wrong with them.  A verdict is the
-same whoever checks, the explorer or TLC.  And where the specification says something: found in the text by the
-operator's name.
+same for the explorer and for TLC.  The place where the specification says something is found by the operator's name.
 """
 
 import re

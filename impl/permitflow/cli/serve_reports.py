@@ -43,7 +43,7 @@ class Report:
         typer.echo(f"metrics at {address}")
 
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
-        """Another interval has passed.  Whoever takes these steps may do something else between two of them."""
+        """Another interval has passed.  Between two of these steps the caller may do something else."""
         yield from ()
 
     def stopping(self) -> None:

@@ -109,7 +109,7 @@ class GrpcListener:
         peer = context.peer()
         # Else they would go with the first message; and while that one is under way, no status could be sent.
         await context.send_initial_metadata(())
-        # Who asks and orders may take its time.
+        # A control client may take its time.
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds)
         try:

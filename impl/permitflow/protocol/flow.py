@@ -331,7 +331,7 @@ class Outbound(ABC, Generic[T]):
             raise InvalidParametersError(name="rows", value=rows, rule="must not be negative")
         most = self._most_rows
         if most is not None and rows > most:
-            rule = f"exceeds max_chunk_cost = {most} on a channel that splits: offer it in slices"
+            rule = f"has more than the {most} that a chunk may have on this channel: offer it in slices"
             raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
         offered = Offered(Message(kind, payload, rows))
         self._waiting.append(offered)

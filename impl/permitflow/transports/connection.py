@@ -1,6 +1,6 @@
 """How the exchange uses gRPC: the names of its methods, the limits, the watch over dead peers, the memory of messages.
 
-Both kinds of clients, asyncio and blocking, and the server use the same numbers.
+The clients and the server use the same numbers.
 """
 
 import os

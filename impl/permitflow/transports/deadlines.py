@@ -1,11 +1,11 @@
-"""How long a peer may say nothing: before it has said what it wants, and afterwards."""
+"""The longest time in which a peer may say nothing: before it has said what it wants, and afterwards."""
 
 from permitflow.errors import InvalidParametersError
 
 __all__ = ["HANDSHAKE_SECONDS", "SILENCE_SECONDS", "require_seconds"]
 
 HANDSHAKE_SECONDS = 30.0
-"""By default, who dials has so long to say what it wants."""
+"""The time, by default, in which a dialler must say what it wants."""
 SILENCE_SECONDS = 20.0
 """By default, a peer that gives no sign of life for longer is gone; one with a single thread may compute so long."""
 _LEAST_SILENCE_SECONDS = 3.0  # signs come every second or two

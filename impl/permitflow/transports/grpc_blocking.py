@@ -113,7 +113,7 @@ class _Held(Generic[E]):
     """Something of ``grpc_aio`` that a task of the background loop holds open; a context manager.
 
     The loop writes ``_end``, ``_failure`` and ``_is_over``, and the caller's thread reads them.  That something has
-    changed it says by releasing ``_news``: whoever waits looks again, so that a release too many does no harm.
+    changed it says by releasing ``_news``.  A thread that waits then looks again, so a release too many does no harm.
     """
 
     END: str

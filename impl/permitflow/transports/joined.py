@@ -1,23 +1,28 @@
 """Chunks that came as the rows of one batch, and are cut off it only where somebody asks for a single one.
 
-Slicing a batch of small chunks, and making a message of each slice, is most of what receiving them takes; and whoever
-reads them vectorised joins them again.  So ``FoldedChunks`` stands in the inbox of an end for each chunk of such a
+Slicing a batch of small chunks, and making a message of each slice, is most of what receiving them takes; and a
+vectorised reader joins them again.  So ``FoldedChunks`` stands in the inbox of an end for each chunk of such a
 batch.  A joined read hands the batch over as ``JoinedChunks``; every other way to receive comes after ``unfold``.
 """
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 
 from permitflow.protocol.flow import Inbound
+from permitflow.protocol.frames import Chunks, UpstreamFrame
 from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
 
-__all__ = ["FoldedChunks", "JoinedChunks", "oldest_joined", "unfold", "whole_batch"]
+__all__ = ["Arrivals", "FoldedChunks", "JoinedChunks", "oldest_joined", "unfold", "whole_batch"]
 
 # Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -245,3 +250,52 @@ def _copied(parts: Sequence[_Part]) -> JoinedChunks:
         return parts[0].joined
     rows = chain.from_iterable(part.joined.rows for part in parts)
     return JoinedChunks(pa.concat_batches([part.joined.batch for part in parts]), tuple(rows))
+
+
+class Arrivals(ABC):
+    """A part of a receiving end: from a message of the carrier to what lies in the session's inbox."""
+
+    _session: DownstreamSession[object]
+    _batches: BatchCodec | None
+    # Of the messages that are here, so many of the newest may lie joined in one batch.
+    _newest_folded = 0
+
+    def _take_in(self, message: Received) -> None:
+        """Take a message of the peer in."""
+        view, batches = memoryview(message), self._batches
+        said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
+        if said is None or batches is None:
+            self._take_frames(view)
+        else:
+            self._take_chunks(batches, said, view[LONE_BODY_AT:])
+
+    def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], arrow: Buffer) -> None:
+        count = len(rows)
+        self._session.require_room(count)
+        batch = batches.decode(arrow, rows)
+        if count > 1 or self._newest_folded:
+            self._newest_folded += count  # before they are here: what runs meanwhile must know that they lie folded
+        payloads = (batch,) if count == 1 else [FoldedChunks(batch, rows)] * count
+        self._session.receive_chunks(payloads, rows)
+
+    def _take_frames(self, message: Received) -> None:
+        for frame in decode_upstream(message):
+            if not isinstance(frame, EncodedChunks):
+                if self._newest_folded:
+                    self._newest_folded += 1  # it does no harm where the frame is no message
+                self._session.receive(cast("UpstreamFrame[object]", frame))
+                self._note(frame)
+            elif self._batches is None:
+                self._session.receive(Chunks((), frame.rows))  # before the agreement: it refuses them
+            else:
+                (arrow,) = frame.arrow
+                self._take_chunks(self._batches, frame.rows, arrow)
+
+    @abstractmethod
+    def _note(self, frame: WireFrame) -> None:
+        """The session has taken a frame that is no chunks."""
+
+    def _unfold(self) -> None:
+        """Let each chunk that is here be a batch of its own."""
+        unfold(self._session.inbound, self._newest_folded)
+        self._newest_folded = 0

@@ -20,16 +20,18 @@ from permitflow.protocol.flow import Haste
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.arrivals import RESIDUE_SECONDS, Arrivals
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import WireFrame, encode_downstream
-from permitflow.transports.joined import JoinedChunks, oldest_joined, whole_batch
+from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined, whole_batch
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteReceiver"]
 
 _BATCH = pa.RecordBatch
+
+RESIDUE_SECONDS = 0.02
+"""So long the residue of an idle receiver may wait for more: docs/decisions/0035-a-residue-may-wait.md."""
 
 
 class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):

@@ -278,7 +278,7 @@ class TcpStream(Carrier):
         if kind not in METHODS:
             raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
         self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
-        if kind is Kind.CONTROL and self._late is not None:  # who asks and orders may take its time
+        if kind is Kind.CONTROL and self._late is not None:  # a control client may take its time
             self._late.cancel()
         self._method.set_result(METHODS[kind])
 

@@ -1,4 +1,4 @@
-"""Record batches into trains and out of them: what the asyncio and the blocking ends do alike.
+"""Record batches into trains.
 
 Small chunks that follow each other travel as the rows of one batch: joining and slicing them costs a fraction of what
 encoding and decoding each of them would.  Large ones are not copied more often than needed.
@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import cast
 
 import pyarrow as pa
 
@@ -26,7 +25,6 @@ from permitflow.transports.codec import (
     encode_batch,
     encode_upstream,
 )
-from permitflow.transports.joined import FoldedChunks
 
 __all__ = [
     "TrainWriter",
@@ -35,7 +33,6 @@ __all__ = [
     "even_rows",
     "rows_in_message",
     "rows_in_train",
-    "with_batches",
 ]
 
 
@@ -234,22 +231,3 @@ def _marked(frame: UpstreamFrame[object]) -> WireFrame:
     message = frame.message
     marker = checked_marker(message.payload, name=message.kind.value)
     return Data(Message(message.kind, marker))
-
-
-def with_batches(frame: WireFrame, batches: BatchCodec | None) -> UpstreamFrame[object]:
-    """A frame with its chunks as a record batch; where there are several of them, ``FoldedChunks`` is each of them.
-
-    Without a codec, because there is no agreement yet, they stay bytes: the session will refuse the frame.
-
-    Raises:
-        UndecodableDataError: they are none of this schema.
-    """
-    if isinstance(frame, Data):
-        return cast("Data[object]", frame)
-    if not isinstance(frame, EncodedChunks):
-        return frame
-    if batches is None:
-        return Chunks(list(frame.arrow) * len(frame.rows), frame.rows)
-    (arrow,) = frame.arrow
-    batch, count = batches.decode(arrow, frame.rows), len(frame.rows)
-    return Chunks([batch] if count == 1 else [FoldedChunks(batch, frame.rows)] * count, frame.rows)

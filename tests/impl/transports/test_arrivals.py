@@ -13,9 +13,9 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
+from permitflow.transports.joined import Arrivals
 
 WINDOW = ChannelParameters(row_permits=100, permit_batch=50)
 ROWS = 3

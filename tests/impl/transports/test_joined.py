@@ -18,10 +18,9 @@ from permitflow.protocol.permits import ChannelParameters, Oversize, PermitRecei
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import MemoryTrace
 from permitflow.transports import joined as joined_chunks
-from permitflow.transports.arrivals import Arrivals
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
-from permitflow.transports.joined import FoldedChunks, JoinedChunks, oldest_joined, whole_batch
+from permitflow.transports.joined import Arrivals, FoldedChunks, JoinedChunks, oldest_joined, whole_batch
 from tests.support.number_streams import CHANNEL
 
 PARAMETERS = ChannelParameters(

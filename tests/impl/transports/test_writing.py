@@ -84,7 +84,7 @@ async def test_a_full_carrier_gets_one_message_each_time_that_it_takes_more() ->
     assert desk.written == [b"a", b"b", b"c", b"d"]
 
 
-async def test_errors_are_told_later_not_to_whoever_had_something_to_write() -> None:
+async def test_errors_are_told_later_and_not_to_the_caller_that_writes() -> None:
     desk = Desk()
     desk.writing.start()
     desk.error = PeerGoneError(who="the peer", reason="a test")
