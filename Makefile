@@ -28,7 +28,7 @@ check: setup  ## style, types, architecture
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
 
-spec: setup  ## check all models of spec/*.toml with TLC and with the explorer
+spec: setup  ## check all models of spec/*/models.toml with TLC and with the explorer
 	@$(WITH_JAVA) $(BIN)/permitflow check --engine both
 
 proofs: setup  ## prove all theorems

@@ -64,9 +64,10 @@ def test_every_package_says_that_it_is_typed(wheel: zipfile.ZipFile, package: st
 
 
 def test_the_wheel_carries_the_specification_as_data(wheel: zipfile.ZipFile, repository: Path) -> None:
-    modules = {f"permitflow_spec/{path.name}" for path in (repository / "spec").glob("*.tla")}
+    specification = repository / "spec"
+    modules = {f"permitflow_spec/{path.relative_to(specification)}" for path in specification.rglob("*.tla")}
     assert modules
-    assert modules | {"permitflow_spec/PermitChannel.toml"} <= set(wheel.namelist())
+    assert modules | {"permitflow_spec/permit_channel/models.toml"} <= set(wheel.namelist())
 
 
 def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:

@@ -20,6 +20,7 @@ from permitflow.testing.core_pair import CorePair
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
+from permitflow_model.manifest import module_paths
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -47,7 +48,7 @@ OTHER_NAMES = {"FlushIdle", "AcknowledgeIn"}
 
 
 def specification() -> str:
-    return (CHECKOUT / "spec/PermitChannel.tla").read_text()
+    return (CHECKOUT / "spec/permit_channel/PermitChannel.tla").read_text()
 
 
 def defined(text: str, name: str) -> str:
@@ -65,7 +66,7 @@ def declared(text: str, keyword: str) -> list[str]:
 
 
 def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
-    text = (CHECKOUT / f"spec/{module}.tla").read_text()
+    text = module_paths(CHECKOUT / "spec")[module].read_text()
     assert defined(text, "Next").split() == ["Environment", "\\/", "Protocol"]
     both = (defined(text, name).strip() for name in ("Environment", "Protocol"))
     return {name for part in both for name in re.findall(r"(?:^|\\/) *(?:\\E \w+ \\in \w+ : )?(\w+)", part)}
@@ -217,7 +218,7 @@ def test_spec_lines_name_nothing_that_the_specification_does_not_define() -> Non
 
 def names_of(module: str) -> set[str]:
     """What a specification declares and defines."""
-    text = (CHECKOUT / f"spec/{module}.tla").read_text()
+    text = module_paths(CHECKOUT / "spec")[module].read_text()
     defined_names = re.findall(r"^(\w+)(?:\(.*\))? ==", text, re.MULTILINE)
     return {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES"), *defined_names}
 

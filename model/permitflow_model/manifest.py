@@ -1,7 +1,8 @@
-"""The manifest, ``spec/*.toml``: the record of all models that are checked, and of what comes out.
+"""The manifest, ``spec/*/models.toml``: the record of all models that are checked, and of what comes out.
 
-Each protocol has a file of its own.  Its tables are read key by key, and say what is wrong with them.  A verdict is the
-same for the explorer and for TLC.  The place where the specification says something is found by the operator's name.
+Each protocol has a folder of its own, with its modules and its models.  The tables are read key by key, and say what is
+wrong with them.  A verdict is the same for the explorer and for TLC.  The place where the specification says something
+is found by the operator's name.
 """
 
 import re
@@ -23,6 +24,7 @@ __all__ = [
     "UnknownOperator",
     "Verdict",
     "find_spec_directory",
+    "module_paths",
     "operator_line",
     "read_manifest",
     "reference",
@@ -181,7 +183,7 @@ SUCCESS = Verdict("success")
 DEADLOCK = Verdict("deadlock")
 
 
-_FILES = "*.toml"
+_FILES = "*/models.toml"
 _MODULE_KEYS = {"like", "specification", "constants", "invariants"}
 _MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties", "expect", "states", "depth", "graph"}
 
@@ -237,8 +239,22 @@ def find_spec_directory() -> Path:
     raise ManifestError(f"no {_FILES} in {' or '.join(map(str, places))}; reinstall permitflow")
 
 
+def module_paths(spec_directory: Path | None = None) -> dict[str, Path]:
+    """The TLA+ modules by name, whichever protocol's folder they are in: for TLC, all folders are one library.
+
+    Raises:
+        ManifestError: two modules have the same name.
+    """
+    paths: dict[str, Path] = {}
+    for path in sorted((spec_directory or find_spec_directory()).rglob("*.tla")):
+        if path.stem in paths:
+            raise ManifestError(f"{paths[path.stem]} and {path} have the same name; TLC needs a name for each module")
+        paths[path.stem] = path
+    return paths
+
+
 def read_manifest(spec_directory: Path | None = None) -> dict[str, Model]:
-    """All models by name, file by file, in the order of each.
+    """All models by name, protocol by protocol, in the order of each file.
 
     Raises:
         ManifestError: a file is missing, not TOML, or does not say what a manifest must say.
@@ -327,7 +343,7 @@ class UnknownOperator(LookupError):
 
 @cache
 def _lines(module: str) -> tuple[str, ...]:
-    return tuple((find_spec_directory() / f"{module}.tla").read_text(encoding="utf-8").splitlines())
+    return tuple(module_paths()[module].read_text(encoding="utf-8").splitlines())
 
 
 def operator_line(module: str, operator: str) -> int:

@@ -1,7 +1,7 @@
 """The systems, found by their names: a new one is a new file, and no other file names it.
 
-``spec/SomeProtocol.tla`` and ``some_protocol.py`` say the same; the file defines ``Parameters`` and ``SYSTEM``, whose
-module is SomeProtocol.
+``spec/some_protocol/SomeProtocol.tla`` and ``some_protocol.py`` say the same; the file defines ``Parameters`` and
+``SYSTEM``, whose module is SomeProtocol.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from permitflow_model.kernel.system import System
-from permitflow_model.manifest import find_spec_directory
+from permitflow_model.manifest import module_paths
 from permitflow_model.tla_values import snake_case
 
 __all__ = ["Registered", "counterpart", "system_of", "systems"]
@@ -44,10 +44,10 @@ def systems() -> Mapping[str, Registered]:
         ManifestError: there is no specification.
     """
     found = {}
-    for path in sorted(find_spec_directory().glob("*.tla")):
-        module = counterpart("permitflow_model", path.stem)
-        if module is not None and getattr(getattr(module, "SYSTEM", None), "module", None) == path.stem:
-            found[path.stem] = Registered(module.SYSTEM, module.Parameters)
+    for name in sorted(module_paths()):
+        module = counterpart("permitflow_model", name)
+        if module is not None and getattr(getattr(module, "SYSTEM", None), "module", None) == name:
+            found[name] = Registered(module.SYSTEM, module.Parameters)
     return found
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -324,12 +325,10 @@ def seeded(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Replace a text in a copy of the specification, and let the command line read that copy."""
 
     def seed(old: str, new: str) -> None:
-        for path in (repository / "spec").iterdir():
-            if path.is_file():
-                (tmp_path / path.name).write_text(path.read_text())
-        manifest = (tmp_path / "PermitChannel.toml").read_text()
+        shutil.copytree(repository / "spec", tmp_path, dirs_exist_ok=True)
+        manifest = (tmp_path / "permit_channel/models.toml").read_text()
         assert old in manifest
-        (tmp_path / "PermitChannel.toml").write_text(manifest.replace(old, new, 1))
+        (tmp_path / "permit_channel/models.toml").write_text(manifest.replace(old, new, 1))
         monkeypatch.setattr(permitflow_model.manifest, "find_spec_directory", lambda: tmp_path)
 
     return seed

@@ -131,7 +131,7 @@ def other_specification(spec_copy: Callable[[str, str], Path]) -> Path:
 @pytest.fixture
 def spec_copy(repository: Path, tmp_path: Path) -> Callable[[str, str], Path]:
     def copy(old: str, new: str) -> Path:
-        text = (repository / "spec/PermitChannel.tla").read_text()
+        text = (repository / "spec/permit_channel/PermitChannel.tla").read_text()
         assert text.count(old) == 1
         (tmp_path / "PermitChannel.tla").write_text(text.replace(old, new))
         return tmp_path
@@ -210,4 +210,4 @@ def test_after_a_segment_that_is_not_walked_to_its_end_tlc_is_asked_no_more(othe
 
 def test_numbers_beyond_those_of_tlc_are_refused() -> None:
     with pytest.raises(ValueError, match="2147483648 is too large for TLC"):
-        module_text("PermitChannelTrace", [Told("OfferChunk", (2**31,))], [])
+        module_text(SYSTEM, [Told("OfferChunk", (2**31,))], [])

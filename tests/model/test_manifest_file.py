@@ -13,6 +13,7 @@ from permitflow_model.manifest import (
     Model,
     Verdict,
     find_spec_directory,
+    module_paths,
     read_manifest,
 )
 from permitflow_model.permit_channel import Parameters
@@ -39,7 +40,8 @@ depth = 2
 
 
 def read(text: str, directory: Path) -> dict[str, Model]:
-    (directory / "some.toml").write_text(text)
+    (directory / "some").mkdir(exist_ok=True)
+    (directory / "some/models.toml").write_text(text)
     return read_manifest(directory)
 
 
@@ -112,8 +114,16 @@ def test_a_violated_property_must_be_the_only_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_manifest_is_an_error_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match=r"there is no .*\*\.toml"):
+    with pytest.raises(ManifestError, match=r"there is no .*\*/models\.toml"):
         read_manifest(tmp_path)
+
+
+def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "Same.tla").write_text("")
+    with pytest.raises(ManifestError, match=r"one/Same\.tla and .*other/Same\.tla have the same name"):
+        module_paths(tmp_path)
 
 
 def test_the_manifest_of_the_checkout_is_found(repository: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from permitflow_model.exploration import explore_model, is_explorable
-from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.manifest import Model, module_paths, read_manifest
 from permitflow_model.registry import system_of, systems
 from permitflow_model.tla_values import camel_case
 
@@ -20,8 +20,8 @@ each_system = pytest.mark.parametrize("name", systems())
 
 def text_of(name: str) -> str:
     """The module, and the one with its probes if they have one of their own."""
-    probes = SPEC / f"{name}Probes.tla"
-    return (SPEC / f"{name}.tla").read_text() + (probes.read_text() if probes.exists() else "")
+    paths = module_paths(SPEC)
+    return "".join(paths[module].read_text() for module in (name, f"{name}Probes") if module in paths)
 
 
 def declared(text: str, keyword: str) -> list[str]:
@@ -74,7 +74,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
         for path in files
         if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
     ]
-    assert sorted(naming) == ["StopAndWait.tla", "StopAndWait.toml", *["stop_and_wait.py"] * 5]
+    assert sorted(naming) == ["StopAndWait.tla", "models.toml", *["stop_and_wait.py"] * 5]
 
 
 def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import UnknownOperator, operator_line
+from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
 from permitflow_model.permit_channel import SYSTEM
 from permitflow_proofs import Verdict, catalogue
 from permitflow_proofs.document import theorems_document
@@ -51,9 +51,10 @@ def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_o
 
 
 def test_a_theorem_points_at_the_definition_it_is_about(repository: Path) -> None:
+    paths = module_paths(repository / "spec")
     for theorem in catalogue():
         file, line = theorem.reference.split(":")
-        text = (repository / "spec" / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+        text = paths[file.removesuffix(".tla")].read_text(encoding="utf-8").splitlines()[int(line) - 1]
         assert re.match(rf"{theorem.operator}(\(.*\))? *==", text)
 
 

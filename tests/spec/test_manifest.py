@@ -10,7 +10,7 @@ import pytest
 
 from permitflow_model.exploration import is_explorable, parameters_for
 from permitflow_model.kernel.system import System
-from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, read_manifest
+from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, module_paths, read_manifest
 from permitflow_model.permit_channel import SYSTEM
 from permitflow_model.registry import system_of
 from permitflow_model.tla_values import format_state, state_to_tla
@@ -124,7 +124,7 @@ def test_every_liveness_property_is_confirmed(models: dict[str, Model], spec_dir
     confirmed = {name for model in models.values() if model.expect == SUCCESS for name in model.properties}
     defined = {
         name
-        for path in spec_directory.glob("*.tla")
+        for path in module_paths(spec_directory).values()
         for name in re.findall(r"^(Every\w+Delivered) ==", path.read_text(), re.MULTILINE)
     }
     assert confirmed >= defined | {"Drained", "LossIsSaid"}
@@ -133,7 +133,7 @@ def test_every_liveness_property_is_confirmed(models: dict[str, Model], spec_dir
 def test_every_probe_is_violated_by_a_model(models: dict[str, Model], spec_directory: Path) -> None:
     defined = {
         name
-        for path in spec_directory.glob("*.tla")
+        for path in module_paths(spec_directory).values()
         for name in re.findall(r"^(\w+Probe) ==", path.read_text(), re.MULTILINE)
     }
     assert len(defined) >= 10
@@ -146,12 +146,12 @@ def test_the_readme_names_models_and_modules_that_exist(models: dict[str, Model]
     assert len(named) >= 8
     for word in named:
         assert any(name.startswith(word[:-1]) if word.endswith("…") else name == word for name in models), word
-    assert {word for word in words if word.endswith(".tla")} <= {path.name for path in spec_directory.glob("*.tla")}
+    assert {word for word in words if word.endswith(".tla")} <= {f"{name}.tla" for name in module_paths(spec_directory)}
 
 
 def test_every_module_is_checked(models: dict[str, Model], spec_directory: Path) -> None:
     # What recorded runs are is held against runs: tests/conformance.
-    modules = {path.stem for path in spec_directory.glob("*.tla") if not path.stem.endswith("Trace")}
+    modules = {name for name in module_paths(spec_directory) if not name.endswith("Trace")}
     assert {model.module for model in models.values()} == modules
 
 

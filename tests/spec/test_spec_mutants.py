@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import ManifestError, Model, read_manifest
+from permitflow_model.manifest import ManifestError, Model, module_paths, read_manifest
 from permitflow_model.registry import systems
 from permitflow_model.tlc import TlcError
 from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, try_mutant
@@ -63,7 +63,7 @@ def test_every_property_notices_a_mistake() -> None:
 
 
 def fairness_of(module: str) -> list[str]:
-    text = (CHECKOUT / f"spec/{module}.tla").read_text()
+    text = module_paths(CHECKOUT / "spec")[module].read_text()
     _, found, text = text.partition("\nFairness ==")
     return re.findall(r"[WS]F_vars\((?:\\E .*? : )?\w+(?:\(\w+\))?\)", text[: text.index("\nSpec ==")]) if found else []
 

@@ -126,7 +126,7 @@ def check(
       permitflow check orders.toml --sweep batch=256..16384:x2 --sweep max_chunk=1024,30000
       permitflow check grid.toml --explore --spark 'local[*]' --plot map.html
 
-    Without either, check all models of the specification (spec/*.toml): each must come out as it records,
+    Without either, check all models of the specification (spec/*/models.toml): each must come out as it records,
     the ones with a seeded fault included.
 
     \b

@@ -15,7 +15,7 @@ from functools import cache
 from types import CodeType, TracebackType
 
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.manifest import find_spec_directory
+from permitflow_model.manifest import find_spec_directory, module_paths
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State
 
 __all__ = [
@@ -52,7 +52,7 @@ class Passage:
 
     @property
     def place(self) -> str:
-        """As editors understand it: ``spec/PermitChannel.tla:141``."""
+        """As editors understand it: ``spec/permit_channel/PermitChannel.tla:141``."""
         return f"{self.file}:{self.line}"
 
 
@@ -64,10 +64,11 @@ class Specification:
 
         Raises:
             ManifestError: there is no specification beside this package.
+            KeyError: it has no such module.
             OSError: the module cannot be read.
         """
-        self.file = f"spec/{module}.tla"
-        path = find_spec_directory() / f"{module}.tla"
+        path = module_paths()[module]
+        self.file = f"spec/{path.relative_to(find_spec_directory()).as_posix()}"
         self._lines = path.read_text(encoding="utf-8").splitlines()
 
     def operators(self) -> dict[str, Passage]:

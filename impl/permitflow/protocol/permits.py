@@ -1,4 +1,4 @@
-"""Permits: the protocol of RisingWave's exchange, proved in spec/PermitChannel.tla.
+"""Permits: the protocol of RisingWave's exchange, proved in spec/permit_channel/PermitChannel.tla.
 
 A permit is the right to send one row.
 Permits circulate: none is created, none is lost.  The sender spends them on messages, a message holds them while it is

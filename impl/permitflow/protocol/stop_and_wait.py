@@ -1,4 +1,4 @@
-"""Stop and wait: one message is out at a time, proved in spec/StopAndWait.tla.  The textbook example of a flow.
+"""Stop and wait: one message is out at a time, proved in spec/stop_and_wait/StopAndWait.tla.  The textbook example.
 
 Chunks, barriers and watermarks alike are messages.  One leaves if none is out; it arrives, the application consumes it,
 and that is answered: the answer lets the next one leave.  docs/adding-a-protocol.md goes through this file.

@@ -1,6 +1,6 @@
 """``python -m permitflow_model.tlc``: configurations for the TLA+ Toolbox and VS Code, and single runs of TLC.
 
-python -m permitflow_model.tlc list             the models of spec/*.toml
+python -m permitflow_model.tlc list             the models of spec/*/models.toml
 python -m permitflow_model.tlc cfg NAME         print the model's .cfg
 python -m permitflow_model.tlc run NAME         run TLC on it and print what came out
 """
@@ -19,7 +19,7 @@ from permitflow_model.tlc.run import TlcNotFoundError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says; 0: as recorded, 1: not, 2: it could not be done."""
     parser = argparse.ArgumentParser(
-        prog="python -m permitflow_model.tlc", description="The models of spec/*.toml, one at a time."
+        prog="python -m permitflow_model.tlc", description="The models of spec/*/models.toml, one at a time."
     )
     parser.add_argument("command", choices=("list", "cfg", "run"))
     parser.add_argument("name", nargs="?", help="the model's name, for cfg and run")

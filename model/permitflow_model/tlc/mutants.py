@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from permitflow_model.exploration import explore_model
-from permitflow_model.manifest import ManifestError, Model, Table, find_spec_directory, read_manifest
+from permitflow_model.manifest import ManifestError, Model, Table, find_spec_directory, module_paths, read_manifest
 from permitflow_model.tla_values import TlaValue
 from permitflow_model.tlc.check import run_model
 from permitflow_model.tlc.graphs import first_difference, graph_of_model
@@ -156,7 +156,7 @@ def try_mutant(mutant: Mutant, *, models: Mapping[str, Model], spec_directory: P
     by_graph = mutant.expect == BY_GRAPH
     with tempfile.TemporaryDirectory(prefix="permitflow-mutant-") as name:
         folder = Path(name)
-        for path in spec_directory.glob("*.tla"):
+        for path in module_paths(spec_directory).values():
             shutil.copy(path, folder)
         for edit in mutant.edits:
             edit.apply(folder)

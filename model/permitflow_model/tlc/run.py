@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from shutil import copy
 
+from permitflow_model.manifest import module_paths
 from permitflow_model.tlc.output import TlcError, TlcResult, read_dump, read_output
 
 __all__ = ["TlcNotFoundError", "TlcOutput", "TlcProcesses", "find_jar", "find_java", "output_of_tlc", "run_tlc"]
@@ -176,7 +177,7 @@ def run_tlc(
     Args:
         module: the module's name, without ``.tla``.
         config: the text of its .cfg file.
-        spec_directory: where the modules are; they are copied.
+        spec_directory: where the modules are, in any folders below it; they are copied into one.
         properties: the temporal properties that ``config`` names.
         dump_graph: read all states and steps, too.
         workers: threads of TLC.
@@ -217,7 +218,7 @@ def output_of_tlc(
     java, jar = find_java(), find_jar()
     with tempfile.TemporaryDirectory(prefix="permitflow-tlc-") as name:
         folder = Path(name)
-        for path in spec_directory.glob("*.tla"):
+        for path in module_paths(spec_directory).values():
             copy(path, folder)
         (folder / f"{module}.cfg").write_text(config, encoding="utf-8")
         # TLC unpacks its standard modules into java.io.tmpdir: parallel runs must not share it.

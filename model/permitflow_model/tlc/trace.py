@@ -1,12 +1,12 @@
 """TLC as a referee over recorded runs: are these steps, one after the other, steps of the specification's own text?
 
-A generated module holds the run as a constant.  Its behaviours take the next recorded step if the specification allows
-it with what was recorded of it, and stop where it does not.  TLC walks this one behaviour; how far it comes is the
-verdict.  No invariants are checked on the way: what every behaviour of the specification keeps to, TLC and the proofs
-have shown elsewhere.
+A generated module, ``RecordedRun``, holds the run; ``spec/RecordedTrace.tla`` says how it is walked: the next recorded
+step is taken if the specification allows it with what was recorded of it.  How far TLC comes is the verdict.  No
+invariants are checked on the way: what every behaviour of the specification keeps to, TLC and the proofs have shown
+elsewhere.
 
-What a recorded step is, ``spec/PermitChannelTrace.tla`` says of the permit channel; without such a module a step is the
-action of that name with these arguments, and its counters are not looked at.
+What a recorded step of a protocol is, its module ``...Trace`` says; without such a module a step is the action of that
+name with these arguments, and its counters are not looked at.
 
 A long run is walked in segments.  Each starts in the state in which the one before it had to end: TLC itself has
 shown that it is this one, so nothing is taken on trust.
@@ -17,11 +17,12 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from permitflow_model.kernel.system import System
-from permitflow_model.manifest import SUCCESS, find_spec_directory
+from permitflow_model.kernel.system import Action, System
+from permitflow_model.manifest import SUCCESS, module_paths
 from permitflow_model.tla_values import TlaValue, camel_case, config_text, format_value, to_tla
 from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
@@ -34,7 +35,8 @@ SEGMENT_STEPS = 100_000
 MOST_NUMBER = 2**31 - 1
 """TLC's numbers have 32 bits."""
 
-_MODULE = "Recorded"
+_WALK = "RecordedTrace"
+_RUN = "RecordedRun"
 # A list of a hundred thousand items would nest the parser too deeply.
 _PART = 500
 
@@ -105,56 +107,58 @@ def walk_trace(
     """
     with tempfile.TemporaryDirectory(prefix="permitflow-trace-") as name:
         folder = Path(name)
-        specification = shutil.copy((spec_directory or find_spec_directory()) / f"{system.module}.tla", folder)
-        extended = f"{system.module}Trace"
-        (folder / f"{extended}.tla").write_text(_trace_module(system, extended), encoding="utf-8")
-        (folder / f"{_MODULE}.tla").write_text(module_text(extended, steps, impossible, start, end), encoding="utf-8")
-        config = _config(parameters, Path(specification).read_text(encoding="utf-8"))
-        found = run_tlc(_MODULE, config, spec_directory=folder, timeout_seconds=timeout_seconds)
+        paths = module_paths() | (module_paths(spec_directory) if spec_directory else {})
+        for module in {system.module, f"{system.module}Trace", _WALK} & paths.keys():
+            shutil.copy(paths[module], folder)
+        text = module_text(system, steps, impossible, start, end)
+        (folder / f"{_RUN}.tla").write_text(text, encoding="utf-8")
+        config = _config(parameters, paths[system.module].read_text(encoding="utf-8"))
+        found = run_tlc(_WALK, config, spec_directory=folder, timeout_seconds=timeout_seconds)
     if found.verdict != SUCCESS:
         raise TlcError(f"TLC stopped in the recorded run: {found.verdict}")
     # One state for each position: it starts at 0, and is beyond the last step only by way of an impossible event.
     return Walk(len(steps), min(found.states - 1, len(steps)), found.states - 1 > len(steps), found.seconds)
 
 
-def _trace_module(system: System[Any, Any], name: str) -> str:
-    """What a recorded step is: the module that says so or, if there is none, each action with its arguments."""
-    path = find_spec_directory() / f"{name}.tla"
-    if path.exists():
-        return path.read_text(encoding="utf-8")
-    cases = (
-        f'step[1] = "{action.name}" -> {action.name}' + _call(action.perform.__code__.co_argcount - 2)
-        for action in system.actions
-    )
-    return _PLAIN.format(module=name, specification=system.module, cases="\n      [] ".join(cases))
-
-
-def _call(count: int) -> str:
-    return f"({', '.join(f'step[2][{number}]' for number in range(1, count + 1))})" if count else ""
-
-
 def module_text(
-    extended: str, steps: Sequence[Told], impossible: Sequence[Told], start: Any = None, end: Any = None
+    system: System[Any, Any], steps: Sequence[Told], impossible: Sequence[Told], start: Any = None, end: Any = None
 ) -> str:
-    """The generated module; it extends one that says what a recorded step is.
+    """The generated module: the run, and what ``RecordedTrace.tla`` wants to know of it.
 
     Raises:
         ValueError: a number is too large for TLC.
     """
-    parts = [steps[start : start + _PART] for start in range(0, len(steps), _PART)]
-    definitions = [f"Part{number} == <<\n{_listed(part)}>>" for number, part in enumerate(parts)]
-    names = ", ".join(f"Part{number}" for number in range(len(parts)))
-    return _TEXT.format(
-        module=_MODULE,
-        extended=extended,
-        parts="\n".join(definitions),
-        names=names,
-        part=_PART,
-        count=len(steps),
-        impossible=_listed(impossible),
-        start="Init" if start is None else _equations(start),
-        end="TRUE" if end is None else _equations(end, "'"),
+    parts = [steps[first : first + _PART] for first in range(0, len(steps), _PART)]
+    return "\n\n".join(
+        [
+            f"---- MODULE {_RUN} ----",
+            *_what_steps_are(system),
+            *(f"Part{number} == <<\n{_listed(part)}>>" for number, part in enumerate(parts)),
+            f"Parts == <<{', '.join(f'Part{number}' for number in range(len(parts)))}>>",
+            f"PartSize == {_PART}",
+            f"Count == {len(steps)}",
+            f"Impossible == {{{_listed(impossible)}}}",
+            "Start ==\n    " + ("Init" if start is None else _equations(start)),
+            "Ends ==\n    " + ("TRUE" if end is None else _equations(end, "'")),
+            "====\n",
+        ]
     )
+
+
+def _what_steps_are(system: System[Any, Any]) -> Iterator[str]:
+    """From the protocol's own module or, if it has none, each action by its name with its arguments."""
+    if f"{system.module}Trace" in module_paths():
+        yield f"EXTENDS {system.module}Trace"
+        return
+    yield f"EXTENDS {system.module}"
+    yield "traceVars == vars\n\nInitTrace == TRUE"
+    yield "Taken(step) ==\n    CASE " + "\n      [] ".join(_case(action) for action in system.actions)
+    yield "Possible(step) == ENABLED Taken(step)"
+
+
+def _case(action: Action[Any, Any]) -> str:
+    arguments = ", ".join(f"step[2][{number}]" for number in range(1, len(signature(action.perform).parameters) - 1))
+    return f'step[1] = "{action.name}" -> {action.name}' + (f"({arguments})" if arguments else "")
 
 
 def _equations(state: Any, prime: str = "") -> str:
@@ -196,52 +200,3 @@ def _values(step: Told) -> Iterator[str]:
         if any(abs(number) > MOST_NUMBER for number in numbers):
             raise ValueError(f"{max(numbers, key=abs)} is too large for TLC, whose numbers have 32 bits")
         yield f"<<{', '.join(map(str, numbers))}>>"
-
-
-_PLAIN = r"""---- MODULE {module} ----
-EXTENDS {specification}
-
-traceVars == vars
-
-InitTrace == TRUE
-
-Taken(step) ==
-    CASE {cases}
-
-Possible(step) == ENABLED Taken(step)
-====
-"""
-
-_TEXT = r"""---- MODULE {module} ----
-EXTENDS {extended}
-
-VARIABLE position   \* steps of the recording that were taken
-
-{parts}
-
-Parts == <<{names}>>
-
-Step(number) == Parts[((number - 1) \div {part}) + 1][((number - 1) % {part}) + 1]
-
-Impossible == {{{impossible}}}
-
-InitRecorded ==
-    /\ {start}
-    /\ InitTrace
-    /\ position = 0
-
-Ends ==
-    /\ {end}
-
-recordedVars == <<traceVars, position>>
-
-NextRecorded ==
-    \/ /\ position < {count} /\ Taken(Step(position + 1)) /\ position' = position + 1
-       /\ position' = {count} => Ends
-    \/ /\ position = {count} /\ \E step \in Impossible : Possible(step)
-       /\ position' = position + 1 /\ UNCHANGED traceVars
-    \/ UNCHANGED recordedVars
-
-SpecRecorded == InitRecorded /\ [][NextRecorded]_recordedVars
-====
-"""

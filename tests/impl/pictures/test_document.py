@@ -298,7 +298,7 @@ def test_every_action_is_quoted_with_its_line(stuck: Run) -> None:
     assert isinstance(actions, list)
     assert [action["name"] for action in actions] == [action.name for action in SYSTEM.actions]
     for action in actions:
-        assert re.fullmatch(r"spec/PermitChannel\.tla:\d+", action["place"])
+        assert re.fullmatch(r"spec/permit_channel/PermitChannel\.tla:\d+", action["place"])
         assert f"{action['name']}" in action["text"]
         assert action["does"].endswith(".")
 

@@ -19,14 +19,14 @@ def specification() -> Specification:
 
 @pytest.fixture
 def lines(repository: Path) -> list[str]:
-    return (repository / "spec" / f"{SYSTEM.module}.tla").read_text().splitlines()
+    return (repository / "spec/permit_channel/PermitChannel.tla").read_text().splitlines()
 
 
 def test_every_action_is_quoted_word_for_word(specification: Specification, lines: list[str]) -> None:
     for action in SYSTEM.actions:
         passage = specification.operators()[action.name]
         assert lines[passage.line - 1].startswith(action.name)
-        assert passage.place == f"spec/PermitChannel.tla:{passage.line}"
+        assert passage.place == f"spec/permit_channel/PermitChannel.tla:{passage.line}"
         text = passage.text.splitlines()
         assert text == lines[passage.first_line - 1 : passage.first_line - 1 + len(text)]
         assert text[0].startswith(r"\*")
