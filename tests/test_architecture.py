@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from permitflow_model.registry import systems
+from permitflow_model.tla_values import snake_case
+
 ROOTS = ("impl", "model", "proofs")
 ROW = re.compile(r"^\| `([\w/.]+)` \| .* \| (.*) \| (.*) \|$", re.MULTILINE)
 PURE = re.compile(r"^(`.*`) import none of ([\w, ]+)\.$", re.MULTILINE)
@@ -194,6 +197,19 @@ def test_a_seeded_violation_is_caught(architecture: Architecture, module: str, s
 )
 def test_what_the_table_allows_is_left_alone(architecture: Architecture, module: str, source: str) -> None:
     assert list(architecture.violations(module, source)) == []
+
+
+def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) -> None:
+    """A protocol's own files are named after it; all others find them by that name."""
+    names = {spelling for name in systems() for spelling in (name, snake_case(name))}
+    naming = {
+        module
+        for module, path in modules(repository).items()
+        if not module.startswith("permitflow.") and not any(re.search(rf"\.{name}(_|\.|$)", module) for name in names)
+        if any(name in path.read_text(encoding="utf-8") for name in names)
+    }
+    # What is decided for anybody's own numbers is about permits, and users import it from the package.
+    assert naming == {"permitflow_proofs"}
 
 
 def loaded_by(statement: str) -> set[str]:

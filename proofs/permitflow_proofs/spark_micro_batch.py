@@ -7,11 +7,8 @@ induction every number is reached.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import cast
 
 from permitflow_model.spark_micro_batch import (
-    NO_ROWS,
-    PHASES,
     SYSTEM,
     Parameters,
     Rows,
@@ -20,20 +17,16 @@ from permitflow_model.spark_micro_batch import (
     is_stuck,
     never_stuck,
 )
-from permitflow_proofs.kernel.induction import Clause, Fault, Subject
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import (
     Sizes,
-    any_like,
     assume,
-    assuming,
-    choice,
     equal,
     implies,
-    integer,
-    merged,
     natural,
-    truth,
 )
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -57,18 +50,7 @@ __all__ = [
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters of a query that acknowledges in ``latestOffset`` or ``commit``; its sink publishes once."""
-    chosen: dict[str, object] = {
-        name: integer(name)
-        for name in ("row_count", "batch_cap", "horizon", "staging_rows", "faults")
-        if name not in fixed
-    }
-    chosen |= {name: truth(name) for name in ("driver_crashes", "durable") if name not in fixed}
-    if "acknowledge_in" not in fixed:
-        chosen["acknowledge_in"] = choice("acknowledge_in", ("latestOffset", "commit", "read"))
-    # The premise about parameters is the model's own refusal of bad ones.
-    with assuming(ValueError):
-        make = cast(Callable[..., Parameters], Parameters)
-        parameters = make(**chosen, **fixed, sizes=Sizes(natural("largest_rows")), sink="once")
+    parameters = any_parameters_of(Parameters, **fixed, sizes=Sizes(natural("largest_rows")), sink="once")
     assume(parameters.acknowledge_in != "read")
     return parameters
 
@@ -148,16 +130,7 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {
 
 def any_state(parameters: Parameters, invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT) -> State:
     """Any state that satisfies the invariant."""
-    numbers = ("waiting", "produced", "acknowledged", "lost", "plan", "start", "end", "output", "misplaced", "faults")
-    switches = ("committed", "published", "running")
-    values: dict[str, object] = {name: integer(name) for name in numbers}
-    values |= {name: truth(name) for name in switches}
-    values["phase"] = choice("phase", PHASES)
-    values |= {name: any_like(NO_ROWS, name) for name in ("late", "staged")}
-    state = cast(Callable[..., State], State)(**values)
-    for clause in invariant.values():
-        assume(merged(lambda clause=clause: clause(state, parameters)))  # type: ignore[misc]  # binds the loop's value
-    return state
+    return assume_all(invariant.values(), arbitrary(State), parameters)
 
 
 def query(**fixed: object) -> Subject[State, Parameters]:
@@ -173,160 +146,99 @@ def query(**fixed: object) -> Subject[State, Parameters]:
 QUERY = query()
 
 
-def _with_a_negative_count(state: State, _parameters: Parameters) -> State:
-    return state._replace(waiting=-1)
-
-
-def _with_a_row_too_many(state: State, parameters: Parameters) -> State:
-    return state._replace(produced=state.acknowledged + parameters.row_count + parameters.staging_rows + 1)
-
-
-def _with_a_row_acknowledged(state: State, _parameters: Parameters) -> State:
-    return state._replace(acknowledged=committed_end(state) + 1)
-
-
-def _with_a_row_repeated(state: State, _parameters: Parameters) -> State:
-    return state._replace(output=state.output + 1, misplaced=state.misplaced + 1)
-
-
-def _with_a_commit_too_early(state: State, _parameters: Parameters) -> State:
-    return state._replace(committed=True, published=False)
-
-
-def _with_a_larger_batch(state: State, parameters: Parameters) -> State:
-    return state._replace(end=state.start + parameters.batch_cap + 1)
-
-
-def _failed(state: State, _parameters: Parameters) -> State:
-    return state._replace(phase="failed")
-
-
-def _running_while_down(state: State, _parameters: Parameters) -> State:
-    return state._replace(phase="down", running=True)
-
-
-def _with_an_old_acknowledgement(state: State, _parameters: Parameters) -> State:
-    return state._replace(acknowledged=state.start - 1)
-
-
-def _with_a_larger_chunk(state: State, parameters: Parameters) -> State:
-    return state._replace(waiting=largest_chunk(parameters) + 1)
-
-
-def _with_a_row_lost(state: State, _parameters: Parameters) -> State:
-    return state._replace(lost=1)
-
-
-def _runs(state: State, _parameters: Parameters) -> bool:
-    return state.phase != "failed"
-
-
-def _lost_nothing(state: State, _parameters: Parameters) -> bool:
-    return state.lost == 0
-
-
-_BROKEN: Mapping[str, Clause[State, Parameters]] = {"NeverFails": _runs, "NothingLostIfDurable": _lost_nothing}
-"""What the mistake breaks where the clause itself says nothing: an exchange in memory may lose rows."""
-
-_THEOREMS: tuple[tuple[str, str, str, str, Fault[State, Parameters], str], ...] = (
-    (
-        "spark-bounded",
-        "Bounded",
-        "Bounded",
-        "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, and those that may be "
-        "staged for it, whatever crashes.",
-        _with_a_row_too_many,
-        "after the step the exchange keeps one row too many",
-    ),
-    (
-        "spark-acknowledged",
-        "AcknowledgedIsCommitted",
-        "AcknowledgedIsCommitted",
-        "No row is acknowledged before the commit log has its batch, in latestOffset as in commit.",
-        _with_a_row_acknowledged,
-        "after the step one row more is acknowledged",
-    ),
-    (
-        "spark-exactly-once",
-        "PublishedOnceInOrder",
-        "PublishedOnceInOrder",
-        "With a sink that publishes once per batch: the table holds each row of the channel once and in order, "
-        "whatever crashes, is retried or is late.",
-        _with_a_row_repeated,
-        "after the step one row is there twice",
-    ),
-    (
-        "spark-committed",
-        "CommittedIsPublished",
-        "CommittedIsPublished",
-        "The commit log has no batch that is not published.",
-        _with_a_commit_too_early,
-        "the commit log is written too early",
-    ),
-    (
-        "spark-batch-capped",
-        "BatchCapped",
-        "BatchCapped",
-        "No batch has more rows of the channel than its cap.",
-        _with_a_larger_batch,
-        "the batch is one row larger",
-    ),
-    (
-        "spark-never-fails",
-        "NeverFails",
-        "NeverFails",
-        "A query never misses a row of an exchange that keeps its rows.",
-        _failed,
-        "the query fails",
-    ),
-    ("spark-type-ok", "TypeOK", "TypeOK", "No count of a query is ever negative.", _with_a_negative_count, "-1 waits"),
-    (
-        "spark-phases",
-        "PhasesAgree",
-        "Phases",
-        "What the driver is at agrees with its logs and with the sink, after any crash.",
-        _running_while_down,
-        "a task of a dead driver is waited for",
-    ),
-    (
-        "spark-in-time",
-        "AcknowledgedInTime",
-        "Acknowledge",
-        "Acknowledgements are behind by the last batch at most: in latestOffset always, in commit unless the driver "
-        "crashes.",
-        _with_an_old_acknowledgement,
-        "behind by one row more",
-    ),
-    (
-        "spark-offered",
-        "WaitingIsOffered",
-        "Offer",
-        "No chunk that waits is larger than the largest that may be offered.",
-        _with_a_larger_chunk,
-        "a larger chunk waits",
-    ),
-    (
-        "spark-nothing-lost",
-        "NothingLostIfDurable",
-        "CrashExchange",
-        "An exchange that keeps its rows loses none.",
-        _with_a_row_lost,
-        "a row is lost",
-    ),
-)
+_CHAPTER = Chapter(QUERY, INVARIANT, "spark-")
 
 
 def _invariant_theorems() -> tuple[Theorem, ...]:
     """The inductive invariant of a query."""
-    return tuple(
-        Theorem(
-            id=name,
-            statement=statement,
-            module="SparkMicroBatch",
-            operator=operator,
-            obligations=QUERY.induction(INVARIANT[clause], fault, in_words, _BROKEN.get(clause)),
-        )
-        for name, clause, operator, statement, fault, in_words in _THEOREMS
+    return (
+        _CHAPTER.kept(
+            "bounded",
+            "Bounded",
+            "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, and those that may be "
+            "staged for it, whatever crashes.",
+            lambda s, p: s._replace(produced=s.acknowledged + p.row_count + p.staging_rows + 1),
+            "after the step the exchange keeps one row too many",
+        ),
+        _CHAPTER.kept(
+            "acknowledged",
+            "AcknowledgedIsCommitted",
+            "No row is acknowledged before the commit log has its batch, in latestOffset as in commit.",
+            lambda s, _: s._replace(acknowledged=committed_end(s) + 1),
+            "after the step one row more is acknowledged",
+        ),
+        _CHAPTER.kept(
+            "exactly-once",
+            "PublishedOnceInOrder",
+            "With a sink that publishes once per batch: the table holds each row of the channel once and in order, "
+            "whatever crashes, is retried or is late.",
+            lambda s, _: s._replace(output=s.output + 1, misplaced=s.misplaced + 1),
+            "after the step one row is there twice",
+        ),
+        _CHAPTER.kept(
+            "committed",
+            "CommittedIsPublished",
+            "The commit log has no batch that is not published.",
+            lambda s, _: s._replace(committed=True, published=False),
+            "the commit log is written too early",
+        ),
+        _CHAPTER.kept(
+            "batch-capped",
+            "BatchCapped",
+            "No batch has more rows of the channel than its cap.",
+            lambda s, p: s._replace(end=s.start + p.batch_cap + 1),
+            "the batch is one row larger",
+        ),
+        _CHAPTER.kept(
+            "never-fails",
+            "NeverFails",
+            "A query never misses a row of an exchange that keeps its rows.",
+            lambda s, _: s._replace(phase="failed"),
+            "the query fails",
+            breaks=lambda s, _: s.phase != "failed",
+        ),
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count of a query is ever negative.",
+            lambda s, _: s._replace(waiting=-1),
+            "-1 waits",
+        ),
+        _CHAPTER.kept(
+            "phases",
+            "PhasesAgree",
+            "What the driver is at agrees with its logs and with the sink, after any crash.",
+            lambda s, _: s._replace(phase="down", running=True),
+            "a task of a dead driver is waited for",
+            about="Phases",
+        ),
+        _CHAPTER.kept(
+            "in-time",
+            "AcknowledgedInTime",
+            "Acknowledgements are behind by the last batch at most: in latestOffset always, in commit unless the "
+            "driver crashes.",
+            lambda s, _: s._replace(acknowledged=s.start - 1),
+            "behind by one row more",
+            about="Acknowledge",
+        ),
+        _CHAPTER.kept(
+            "offered",
+            "WaitingIsOffered",
+            "No chunk that waits is larger than the largest that may be offered.",
+            lambda s, p: s._replace(waiting=largest_chunk(p) + 1),
+            "a larger chunk waits",
+            about="Offer",
+        ),
+        _CHAPTER.kept(
+            "nothing-lost",
+            "NothingLostIfDurable",
+            "An exchange that keeps its rows loses none.",
+            lambda s, _: s._replace(lost=1),
+            "a row is lost",
+            about="CrashExchange",
+            # The clause says nothing of an exchange in memory.
+            breaks=lambda s, _: s.lost == 0,
+        ),
     )
 
 
@@ -374,19 +286,16 @@ def _stays(any_parameters: Callable[[], Parameters], too_many: int) -> bool:
 
 
 def _starting(any_parameters: Callable[[], Parameters]) -> SymbolicObligation:
-    return SymbolicObligation(
-        "it starts with no row", lambda: _starts(any_parameters, 0), lambda: _starts(any_parameters, 1), "with one"
-    )
+    return claim("it starts with no row", partial(_starts, any_parameters), "with one")
 
 
 def filling(any_parameters: Callable[[], Parameters]) -> tuple[SymbolicObligation, ...]:
     """The exchange may be given any number of rows, up to its permits, before the query begins."""
     return (
         _starting(any_parameters),
-        SymbolicObligation(
+        claim(
             "a chunk of one row is taken over, if there is a permit",
-            lambda: _fills(any_parameters, 0),
-            lambda: _fills(any_parameters, 1),
+            partial(_fills, any_parameters),
             "without a permit",
         ),
     )
@@ -396,10 +305,9 @@ def unacknowledging(any_parameters: Callable[[], Parameters]) -> tuple[SymbolicO
     """Any number of rows, up to the permits, may be read and committed, and not one acknowledged."""
     return (
         _starting(any_parameters),
-        SymbolicObligation(
+        claim(
             "a batch of one row is committed, and not acknowledged, if the driver crashes before commit is called",
-            lambda: _stays(any_parameters, 0),
-            lambda: _stays(any_parameters, 1),
+            partial(_stays, any_parameters),
             "without a permit",
         ),
     )
@@ -492,74 +400,51 @@ def _two_batches_come(excess: int) -> bool:
     return after is not None and _has_two_batches(after, parameters) and SYSTEM.invariants["Bounded"](after, parameters)
 
 
-def _obligation(name: str, claim: Callable[[int], bool], twin_change: str) -> SymbolicObligation:
-    return SymbolicObligation(name, partial(claim, 0), partial(claim, 1), twin_change)
-
-
 def _threshold_theorems() -> tuple[Theorem, ...]:
     """Thresholds."""
     return (
-        Theorem(
-            id="spark-live",
-            statement=(
-                "Acknowledging in latestOffset: no producer is ever stuck, whatever the cap and whatever crashes, if "
-                "and only if no chunk is larger than ROW_COUNT."
-            ),
-            module="SparkMicroBatch",
-            operator="NeverStuck",
-            obligations=(
-                _obligation("if", _is_live, "chunks of ROW_COUNT + 1"),
-                _obligation("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of ROW_COUNT"),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "Acknowledging in latestOffset: until the query fails, no producer is ever stuck if and only if no chunk "
+            "is larger than ROW_COUNT, whatever the cap and however often tasks and driver fail. (A query fails if an "
+            "exchange that keeps rows in memory crashes and loses some: then its producer may wait for ever.)",
+            claim("if", _is_live, "chunks of ROW_COUNT + 1"),
+            claim("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of ROW_COUNT"),
+        ),
+        _CHAPTER.theorem(
+            "commit-threshold",
+            "Acknowledge",
+            "Acknowledging in commit, while neither driver nor exchange crash, if chunks of one row may be offered as "
+            "well: live if and only if the batch cap is at most ROW_COUNT - the largest chunk.",
+            claim("if", _is_live_in_commit, "by one more"),
+            *filling(_in_commit),
+            claim(
+                "only if: beyond, one batch leaves no room for the largest chunk, and is never acknowledged",
+                _is_stuck_in_commit,
+                "also at the threshold",
             ),
         ),
-        Theorem(
-            id="spark-commit-threshold",
-            statement=(
-                "Acknowledging in commit, while neither driver nor exchange crash: live if and only if the batch cap "
-                "is at most ROW_COUNT - the largest chunk."
-            ),
-            module="SparkMicroBatch",
-            operator="Acknowledge",
-            obligations=(
-                _obligation("if", _is_live_in_commit, "by one more"),
-                *filling(_in_commit),
-                _obligation(
-                    "only if: beyond, one batch leaves no room for the largest chunk, and is never acknowledged",
-                    _is_stuck_in_commit,
-                    "also at the threshold",
-                ),
+        _CHAPTER.theorem(
+            "commit-crash",
+            "CrashDriver",
+            "Acknowledging in commit, if the driver may crash often enough: no cap is small enough. Each crash between "
+            "offset log and commit leaves rows that are never acknowledged, until no chunk fits.",
+            *unacknowledging(_in_commit_with_crashes),
+            claim(
+                "the largest chunk is stuck behind rows that are committed, and not acknowledged",
+                _is_stuck_after_crashes,
+                "behind one row less",
             ),
         ),
-        Theorem(
-            id="spark-commit-crash",
-            statement=(
-                "Acknowledging in commit, if the driver may crash: no cap is small enough. Crashes between offset log "
-                "and commit skip calls, until no chunk fits."
-            ),
-            module="SparkMicroBatch",
-            operator="CrashDriver",
-            obligations=(
-                *unacknowledging(_in_commit_with_crashes),
-                _obligation(
-                    "the largest chunk is stuck behind rows that are committed, and not acknowledged",
-                    _is_stuck_after_crashes,
-                    "behind one row less",
-                ),
-            ),
-        ),
-        Theorem(
-            id="spark-double-buffer",
-            statement=(
-                "A full batch of what producers hand over can wait while a full batch runs if and only if the batch "
-                "cap is at most half of ROW_COUNT."
-            ),
-            module="SparkMicroBatch",
-            operator="PlanBatch",
-            obligations=(
-                _obligation("only if", _two_batches_fit, "half of ROW_COUNT - 1"),
-                *filling(_without_staging),
-                _obligation("if", _two_batches_come, "half of ROW_COUNT + 1"),
-            ),
+        _CHAPTER.theorem(
+            "double-buffer",
+            "PlanBatch",
+            "A full batch of what producers hand over can wait while a full batch runs if and only if the batch cap is "
+            "at most half of ROW_COUNT.",
+            claim("only if", _two_batches_fit, "half of ROW_COUNT - 1"),
+            *filling(_without_staging),
+            claim("if", _two_batches_come, "half of ROW_COUNT + 1"),
         ),
     )
 
@@ -623,42 +508,29 @@ def _whole_in_any_call(state: State, parameters: Parameters) -> bool:
 def _progress_theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
-        Theorem(
-            id="spark-rank-falls",
-            statement=(
-                "What is still to do, rows and steps of their batch, falls with every step of exchange, driver and "
-                "sink: between faults, a query comes to rest."
-            ),
-            module="SparkMicroBatch",
-            operator="Protocol",
-            obligations=(
-                *QUERY.step_obligations(QUERY.protocol_actions(), _falls, _falls_by_far_more, "it falls by far more"),
-                QUERY.holds_whenever_invariant("never negative", _natural, _positive, "never 0"),
+        _CHAPTER.theorem(
+            "rank-falls",
+            "Protocol",
+            "What is still to do, rows and steps of their batch, falls with every step of exchange, driver and sink: "
+            "between faults, a query comes to rest.",
+            *QUERY.step_obligations(QUERY.protocol_actions(), _falls, _falls_by_far_more, "it falls by far more"),
+            QUERY.holds_whenever_invariant("never negative", _natural, _positive, "never 0"),
+        ),
+        _CHAPTER.theorem(
+            "whole-when-idle",
+            "WholeWhenIdle",
+            "Acknowledging in latestOffset: where a query can do nothing more, the permits of all rows that it has "
+            "read have returned, the tail of the stream included.",
+            query(acknowledge_in="latestOffset").holds_whenever_invariant(
+                "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_in_any_call, "but for the last batch"
             ),
         ),
-        Theorem(
-            id="spark-whole-when-idle",
-            statement=(
-                "Acknowledging in latestOffset: where a query can do nothing more, the permits of all rows that it has "
-                "read have returned, the tail of the stream included."
-            ),
-            module="SparkMicroBatch",
-            operator="WholeWhenIdle",
-            obligations=(
-                query(acknowledge_in="latestOffset").holds_whenever_invariant(
-                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_in_any_call, "but for the last batch"
-                ),
-            ),
-        ),
-        Theorem(
-            id="spark-drained",
-            statement=(
-                "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, all rows that "
-                "were offered are published and acknowledged, if no chunk is larger than ROW_COUNT."
-            ),
-            module="SparkMicroBatch",
-            operator="Drained",
-            obligations=(SymbolicObligation("in every state", partial(_drains, 0), partial(_drains, 1), "by one row"),),
+        _CHAPTER.theorem(
+            "drained",
+            "Drained",
+            "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, all rows that were "
+            "offered are published and acknowledged, if no chunk is larger than ROW_COUNT.",
+            claim("in every state", _drains, "by one row"),
         ),
     )
 

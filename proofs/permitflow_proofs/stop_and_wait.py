@@ -5,7 +5,6 @@ The clauses are shown in states that satisfy all of them, so they are inductive 
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from permitflow_model.stop_and_wait import (
     OUT_OF_ORDER,
@@ -16,11 +15,12 @@ from permitflow_model.stop_and_wait import (
     is_number,
     successor,
 )
-from permitflow_proofs.kernel.induction import Clause, Fault, Subject
-from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
-from permitflow_proofs.kernel.symbols import assume, assuming, integer, merged, natural, truth
+from permitflow_proofs.kernel.symbols import assume, assuming, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 __all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "out", "rank", "theorems"]
@@ -31,54 +31,20 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation"
 
 def any_parameters() -> Parameters:
     """Any parameters that the model accepts."""
-    with assuming(ValueError):
-        return Parameters(waiters=integer("waiters"), withdrawals=truth("withdrawals"), tags=integer("tags"))
+    return any_parameters_of(Parameters)
 
 
 def any_state(parameters: Parameters) -> State:
     """Any state that satisfies the invariant."""
     make = partial(SymbolicQueue.any_queue, any_item=integer, dead_ends={due_after: OUT_OF_ORDER})
-    numbers = {name: integer(name) for name in ("offered", "consumed", "free", "answers")}
-    queues = {name: make(name) for name in ("waiting", "wire", "inbox")}
-    state = cast(Callable[..., State], State)(**numbers, **queues)
-    for clause in INVARIANT.values():
-        assume(merged(lambda clause=clause: clause(state, parameters)))  # type: ignore[misc]  # binds the loop's value
-    return state
+    state = arbitrary(State, special={name: make(name) for name in ("waiting", "wire", "inbox")})
+    return assume_all(INVARIANT.values(), state, parameters)
 
 
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
 """The protocol with any parameters."""
 
-
-def _with_an_answer_less(state: State, _parameters: Parameters) -> State:
-    return state._replace(answers=-1)
-
-
-def _with_an_answer_more(state: State, _parameters: Parameters) -> State:
-    return state._replace(answers=state.answers + 1)
-
-
-def _with_a_number_left_out(state: State, parameters: Parameters) -> State:
-    return state._replace(offered=successor(state.offered, parameters))
-
-
-_CLAUSES: tuple[tuple[str, str, str, Fault[State, Parameters], str], ...] = (
-    ("type-ok", "TypeOK", "No count is ever negative, and every number is one.", _with_an_answer_less, "-1 answers"),
-    (
-        "conservation",
-        "Conservation",
-        "One message is free to leave, in flight, in the inbox or being answered, after any number of steps.",
-        _with_an_answer_more,
-        "after the step there is an answer more",
-    ),
-    (
-        "in-order",
-        "ExactlyOnceInOrder",
-        "Messages are consumed in the order in which they were offered, each once.",
-        _with_a_number_left_out,
-        "after the step a number is left out",
-    ),
-)
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "stop-and-wait-")
 
 
 def _nothing_is_held(state: State, _parameters: Parameters) -> bool:
@@ -126,43 +92,50 @@ def _any_number(parameters: Parameters) -> int:
     return number
 
 
-def _theorem(name: str, operator: str, statement: str, *obligations: Obligation) -> Theorem:
-    return Theorem(
-        id=f"stop-and-wait-{name}",
-        statement=statement,
-        module=SYSTEM.module,
-        operator=operator,
-        obligations=obligations,
-    )
-
-
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows, never_stuck = SUBJECT.holds_whenever_invariant, SYSTEM.invariants["NeverStuck"]
     return (
-        *(
-            _theorem(name, operator, statement, *SUBJECT.induction(INVARIANT[operator], fault, in_words))
-            for name, operator, statement, fault, in_words in _CLAUSES
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and every number is one.",
+            lambda state, _: state._replace(answers=-1),
+            "-1 answers",
         ),
-        _theorem(
+        _CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "One message is free to leave, in flight, in the inbox or being answered, after any number of steps.",
+            lambda state, _: state._replace(answers=state.answers + 1),
+            "after the step there is an answer more",
+        ),
+        _CHAPTER.kept(
+            "in-order",
+            "ExactlyOnceInOrder",
+            "Messages are consumed in the order in which they were offered, each once.",
+            lambda state, parameters: state._replace(offered=successor(state.offered, parameters)),
+            "after the step a number is left out",
+        ),
+        _CHAPTER.theorem(
             "dead-end",
             "Successor",
             "After a message that is out of order none is due: what the proof of the order assumes of queues.",
             dead_end_obligation(due_after, OUT_OF_ORDER, _any_number, lambda: integer("message"), any_parameters),
         ),
-        _theorem(
+        _CHAPTER.theorem(
             "bounded",
             "Bounded",
             "The application never holds more than one message.",
             follows("in every state", SYSTEM.invariants["Bounded"], _nothing_is_held, "none"),
         ),
-        _theorem(
+        _CHAPTER.theorem(
             "live",
             "NeverStuck",
             "A message that waits can still be served, however long the line.",
             follows("in every state", never_stuck, _oldest_can_leave, "at once"),
         ),
-        _theorem(
+        _CHAPTER.theorem(
             "rank",
             "Protocol",
             "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol: what "
@@ -170,15 +143,12 @@ def theorems() -> tuple[Theorem, ...]:
             *SUBJECT.step_obligations(SUBJECT.protocol_actions(), _is_a_step, _is_two_steps, "it falls by two"),
             follows("the oldest message leaves after three steps at most", _answered_after(3), _answered_after(2), "2"),
         ),
-        _theorem(
+        _CHAPTER.theorem(
             "all-delivered",
             "EveryMessageDelivered",
             "Where the protocol can do nothing more, everything that was offered has been consumed and answered.",
-            SymbolicObligation(
-                "in every state",
-                lambda: SUBJECT.always(_rests_or(_is_at_rest)),
-                lambda: SUBJECT.always(_rests_or(lambda state: not _is_at_rest(state))),
-                "nothing has",
+            follows(
+                "in every state", _rests_or(_is_at_rest), _rests_or(lambda state: not _is_at_rest(state)), "nothing has"
             ),
         ),
     )

@@ -6,7 +6,7 @@ the next event of any log as soon as the model allows it, until all logs are use
 
 Why this greedy merge loses nothing.  Suppose that each log's events read and write only (a) variables that no other
 log's events touch, and (b) queues between two logs, to which one only appends and from which the other only removes.
-(``PermitChannel`` is such a system: the sender's actions and the receiver's share nothing but the two wires.)
+(The permit channel is such a system: the sender's actions and the receiver's share nothing but the two wires.)
 
 1.  An event that is possible stays possible, with the same effect on its own end, whatever the other logs do: they
     can only append to the queues that it reads.

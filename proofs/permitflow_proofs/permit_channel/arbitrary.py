@@ -1,8 +1,7 @@
 """Any parameters, any message, any state of the permit channel, and the invariant that a state satisfies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import cast
 
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
@@ -21,9 +20,10 @@ from permitflow_model.permit_channel import (
     rows_of,
     total,
 )
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, choice, integer, merged, natural, truth
+from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, natural
 
 __all__ = [
     "CHANNEL",
@@ -46,26 +46,13 @@ __all__ = [
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
-    numbers = ("row_count", "batch", "clamp", "barrier_permits", "waiters", "tags")
-    switches = ("watermarks", "flush_idle", "withdrawals")
-    chosen: dict[str, object] = {name: integer(name) for name in numbers if name not in fixed}
-    chosen |= {name: truth(name) for name in switches if name not in fixed}
-    if "sizes" not in fixed:
-        chosen["sizes"] = Sizes(natural("largest_rows"))
-    # The premise about parameters is the model's own refusal of bad ones.
-    with assuming(ValueError):
-        make = cast(Callable[..., Parameters], Parameters)
-        return make(**chosen, **fixed)
+    sizes = fixed.pop("sizes") if "sizes" in fixed else Sizes(natural("largest_rows"))
+    return any_parameters_of(Parameters, **fixed, sizes=sizes)
 
 
 def any_message(name: str) -> Message:
     """Any message, sensible or not."""
-    return Message(
-        choice(f"{name}.kind", ("chunk", "barrier", "watermark")),
-        integer(f"{name}.id"),
-        integer(f"{name}.rows"),
-        integer(f"{name}.cost"),
-    )
+    return arbitrary(Message, f"{name}.")
 
 
 def any_permits(name: str) -> Permits:
@@ -192,21 +179,11 @@ def any_state(
     def any_messages(name: str) -> SymbolicQueue[Message]:
         return SymbolicQueue.any_queue(name, any_message, laws, dead_ends)
 
-    state = State(
-        offered=integer("offered"),
-        consumed=integer("consumed"),
-        waiting=any_messages("waiting"),
-        watermark_pending=integer("watermark_pending"),
-        newest_watermark=choice("newest_watermark", ("pending", "sent", "heard")),
-        permits=any_permits("permits"),
-        wire=any_messages("wire"),
-        inbox=any_messages("inbox"),
-        unreturned=integer("unreturned"),
-        grants=SymbolicQueue.any_queue("grants", any_permits, tuple(GRANT_LAWS.values())),
-    )
-    for clause in invariant.values():
-        assume(merged(lambda clause=clause: clause(state, parameters)))  # type: ignore[misc]  # binds the loop's value
-    return state
+    queues: dict[str, object] = {
+        **{name: any_messages(name) for name in ("waiting", "wire", "inbox")},
+        "grants": SymbolicQueue.any_queue("grants", any_permits, tuple(GRANT_LAWS.values())),
+    }
+    return assume_all(invariant.values(), arbitrary(State, special=queues), parameters)
 
 
 def channel(**fixed: object) -> Subject[State, Parameters]:

@@ -144,8 +144,10 @@ def delivery_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="all-delivered",
             statement=(
-                "Where the protocol can do nothing more, nothing is under way; and in a live channel every chunk and "
-                "barrier that was offered has been consumed, and the newest watermark."
+                "Where the protocol can do nothing more, no message is in flight or in the inbox, and no grant is on "
+                "its way. If, moreover, no chunk costs more than ROW_COUNT - BATCH + 1 (with the idle flush: than "
+                "ROW_COUNT), nothing waits: every chunk and barrier that was offered and not withdrawn has been "
+                "consumed, and so has the newest watermark, if one was offered."
             ),
             module="PermitChannel",
             operator="EveryChunkDelivered",

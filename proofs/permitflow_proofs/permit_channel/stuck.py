@@ -271,8 +271,8 @@ def _thresholds() -> tuple[Theorem, ...]:
         Theorem(
             id="threshold",
             statement=(
-                "The exact threshold (rows return when at least BATCH are held): live if and only if no chunk may cost "
-                "more than ROW_COUNT - BATCH + 1."
+                "The exact threshold (rows return when at least BATCH are held), if chunks of every size up to the "
+                "largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH + 1."
             ),
             module="PermitChannel",
             operator="NeverStuck",
@@ -281,8 +281,8 @@ def _thresholds() -> tuple[Theorem, ...]:
         Theorem(
             id="threshold-strict",
             statement=(
-                "If rows return only when more than BATCH are held, the published clamp is exact: live if and only if "
-                "no chunk may cost more than ROW_COUNT - BATCH."
+                "If rows return only when more than BATCH are held, the published clamp is exact. If chunks of every "
+                "size up to the largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH."
             ),
             module="PermitChannel",
             operator="Consume",
@@ -299,8 +299,8 @@ def _thresholds() -> tuple[Theorem, ...]:
         Theorem(
             id="mismatched-batches",
             statement=(
-                "A sender that clamps at ROW_COUNT - batch_up and a receiver that returns by batch_down are live "
-                "if and only if batch_down <= batch_up + 1."
+                "A sender that clamps at ROW_COUNT - batch_up and a receiver that returns by batch_down, if chunks of "
+                "every size may be offered: live if and only if batch_down <= batch_up + 1."
             ),
             module="PermitChannel",
             operator="Cost",

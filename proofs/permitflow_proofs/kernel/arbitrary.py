@@ -1,0 +1,83 @@
+"""Any parameters and any state of a protocol, made from their annotations."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from permitflow_model.kernel.queue import Queue
+from permitflow_proofs.kernel.queue import SymbolicQueue
+from permitflow_proofs.kernel.symbols import assume, assuming, choice, integer, merged, truth
+
+__all__ = ["any_parameters_of", "any_value", "arbitrary", "assume_all"]
+
+T = TypeVar("T")
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+def arbitrary(kind: Callable[..., T], prefix: str = "", special: Mapping[str, object] = MappingProxyType({})) -> T:
+    """Any value of a named tuple or a dataclass; each field is a symbol of its name, behind the prefix.
+
+    Args:
+        kind: the type; its fields are integers, truth values, words (``Literal``), queues, or named tuples of these.
+        prefix: of the symbols' names.
+        special: the values of some fields, in place of symbols: fixed ones, and queues of which laws are known.
+
+    Raises:
+        TypeError: a field is of another type, or there is no field of that name.
+    """
+    values = {name: make(f"{prefix}{name}") for name, make in _makers(kind) if name not in special}
+    return kind(**values, **special)
+
+
+def any_parameters_of(kind: Callable[..., T], **special: object) -> T:
+    """Any parameters that the model accepts, some of them fixed; the premise is the model's own refusal of bad ones."""
+    with assuming(ValueError):
+        return arbitrary(kind, special=special)
+
+
+def any_value(kind: Any) -> Callable[[str], Any]:
+    """What makes any value of a type, given a name for it.
+
+    Raises:
+        TypeError: it makes no values of this type.
+    """
+    if kind is int:
+        return integer
+    if kind is bool:
+        return truth
+    if get_origin(kind) is Literal:
+        return partial(choice, options=get_args(kind))
+    if get_origin(kind) is Queue:
+        (item,) = get_args(kind)
+        return partial(SymbolicQueue.any_queue, any_item=any_value(item))
+    if isinstance(kind, type) and hasattr(kind, "_fields"):
+        return lambda name: arbitrary(kind, f"{name}.")
+    raise TypeError(f"there are no symbols for values of the type {kind}; give this field a value of its own")
+
+
+def assume_all(clauses: Iterable[Callable[[S, P], bool]], state: S, parameters: P) -> S:
+    """Go on only where all clauses hold of the state; returns it."""
+    for clause in clauses:
+        assume(merged(partial(clause, state, parameters)))
+    return state
+
+
+# Asked for on each path of each proof; reading annotations takes longer than making symbols.
+@cache
+def _makers(kind: Callable[..., object]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
+    return tuple((name, _deferred(hint)) for name, hint in get_type_hints(kind).items())
+
+
+def _deferred(hint: Any) -> Callable[[str], Any]:
+    """A field that is special may have any type."""
+    try:
+        return any_value(hint)
+    except TypeError as error:
+        message = str(error)
+
+    def refuse(name: str) -> Any:
+        raise TypeError(f"{name}: {message}")
+
+    return refuse

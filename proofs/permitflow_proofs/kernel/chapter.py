@@ -1,0 +1,67 @@
+"""Theorems about one protocol: what they have in common is said once, so that each is one row."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from permitflow_proofs.kernel.induction import Clause, Fault, Subject
+from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["Chapter", "claim"]
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+def claim(name: str, holds: Callable[[int], bool], twin_change: str) -> SymbolicObligation:
+    """A claim with a number in it, 0; its twin is the same with 1: one too many, one too few."""
+    return SymbolicObligation(name, partial(holds, 0), partial(holds, 1), twin_change)
+
+
+@dataclass(frozen=True)
+class Chapter(Generic[S, P]):
+    """What all theorems about a protocol have in common."""
+
+    subject: Subject[S, P]
+    invariant: Mapping[str, Clause[S, P]]
+    """The clauses that are inductive together, by name."""
+
+    prefix: str = ""
+    """Of the theorems' names."""
+
+    def theorem(self, name: str, operator: str, statement: str, *obligations: Obligation) -> Theorem:
+        """A statement about a definition of the specification, and what has to be shown for it."""
+        return Theorem(
+            id=f"{self.prefix}{name}",
+            statement=statement,
+            module=self.subject.system.module,
+            operator=operator,
+            obligations=obligations,
+        )
+
+    def kept(
+        self,
+        name: str,
+        clause: str,
+        statement: str,
+        mistake: Fault[S, P],
+        in_words: str,
+        *,
+        about: str | None = None,
+        breaks: Clause[S, P] | None = None,
+    ) -> Theorem:
+        """A clause of the invariant holds initially, and each action keeps it.
+
+        Args:
+            name: of the theorem, without the prefix.
+            clause: its name.
+            statement: in words.
+            mistake: made after the step, by the twins.
+            in_words: this mistake.
+            about: the definition that it is about, if that has another name than the clause.
+            breaks: what the mistake breaks where the clause itself says nothing.
+        """
+        obligations = self.subject.induction(self.invariant[clause], mistake, in_words, breaks)
+        return self.theorem(name, about or clause, statement, *obligations)

@@ -1,0 +1,67 @@
+"""Symbols for parameters and states come from their annotations."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import pytest
+
+from permitflow_model.kernel.queue import Queue
+from permitflow_model.stop_and_wait import Parameters
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.obligation import decide
+
+
+class Pair(NamedTuple):
+    left: int
+    right: bool
+
+
+class Everything(NamedTuple):
+    number: int
+    is_so: bool
+    word: Literal["one", "other"]
+    pair: Pair
+    queue: Queue[Pair]
+
+
+class Unknown(NamedTuple):
+    ratio: float
+
+
+def holds(claim: Callable[[], bool]) -> bool:
+    return decide(claim).outcome == "proved"
+
+
+@pytest.mark.parametrize(
+    ("kind", "may_be"),
+    [
+        ("number", lambda state: state.number == -7),
+        ("truth", lambda state: state.is_so),
+        ("word", lambda state: state.word == "other"),
+        ("tuple", lambda state: state.pair.left == 3 and not state.pair.right),
+        ("queue", lambda state: not state.queue.is_empty() and state.queue.head().left == 5),
+    ],
+)
+def test_a_field_may_have_any_value_of_its_type(kind: str, may_be: Callable[[Everything], bool]) -> None:
+    assert not holds(lambda: may_be(arbitrary(Everything))), kind
+    assert not holds(lambda: not may_be(arbitrary(Everything)))
+
+
+def test_fields_are_symbols_of_their_own() -> None:
+    assert not holds(lambda: arbitrary(Pair, "a.").left == arbitrary(Pair, "b.").left)
+
+
+def test_parameters_are_those_that_the_model_accepts() -> None:
+    assert holds(lambda: any_parameters_of(Parameters).waiters >= 1)
+    assert not holds(lambda: any_parameters_of(Parameters).waiters >= 2)
+    assert holds(lambda: any_parameters_of(Parameters, tags=1).tags == 1)
+
+
+def test_what_is_assumed_of_a_state_holds() -> None:
+    assert holds(lambda: assume_all([lambda pair, least: pair.left > least], arbitrary(Pair), 3).left >= 4)
+
+
+def test_a_field_without_symbols_is_named_unless_it_has_a_value_of_its_own() -> None:
+    with pytest.raises(TypeError, match=r"ratio: there are no symbols for values of the type <class 'float'>"):
+        arbitrary(Unknown)
+    assert arbitrary(Unknown, special={"ratio": 0.5}) == Unknown(0.5)
