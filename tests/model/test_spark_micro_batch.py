@@ -15,7 +15,7 @@ from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Paramete
 from permitflow_proofs import catalogue
 
 SPEC = Path(__file__).parents[2] / "spec"
-TEXT = (SPEC / "SparkMicroBatch.tla").read_text()
+TEXT = (SPEC / "spark_micro_batch/SparkMicroBatch.tla").read_text()
 MODELS = read_manifest(SPEC)
 QUERY = Parameters(row_count=4, batch_cap=2, sizes=(1,), horizon=9)
 START = SYSTEM.initial(QUERY)
