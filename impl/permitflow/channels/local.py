@@ -562,7 +562,7 @@ class LocalReceiver(Generic[T]):
     @property
     def unconsumed(self) -> int:
         """Messages that are here and were not consumed, taken or not."""
-        return len(self._core.payloads)
+        return self._core.unconsumed
 
     @property
     def has_untaken(self) -> bool:
@@ -570,10 +570,10 @@ class LocalReceiver(Generic[T]):
         return self._line.spare > 0
 
     def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
-        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
+        """The oldest chunks, at most so many, up to the first other message; they stay where they are.
 
         No more than would have ``most_rows`` if all were as long as the first one, and another.
-        None while a message is held, or if the oldest one is unusual: no chunk, or an empty one.
+        None while a message is held.
         """
         return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
 

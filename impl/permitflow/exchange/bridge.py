@@ -33,7 +33,7 @@ class Source(ReceiveEnd[pa.RecordBatch], Protocol):
         ...
 
     def chunks_at_hand(self, most: int, most_rows: int) -> Sequence[pa.RecordBatch]:
-        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are."""
+        """The oldest chunks, at most so many, up to the first other message; they stay where they are."""
         ...
 
     def pass_by(self, count: int) -> None:

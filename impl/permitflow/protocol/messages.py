@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-__all__ = ["Kind", "Message", "Offered", "PlainChunk", "message_of"]
+__all__ = ["Kind", "Message", "Offered", "PlainChunk", "chunk_of"]
 
 T = TypeVar("T")
 
@@ -61,12 +61,10 @@ class PlainChunk(Message[T]):
     kind = Kind.CHUNK
 
 
-def message_of(payload: T | Message[T], rows: int) -> Message[T]:
-    """The message of an entry of an inbox: 0 rows say that the payload is a whole message."""
-    if not rows:
-        return payload  # type: ignore[return-value]  # a cast is a call
+def chunk_of(payload: T, rows: int) -> Message[T]:
+    """The message of a chunk."""
     message: PlainChunk[T] = PlainChunk()
-    message.payload = payload  # type: ignore[assignment]
+    message.payload = payload
     message.rows = rows
     return message
 

@@ -26,7 +26,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Flow, Haste, Inbound, Outbound, Taken, messages_of
+from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound, messages_of
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -464,7 +464,7 @@ class PermitReceiver(Inbound[T]):
     def has_feedback(self) -> bool:
         """May permits go back now: because they are due, or a residue because all that came was consumed?"""
         return bool(
-            self._due_rows or self._due_barriers or self._due_watermarks or (self._unreturned and not self._rows)
+            self._due_rows or self._due_barriers or self._due_watermarks or (self._unreturned and not self._here)
         )
 
     @property
@@ -473,7 +473,7 @@ class PermitReceiver(Inbound[T]):
         if self.is_due:
             is_little = 0 < self._due_rows < self.parameters.row_permits // _OWED_SHARE
             return Haste.SOON if is_little and self.has_untaken else Haste.NOW
-        if not self._unreturned or self._rows:
+        if not self._unreturned or self._here:
             return Haste.NONE
         # No chunk can need it: it is less than a batch, and none costs more than what the window leaves beside that.
         return Haste.LATER if self._unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
@@ -528,7 +528,7 @@ class PermitReceiver(Inbound[T]):
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is None:
             return
-        messages, here = len(self._rows) - len(rows), self._inbox_rows - sum(rows)
+        messages, here = self._here - len(rows), self._inbox_rows - sum(rows)
         for count, (size, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
             counters = (messages + count, here + sum_rows, self._unreturned)
             self._record("Deliver", (size, self.parameters.cost_of(size), 0, 0), counters)
@@ -539,7 +539,7 @@ class PermitReceiver(Inbound[T]):
 
     # Consuming.
 
-    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """The update: permits of rows are collected, and due in batches; the others are due at once.
 
         Spec: Consume.
@@ -560,10 +560,10 @@ class PermitReceiver(Inbound[T]):
         if self._record is not None:
             self._record_consumed(self._record, taken, before, batches)
 
-    def _record_consumed(self, record: Recorder, taken: Taken[T], unreturned: int, batches: Sequence[int]) -> None:
+    def _record_consumed(self, record: Recorder, taken: Entries[T], unreturned: int, batches: Sequence[int]) -> None:
         """Tell the recorder of messages that were consumed at once as if that had been one by one."""
         messages = messages_of(taken)
-        count, rows = len(self._rows) + len(messages), self._inbox_rows + sum(message.rows for message in messages)
+        count, rows = self._here + len(messages), self._inbox_rows + sum(message.rows for message in messages)
         for message in messages:
             permits = held(message, self.parameters)
             count -= 1
@@ -579,7 +579,7 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Flush.
         """
-        if residue and self._unreturned and not self._rows:
+        if residue and self._unreturned and not self._here:
             self._release_residue()
         if not (self._due_rows or self._due_barriers or self._due_watermarks):
             return None
@@ -597,7 +597,7 @@ class PermitReceiver(Inbound[T]):
             self._record("Flush", (0, residue, 0, 0), self._counters())
 
     def _counters(self) -> tuple[int, int, int]:
-        return len(self._rows), self._inbox_rows, self._unreturned
+        return self._here, self._inbox_rows, self._unreturned
 
 
 _NO_BATCH = (0,)

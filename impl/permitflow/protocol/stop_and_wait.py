@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import UnexpectedFrameError
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Flow, Inbound, Outbound, Taken
+from permitflow.protocol.flow import Entries, Flow, Inbound, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -193,7 +193,7 @@ class StopAndWaitReceiver(Inbound[T]):
     def _note_marker(self, message: Message[T]) -> None:
         self._record_count("Deliver")
 
-    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Taken[T]) -> None:
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """The update; there is never more than one message.
 
         Spec: Consume.
@@ -203,7 +203,7 @@ class StopAndWaitReceiver(Inbound[T]):
 
     def _record_count(self, action: str) -> None:
         if self._record is not None:
-            self._record(action, (), (len(self._rows),))
+            self._record(action, (), (self._here,))
 
 
 class StopAndWaitFlow(Flow):

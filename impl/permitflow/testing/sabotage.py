@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, pairwise
 
-from permitflow.protocol.flow import Taken
+from permitflow.protocol.flow import Entries
 from permitflow.protocol.frames import DownstreamFrame, Feedback
 from permitflow.protocol.permits import PermitReceiver, Permits
 from permitflow.protocol.recording import End
@@ -48,7 +48,7 @@ def return_on_receipt() -> None:
             self._due_rows += self.parameters.cost_of(of_chunk)
             self._inbox_rows -= of_chunk
 
-    def only_consume(self: PermitReceiver[object], taken: Taken[object]) -> None:
+    def only_consume(self: PermitReceiver[object], taken: Entries[object]) -> None:
         before = self._unreturned, self._due_rows, self._inbox_rows
         note_consumed(self, taken)
         self._unreturned, self._due_rows, self._inbox_rows = before

@@ -22,13 +22,11 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import WireFrame, encode_downstream
-from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined, whole_batch
+from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteReceiver"]
-
-_BATCH = pa.RecordBatch
 
 RESIDUE_SECONDS = 0.02
 """So long the residue of an idle receiver may wait for more: docs/decisions/0035-a-residue-may-wait.md."""
@@ -114,29 +112,15 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if not self._is_at_hand:
             await self._until_takeable()
             self._core.require_none_taken()  # another task may have taken something since
-        here = self._core.payloads
-        if len(here) == 1 and type(here[0]) is _BATCH:
-            message = self._receive_now()
-            return JoinedChunks(message.payload, (message.rows,))
-        joined = whole_batch(here, self._codec, max_rows)
-        if joined is None and (joined := self._oldest_joined(max_rows)) is None:
+        joined = oldest_joined(self._core, self._codec, max_rows)
+        if joined is None:
             return self._receive_now()
         self._core.pass_by(len(joined.rows))
         if self._core.has_feedback or self._session.end is not None:
             self._after_consuming()
         return joined
 
-    def _oldest_joined(self, max_rows: int | None) -> JoinedChunks | None:
-        """The oldest chunks that were not taken, for a caller who takes them now."""
-        oldest = oldest_joined(self._core, self._codec, max_rows)
-        if oldest is None:
-            return None
-        oldest.note_handed_over()
-        return oldest.joined
-
     def _receive_now(self) -> Message[pa.RecordBatch]:
-        if self._newest_folded:
-            self._unfold()
         core = self._core
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
@@ -155,8 +139,6 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return self._take_now()
 
     def _take_now(self) -> Message[pa.RecordBatch]:
-        if self._newest_folded:
-            self._unfold()
         return self._core.take()
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
@@ -174,7 +156,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             require_count(max_rows, name="max_rows")
         if not self._is_at_hand:
             await self._until_takeable()
-        joined = self._oldest_joined(max_rows)
+        joined = oldest_joined(self._core, self._codec, max_rows)
         if joined is None:
             return self._take_now()
         self._core.hold(len(joined.rows))
@@ -204,13 +186,11 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             await self._until_takeable()
 
     def chunks_at_hand(self, most: int, most_rows: int) -> list[pa.RecordBatch]:
-        """The oldest chunks, at most so many, up to the first message that is unusual; they stay where they are.
+        """The oldest chunks, at most so many, up to the first other message; they stay where they are.
 
         No more than would have ``most_rows`` if all were as long as the first one, and another.
-        None while a message is held, or if the oldest one is unusual: no chunk, or one that does not cost its rows.
+        None while a message is held.
         """
-        if self._newest_folded:
-            self._unfold()
         return self._core.chunks_at_hand(most, most_rows)
 
     def pass_by(self, count: int) -> None:
@@ -252,8 +232,6 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             require_count(max_messages, name="max_messages")
         if not self._is_at_hand:
             await self._until_takeable()
-        if self._newest_folded:
-            self._unfold()
         here = self._core.untaken
         return here if max_messages is None else min(here, max_messages)
 

@@ -31,9 +31,19 @@ def sent(sender: LocalSender[str], kinds: str) -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "shown"),
-    [("", ""), ("2", "2"), ("0", ""), ("9", "9"), ("b", ""), ("22", "22"), ("12b1", "12"), ("1902", "19"), ("b2", "")],
+    [
+        ("", ""),
+        ("2", "2"),
+        ("0", "0"),
+        ("9", "9"),
+        ("b", ""),
+        ("22", "22"),
+        ("12b1", "12"),
+        ("1902", "1902"),
+        ("b2", ""),
+    ],
 )
-def test_the_oldest_chunks_that_have_rows_are_shown(kinds: str, shown: str) -> None:
+def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, shown: str) -> None:
     sender, receiver = opened()
     sent(sender, kinds)
     assert receiver.chunks_at_hand(9, 99) == list(shown)

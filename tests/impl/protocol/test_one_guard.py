@@ -52,7 +52,7 @@ OWNERS = {Path(inspect.getfile(end)) for end in ENDS.values()}
 SHARED = {*Outbound.__slots__, *Inbound.__slots__}
 """What every flow's end has: in a flow's own file it may be looked at, not changed."""
 ATTRIBUTES = {name for end in ENDS.values() for name in slots_of(end)}
-CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"payloads", "inbox", "waiting"}
+CONTAINERS = {name for name in ATTRIBUTES if name.startswith("_")} | {"runs", "inbox", "waiting"}
 CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popleft", "remove", "rotate"}
 SETTERS = {"setattr", "delattr", "object.__setattr__", "object.__delattr__"}
 
@@ -144,10 +144,10 @@ def test_a_flow_of_tests_keeps_to_it_too() -> None:
         "for core._taken in range(3): pass",
         "setattr(sender, '_row_permits', 3)",
         "object.__setattr__(sender, '_sent_rows', 3)",
-        "receiver.payloads.pop()",
-        "receiver._rows[0] = 3",
-        "del receiver._payloads[0]",
-        "queue = receiver._payloads",
+        "receiver.runs.pop()",
+        "receiver._runs[0] = 3",
+        "del receiver._held[0]",
+        "queue = receiver._runs",
         "class Mine(PermitSender[int]):\n    def cheat(self) -> None:\n        self._row_permits += 1",
     ],
 )
@@ -162,13 +162,13 @@ FLOW = "class Mine(Inbound[int]):\n    def cheat(self, other):\n        "
     "deed",
     [
         "self._inbox_rows -= 1",
-        "self._payloads.popleft()",
-        "return other._rows",
+        "self._runs.popleft()",
+        "return other._runs",
         "self._row_permits -= 1",
     ],
 )
 def test_a_flow_changes_nothing_but_its_own(deed: str) -> None:
-    assert list(offences(FLOW + "self._is_on = not self._rows", {"_is_on"}, is_flow=True)) == []
+    assert list(offences(FLOW + "self._is_on = not self._runs", {"_is_on"}, is_flow=True)) == []
     assert list(offences(FLOW + deed, {"_is_on"}, is_flow=True))
 
 

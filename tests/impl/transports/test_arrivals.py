@@ -53,7 +53,6 @@ class End(Arrivals):
             self._take_in(message)
         except PermitflowError as error:
             return type(error), str(error)
-        self._unfold()
         return [as_bytes(message.payload) for message in self._session.inbound.inbox[before:]]
 
 
@@ -178,7 +177,6 @@ def test_between_trains_each_chunk_has_its_place() -> None:
     joined, lone = b"".join(*encode_upstream([train])), message_of(NUMBERS[3])
     for message in (joined, lone, joined, joined, lone, lone):
         end._take_in(message)
-    end._unfold()
     chunks = [message.payload for message in end._session.inbound.inbox]
     two, one = [NUMBERS[4].slice(0, 2), NUMBERS[4].slice(2)], [NUMBERS[3]]
     assert chunks == NUMBERS[:3] + two + one + two + two + one + one

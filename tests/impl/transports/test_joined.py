@@ -17,10 +17,9 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize, PermitReceiver
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import MemoryTrace
-from permitflow.transports import joined as joined_chunks
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
-from permitflow.transports.joined import Arrivals, FoldedChunks, JoinedChunks, oldest_joined, whole_batch
+from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined
 from tests.support.number_streams import CHANNEL
 
 PARAMETERS = ChannelParameters(
@@ -101,7 +100,6 @@ class Reader(Arrivals):
 
     def take(self, messages: int) -> None:
         """Take messages one by one."""
-        self._unfold()
         for _ in range(messages):
             self.note(self._session.take())
 
@@ -124,18 +122,9 @@ class Reader(Arrivals):
         return self.note_joined(joined, max_rows)
 
     def oldest_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
-        """The next chunks, joined; both ways of finding them agree."""
+        """The next chunks, joined."""
         self._session.require_takeable()
-        oldest, entries = oldest_joined(self.core, self.codec, max_rows), self.core.payloads
-        whole = None if self.core.untaken < len(entries) else whole_batch(entries, self.codec, max_rows)
-        if whole is not None:
-            assert oldest is not None
-            assert (whole.rows, whole.batch) == (oldest.joined.rows, oldest.joined.batch)
-            return whole
-        if oldest is None:
-            return None
-        oldest.note_handed_over()
-        return oldest.joined
+        return oldest_joined(self.core, self.codec, max_rows)
 
     def hold_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
         """Take them."""
@@ -242,13 +231,10 @@ def test_a_train_is_one_batch_and_its_chunks_are_where_they_were() -> None:
 def test_what_came_as_one_batch_is_handed_over_as_it_came() -> None:
     reader = Reader("fixed width", is_recorded=False)
     reader.deliver([2, 3, 1])
-    folded = reader.core.payloads[0]
-    assert isinstance(folded, FoldedChunks)
+    run = reader.core.runs[0]
+    assert isinstance(run, tuple)
 
-    joined = reader.hold_joined()
-
-    assert joined is not None
-    assert joined.batch is folded.joined(3).batch
+    assert reader.hold_joined() is run[0]
 
 
 def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_are() -> None:
@@ -289,36 +275,12 @@ def test_a_train_without_permits_leaves_the_chunks_before_it_to_every_way_of_rea
         assert reader.seen == [Seen(Kind.CHUNK, 2, [0, 1]), Seen(Kind.CHUNK, 5, [2, 3, 4, 5, 6])]
 
 
-def test_what_was_unfolded_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow consumer has a window of it, and a few chunks come each time it returns permits."""
-    reader = Reader("fixed width", is_recorded=False, parameters=ChannelParameters(row_permits=1_000))
-    reader.deliver([1] * 900)
-    reader.take(1)
-    look, looks = joined_chunks._append_unfolded, Counter[str]()
-
-    def counted(unfolded: list[object], entries: Sequence[object], position: int) -> int:
-        looks["all"] += 1
-        return look(unfolded, entries, position)
-
-    monkeypatch.setattr(joined_chunks, "_append_unfolded", counted)
-
-    for _ in range(10):
-        reader.deliver([1, 1])
-        reader.deliver([1])
-        reader.take(1)
-
-    # Each time at the train and at the lone chunk behind it.
-    assert looks["all"] == 20
-    reader.take(reader.core.untaken)
-    assert [seen.content for seen in reader.seen] == [[n] for n in range(930)]
-
-
 def test_however_small_the_parts_of_a_batch_its_rows_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     added_up = Counter[str]()
 
-    def counted(rows: Sequence[int]) -> Iterator[int]:
+    def counted(rows: Sequence[int], *, initial: int) -> Iterator[int]:
         added_up["all"] += 1
-        return accumulate(rows)
+        return accumulate(rows, initial=initial)
 
     monkeypatch.setattr("permitflow.transports.joined.accumulate", counted)
     reader = Reader("fixed width", is_recorded=False)
