@@ -1,5 +1,6 @@
 """A train of messages leaves the same books, and the same record, as its messages one by one."""
 
+import weakref
 from typing import NamedTuple
 
 import pytest
@@ -263,3 +264,24 @@ def test_what_is_held_is_not_passed_by(count: int) -> None:
     with pytest.raises(LocalProtocolError, match="1 messages were taken"):
         receiver.pass_by(count)
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)
+
+
+class Payload:
+    """Something that can be seen to be gone."""
+
+
+@pytest.mark.parametrize(
+    ("read", "most"), [("try_receive", ()), ("receive_many", (1,)), ("pass_by", (1,)), ("take", ())]
+)
+def test_of_a_train_only_what_was_not_handed_over_is_kept(read: str, most: tuple[int, ...]) -> None:
+    receiver: PermitReceiver[Payload] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
+    train = [Payload() for _ in range(3)]
+    receiver.deliver_many(train, [1, 1, 1])
+    seen = [weakref.ref(payload) for payload in train]
+    train.clear()
+
+    getattr(receiver, read)(*most)
+    receiver.consume_many(receiver.unconsumed - receiver.untaken)
+
+    assert [payload() is None for payload in seen] == [True, False, False]
+    assert [message.payload for message in receiver.receive_many(2)] == [payload() for payload in seen[1:]]
