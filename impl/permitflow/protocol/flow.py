@@ -28,7 +28,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.protocol.messages import Kind, Message, Offered, chunk_of
+from permitflow.protocol.messages import Kind, Message, Offered, PlainChunk, chunk_of
 from permitflow.protocol.names import MOST_NAME_CHARACTERS
 from permitflow.protocol.recording import ActionTable, ParameterValue, Recorder
 
@@ -674,7 +674,7 @@ class Inbound(ABC, Generic[T]):
         """Hand the oldest messages over that were not taken yet, at most so many, in their runs."""
         taken = _cut_off(self._runs, most)
         self._held.extend(taken)
-        self._taken += _count_of(taken)
+        self._taken += sum(1 if isinstance(entry, Message) else len(entry[1]) for entry in taken)
         return taken
 
     def take(self) -> Message[T]:
@@ -729,25 +729,21 @@ class Inbound(ABC, Generic[T]):
         self._taken -= count
         self._note_consumed(_cut_off(self._held, count))
 
-    def pass_by(self, count: int) -> None:
-        """Take so many of the oldest messages, of which the caller knows what they are, and consume them at once.
+    def pass_by(self, most: int) -> Entries[T]:
+        """Take the oldest messages and consume them at once, at most so many, in their runs.
 
         Raises:
-            LocalProtocolError: the application holds a message, which is the oldest one; nothing was changed.
-        """
-        self.require_none_taken()
-        self._note_consumed(_cut_off(self._runs, count))
-
-    def receive_many(self, most: int) -> list[Message[T]]:
-        """Take the oldest messages and consume them at once, at most so many.
-
-        Raises:
-            LocalProtocolError: the application holds a message, so that "the oldest it took" is another one.
+            LocalProtocolError: the application holds a message, so that "the oldest it took" is another one; nothing
+                was changed.
         """
         self.require_none_taken()
         taken = _cut_off(self._runs, most)
         self._note_consumed(taken)
-        return messages_of(taken)
+        return taken
+
+    def receive_many(self, most: int) -> list[Message[T]]:
+        """The messages of ``pass_by``; raises likewise."""
+        return messages_of(self.pass_by(most))
 
     def try_receive(self) -> Message[T] | None:
         """As ``receive_many``, of one message; None if nothing is here."""
@@ -756,10 +752,8 @@ class Inbound(ABC, Generic[T]):
         if not self._runs:
             return None
         message = self._pop_oldest()
-        if message.kind is _CHUNK:
-            self._count_consumed((message.rows,), (), (message,))
-        else:
-            self._count_consumed((), (message,), (message,))
+        is_chunk, taken = message.kind is _CHUNK, (message,)
+        self._count_consumed((message.rows,) if is_chunk else (), message.rows, () if is_chunk else taken, taken)
         return message
 
     def require_none_taken(self) -> None:
@@ -775,7 +769,8 @@ class Inbound(ABC, Generic[T]):
         payloads, rows, start = entry
         if start + 1 < len(rows):
             self._runs.appendleft((payloads, rows, start + 1))
-        message = chunk_of(payloads[start], rows[start])
+        message: PlainChunk[T] = PlainChunk()
+        message.payload, message.rows = payloads[start], rows[start]
         if isinstance(payloads, list):
             payloads[start] = None
         return message
@@ -792,10 +787,11 @@ class Inbound(ABC, Generic[T]):
                 rows.append(entry.rows)
             else:
                 markers.append(entry)
-        self._count_consumed(rows, markers, taken)
+        self._count_consumed(rows, sum(rows), markers, taken)
 
-    def _count_consumed(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Entries[T]) -> None:
-        total = sum(rows)
+    def _count_consumed(
+        self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]
+    ) -> None:
         self._here -= len(rows) + len(markers)
         self._consumed_chunks += len(rows)
         self._consumed_rows += total
@@ -828,10 +824,6 @@ def _cut_off(queue: deque[Run[T] | Message[T]], most: int) -> list[Run[T] | Mess
                     payloads[start:stop] = [None] * len(entry[1])
         taken.append(entry)
     return taken
-
-
-def _count_of(entries: Entries[Any]) -> int:
-    return sum(1 if isinstance(entry, Message) else len(entry[1]) - entry[2] for entry in entries)
 
 
 def messages_of(entries: Entries[T]) -> list[Message[T]]:
