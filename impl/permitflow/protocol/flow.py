@@ -834,9 +834,10 @@ def messages_of(entries: Entries[T]) -> list[Message[T]]:
             messages.append(entry)
         else:
             payloads, rows, start = entry
-            if start:
-                payloads, rows = payloads[start:], rows[start:]
-            messages += map(chunk_of, payloads, rows)
+            if len(rows) == 1:
+                messages.append(chunk_of(payloads[0], rows[0]))
+            else:
+                messages += map(chunk_of, payloads[start:], rows[start:])
     return messages
 
 

@@ -20,13 +20,11 @@ it: import this module in the child.
 import asyncio
 import math
 import threading
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from time import monotonic
 from types import TracebackType
 from typing import Generic, NoReturn, Self, TypeVar
@@ -591,23 +589,12 @@ _SILENT = f"its producer is silent or has not started; {SLOTS}"
 class _Ahead:
     """What was read ahead: chunks, another message, or why nothing more comes."""
 
-    __slots__ = ("_ends", "payload", "start", "stop")
+    __slots__ = ("payload", "start", "stop")
 
     def __init__(self, start: int, count: int, payload: JoinedChunks | Message[object] | BaseException) -> None:
         """So many messages, from the one with this number on."""
         self.start, self.stop = start, start + count
         self.payload = payload
-        self._ends: tuple[int, ...] = ()
-
-    def part(self, joined: JoinedChunks, start: int, max_rows: int | None, max_chunks: int | None) -> JoinedChunks:
-        """The chunks from this number on, at least one, within these limits."""
-        # Once for all parts of a batch, however many there are.
-        ends = self._ends = self._ends or tuple(accumulate(joined.rows, initial=0))
-        first = start - self.start
-        last = len(joined.rows) if max_chunks is None else min(len(joined.rows), first + max_chunks)
-        if max_rows is not None:
-            last = max(first + 1, bisect_right(ends, ends[first] + max_rows, first + 1, last + 1) - 1)
-        return JoinedChunks(joined.batch.slice(ends[first], ends[last] - ends[first]), joined.rows[first:last])
 
 
 class BlockingSource(_Stream[RemoteReceiver]):
@@ -714,8 +701,8 @@ class BlockingSource(_Stream[RemoteReceiver]):
         entry = self._oldest()
         payload, handed = entry.payload, self._handed
         if isinstance(payload, JoinedChunks):
-            part = entry.part(payload, handed, None, 1)
-            payload = Message(Kind.CHUNK, part.batch, part.num_rows)
+            at = handed - entry.start
+            payload = Message(Kind.CHUNK, payload[at], payload.rows[at])
         self._tell_in_time(entry, handed + 1)
         # Nothing is called from here to the caller's own code, so that no signal is heeded on the way.
         self._handed = handed + 1
@@ -742,10 +729,8 @@ class BlockingSource(_Stream[RemoteReceiver]):
         entry = self._oldest()
         payload, handed = entry.payload, self._handed
         following = entry.stop
-        if isinstance(payload, JoinedChunks) and (
-            handed > entry.start or (max_rows is not None and payload.num_rows > max_rows)
-        ):
-            payload = entry.part(payload, handed, max_rows, None)
+        if isinstance(payload, JoinedChunks):
+            payload = payload.part(handed - entry.start, max_rows)
             following = handed + len(payload.rows)
         self._tell_in_time(entry, following)
         # As in ``receive``.

@@ -34,7 +34,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     Nothing changes it.  A chunk that was cut off keeps all of the batch in memory.
     """
 
-    __slots__ = ("_ends", "batch", "rows")
+    __slots__ = ("_sums", "batch", "rows")
 
     batch: pa.RecordBatch
     """The rows of all of them, in order."""
@@ -45,20 +45,18 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         """See the fields."""
         self.batch = batch
         self.rows = rows
-        self._ends: tuple[int, ...] = ()
+        self._sums: tuple[int, ...] = ()
+
+    def _ends(self) -> tuple[int, ...]:
+        # Added up once, however many are cut off.
+        self._sums = self._sums or tuple(accumulate(self.rows, initial=0))
+        return self._sums
 
     @property
     def num_rows(self) -> int:
         """Rows of all chunks together."""
         count: int = self.batch.num_rows
         return count
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """How many rows lie before each chunk, and how many there are: added up once, however often it is asked for."""
-        if not self._ends:
-            self._ends = tuple(accumulate(self.rows, initial=0))
-        return self._ends
 
     def __len__(self) -> int:
         """How many chunks there are."""
@@ -74,19 +72,20 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     def __getitem__(self, at: slice) -> "JoinedChunks": ...
     def __getitem__(self, at: int | slice) -> "pa.RecordBatch | JoinedChunks":
         """A chunk, or those that follow each other there."""
-        if isinstance(at, int):
-            return self.batch if len(self.rows) == 1 else self.batch.slice(self.ends[at], self.rows[at])
-        rows = self.rows[at]
-        return JoinedChunks(self.batch.slice(self.ends[at.start or 0], sum(rows)), rows)
+        places = range(len(self.rows))[at]
+        if isinstance(places, int):
+            return self.batch.slice(self._ends()[places], self.rows[places])
+        if places.step != 1:
+            raise ValueError(f"chunks of one batch follow each other: there is no slice of every {places.step}th")
+        rows = self.rows[places.start : places.stop]
+        return JoinedChunks(self.batch.slice(self._ends()[places.start], sum(rows)), rows)
 
     def part(self, start: int, max_rows: int | None) -> "JoinedChunks":
         """The chunks from this one on, at least one, with at most so many rows together."""
-        if not start and (max_rows is None or self.num_rows <= max_rows):
-            return self
-        stop = len(self.rows)
-        if max_rows is not None:
-            stop = max(start + 1, bisect_right(self.ends, self.ends[start] + max_rows, start + 1) - 1)
-        return self[start:stop]
+        if max_rows is None or self.num_rows <= max_rows:
+            return self[start:] if start else self
+        ends = self._ends()
+        return self[start : max(start + 1, bisect_right(ends, ends[start] + max_rows, start + 1) - 1)]
 
 
 def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:

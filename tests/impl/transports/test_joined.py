@@ -237,6 +237,19 @@ def test_what_came_as_one_batch_is_handed_over_as_it_came() -> None:
     assert reader.hold_joined() is run[0]
 
 
+def test_joined_chunks_are_a_sequence_of_chunks() -> None:
+    joined = JoinedChunks(pa.record_batch({"n": range(6)}), (2, 0, 3, 1))
+    chunks = list(joined)
+
+    assert [joined[at] for at in range(-4, 4)] == chunks * 2
+    for part in (joined[1:3], joined[-3:-1], joined.part(1, 3)):
+        assert (part.rows, list(part)) == ((0, 3), chunks[1:3])
+    with pytest.raises(IndexError):
+        joined[4]
+    with pytest.raises(ValueError, match="there is no slice of every 2th"):
+        joined[::2]
+
+
 def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_are() -> None:
     reader = Reader("fixed width", is_recorded=False, parameters=ChannelParameters(row_permits=4 * LARGE_ROWS))
     for rows in (1, 2, 3, LARGE_ROWS, 4, 5):
