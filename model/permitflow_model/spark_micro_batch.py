@@ -20,7 +20,6 @@ __all__ = [
     "Parameters",
     "Phase",
     "Rows",
-    "Sink",
     "State",
     "committed_end",
     "initial",
@@ -28,12 +27,8 @@ __all__ = [
     "keeps",
 ]
 
-AcknowledgeIn = Literal["latestOffset", "commit", "read"]
+AcknowledgeIn = Literal["latestOffset", "commit"]
 """The call in which rows are acknowledged."""
-
-Sink = Literal["once", "again", "shared"]
-"""``once``: staged by batch and attempt, published once per batch.  ``again``: does not remember which batches it has
-published.  ``shared``: all attempts of all batches stage in the same place."""
 
 Phase = Literal["idle", "planned", "logged", "ready", "staged", "published", "down", "failed"]
 
@@ -61,7 +56,6 @@ class Parameters:
     """Rows that jobs may have staged for the channel, or published beyond the row permits."""
 
     acknowledge_in: AcknowledgeIn = "latestOffset"
-    sink: Sink = "once"
 
     driver_crashes: bool = False
     """May the driver crash?"""
@@ -83,10 +77,8 @@ class Parameters:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if any(rows < 1 for rows in self.sizes):
             raise ValueError(f"a chunk has at least one row, but sizes are {self.sizes}")
-        if not any(self.acknowledge_in == call for call in ("latestOffset", "commit", "read")):
-            raise ValueError(f"acknowledge_in must be latestOffset, commit or read, not {self.acknowledge_in!r}")
-        if not any(self.sink == sink for sink in ("once", "again", "shared")):
-            raise ValueError(f"sink must be once, again or shared, not {self.sink!r}")
+        if not any(self.acknowledge_in == call for call in ("latestOffset", "commit")):
+            raise ValueError(f"acknowledge_in must be latestOffset or commit, not {self.acknowledge_in!r}")
 
 
 class Rows(NamedTuple):
@@ -233,10 +225,7 @@ def acknowledge(state: State, parameters: Parameters) -> State:
     if parameters.acknowledge_in == "commit":
         require(state.phase == "logged")
         return state._replace(acknowledged=state.start, phase="ready")
-    if parameters.acknowledge_in == "latestOffset":
-        require(state.phase == "idle")
-    else:
-        require(state.phase == "staged")
+    require(state.phase == "idle")
     require(state.acknowledged < state.end)
     return state._replace(acknowledged=state.end)
 
@@ -257,13 +246,11 @@ def stage(state: State, _parameters: Parameters) -> State:
     return state._replace(staged=Rows(state.start, state.end), running=False, phase="staged")
 
 
-def publish(state: State, parameters: Parameters) -> State:
+def publish(state: State, _parameters: Parameters) -> State:
     """The sink makes what is staged part of the table, unless it has done so before."""
     require(state.phase == "staged")
-    if parameters.acknowledge_in == "read":
-        require(state.acknowledged >= state.end)
     after = state._replace(published=True, phase="published")
-    if state.published and parameters.sink != "again":
+    if state.published:
         return after
     rows = state.staged.end - state.staged.start
     return after._replace(
@@ -312,11 +299,9 @@ def abandon_task(state: State, _parameters: Parameters) -> State:
     return _with_a_fault(state)._replace(running=False, late=Rows(state.start, state.end))
 
 
-def stage_late(state: State, parameters: Parameters) -> State:
-    """An attempt that nobody waits for has staged its rows: in a place of its own, or in the one that all share."""
+def stage_late(state: State, _parameters: Parameters) -> State:
+    """An attempt that nobody waits for has staged its rows, in a place of its own."""
     require(state.late != NO_ROWS)
-    if parameters.sink == "shared":
-        return state._replace(late=NO_ROWS, staged=state.late)
     return state._replace(late=NO_ROWS)
 
 

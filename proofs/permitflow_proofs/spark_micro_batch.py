@@ -49,10 +49,8 @@ __all__ = [
 
 
 def any_parameters(**fixed: object) -> Parameters:
-    """Any parameters of a query that acknowledges in ``latestOffset`` or ``commit``; its sink publishes once."""
-    parameters = any_parameters_of(Parameters, **fixed, sizes=Sizes(natural("largest_rows")), sink="once")
-    assume(parameters.acknowledge_in != "read")
-    return parameters
+    """Any parameters that the model accepts, some of them fixed."""
+    return any_parameters_of(Parameters, **fixed, sizes=Sizes(natural("largest_rows")))
 
 
 def largest_chunk(parameters: Parameters) -> int:

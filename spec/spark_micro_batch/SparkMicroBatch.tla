@@ -25,8 +25,7 @@ CONSTANTS
     Sizes,             \* the chunk sizes that may be offered, in rows
     Horizon,           \* rows that are produced before the stream ends
     StagingRows,       \* rows that jobs may have staged for the channel, or published beyond the row permits
-    AcknowledgeIn,     \* "latestOffset", "commit" or "read": the call in which rows are acknowledged
-    Sink,              \* "once", "again" or "shared": what the sink knows of batches and attempts
+    AcknowledgeIn,     \* "latestOffset" or "commit": the call in which rows are acknowledged
     DriverCrashes,     \* may the driver crash?
     Durable,           \* does the exchange keep its rows when it crashes?
     Faults             \* how many faults of any kind may happen
@@ -35,10 +34,7 @@ ASSUME Assumption ==
     /\ RowCount \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
     /\ StagingRows \in Nat
     /\ Sizes \subseteq Nat \ {0}
-    /\ AcknowledgeIn \in {"latestOffset", "commit", "read"}
-    \* once: staged by batch and attempt, published once per batch.  again: does not remember which batches it has
-    \* published.  shared: all attempts of all batches stage in the same place.
-    /\ Sink \in {"once", "again", "shared"}
+    /\ AcknowledgeIn \in {"latestOffset", "commit"}
     /\ {DriverCrashes, Durable} \subseteq BOOLEAN
 
 VARIABLES
@@ -64,8 +60,10 @@ vars == <<waiting, produced, acknowledged, lost, phase, plan, start, end, commit
 
 exchange == <<produced, acknowledged, lost>>
 logs == <<start, end, committed>>
-sinkVars == <<published, staged, output, misplaced>>
+driver == <<phase, plan, logs>>
 tasks == <<running, late>>
+table == <<output, misplaced>>
+sink == <<published, staged, table>>
 
 -----------------------------------------------------------------------------
 
@@ -97,7 +95,7 @@ Init ==
 Offer(rows) ==
     /\ waiting = 0 /\ produced + rows <= Horizon
     /\ waiting' = rows
-    /\ UNCHANGED <<exchange, phase, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<exchange, driver, tasks, sink, faults>>
 
 \* The exchange takes the chunk over; what it keeps stays within the permits.
 Produce ==
@@ -105,7 +103,7 @@ Produce ==
     /\ lost <= acknowledged
     /\ produced' = produced + waiting
     /\ waiting' = 0
-    /\ UNCHANGED <<acknowledged, lost, phase, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<acknowledged, lost, driver, tasks, sink, faults>>
 
 \* A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
 \* The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
@@ -114,7 +112,7 @@ ProduceBatch(rows) ==
     /\ rows + Max(0, produced - acknowledged - RowCount) <= StagingRows
     /\ lost <= acknowledged
     /\ produced' = produced + rows
-    /\ UNCHANGED <<waiting, acknowledged, lost, phase, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, acknowledged, lost, driver, tasks, sink, faults>>
 
 -----------------------------------------------------------------------------
 (* The driver.                                                             *)
@@ -125,7 +123,7 @@ PlanBatch ==
     /\ AcknowledgeIn = "latestOffset" => acknowledged = end
     /\ plan' = Min(end + BatchCap, produced)
     /\ phase' = "planned"
-    /\ UNCHANGED <<waiting, exchange, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, exchange, logs, tasks, sink, faults>>
 
 \* From now on this batch has these rows, whoever runs it.
 WriteOffsetLog ==
@@ -133,7 +131,7 @@ WriteOffsetLog ==
     /\ start' = end /\ end' = plan /\ committed' = FALSE /\ published' = FALSE
     /\ plan' = 0
     /\ phase' = IF AcknowledgeIn = "commit" THEN "logged" ELSE "ready"
-    /\ UNCHANGED <<waiting, exchange, tasks, staged, output, misplaced, faults>>
+    /\ UNCHANGED <<waiting, exchange, tasks, staged, table, faults>>
 
 \* Permits return.  latestOffset(start) is called at each trigger, new rows or not; commit only once the next batch
 \* is in the offset log, and not for a batch that is run again after a crash.
@@ -142,15 +140,13 @@ Acknowledge ==
               phase = "idle" /\ acknowledged < end /\ acknowledged' = end /\ UNCHANGED phase
          [] AcknowledgeIn = "commit" ->
               phase = "logged" /\ acknowledged' = start /\ phase' = "ready"
-         [] AcknowledgeIn = "read" ->
-              phase = "staged" /\ acknowledged < end /\ acknowledged' = end /\ UNCHANGED phase
-    /\ UNCHANGED <<waiting, produced, lost, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, produced, lost, plan, logs, tasks, sink, faults>>
 
 \* A task reads the rows of the batch.
 RunTask ==
     /\ phase = "ready" /\ ~running /\ Keeps(start)
     /\ running' = TRUE
-    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, late, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, exchange, driver, late, sink, faults>>
 
 \* The task has read and staged its rows, and the driver knows.
 Stage ==
@@ -158,14 +154,13 @@ Stage ==
     /\ staged' = Rows(start, end)
     /\ running' = FALSE
     /\ phase' = "staged"
-    /\ UNCHANGED <<waiting, exchange, plan, logs, late, published, output, misplaced, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, late, published, table, faults>>
 
 \* The sink makes what is staged part of the table, unless it has done so before.
 Publish ==
     /\ phase = "staged"
-    /\ AcknowledgeIn = "read" => acknowledged >= end
-    /\ IF published /\ Sink # "again"
-       THEN UNCHANGED <<output, misplaced>>
+    /\ IF published
+       THEN UNCHANGED table
        ELSE /\ output' = output + (staged.end - staged.start)
             /\ misplaced' = IF staged.start = output THEN misplaced ELSE misplaced + (staged.end - staged.start)
     /\ published' = TRUE
@@ -178,20 +173,20 @@ WriteCommitLog ==
     /\ committed' = TRUE
     /\ staged' = NoRows
     /\ phase' = "idle"
-    /\ UNCHANGED <<waiting, exchange, plan, start, end, tasks, published, output, misplaced, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, start, end, tasks, published, table, faults>>
 
 \* The driver starts again, and runs the last batch again if it is not in the commit log.
 Restart ==
     /\ phase = "down"
     /\ phase' = IF committed THEN "idle" ELSE "ready"
-    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, sink, faults>>
 
 \* Rows that are needed are gone: the query fails and says so, rather than go on without them.
 ReportLoss ==
     /\ phase \in {"idle", "ready"} /\ ~Keeps(CommittedEnd)
     /\ phase' = "failed"
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, plan, logs, late, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, late, sink, faults>>
 
 -----------------------------------------------------------------------------
 (* What goes wrong.                                                        *)
@@ -202,35 +197,34 @@ Fault == faults > 0 /\ faults' = faults - 1
 FailTask ==
     /\ Fault /\ running
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, late, sinkVars>>
+    /\ UNCHANGED <<waiting, exchange, driver, late, sink>>
 
 \* The driver takes an attempt for dead, or starts a faster one; it runs on.
 AbandonTask ==
     /\ Fault /\ running /\ late = NoRows
     /\ running' = FALSE
     /\ late' = Rows(start, end)
-    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, sinkVars>>
+    /\ UNCHANGED <<waiting, exchange, driver, sink>>
 
-\* An attempt that nobody waits for has staged its rows: in a place of its own, or in the one that all share.
+\* An attempt that nobody waits for has staged its rows, in a place of its own.
 StageLate ==
     /\ late # NoRows
     /\ late' = NoRows
-    /\ staged' = IF Sink = "shared" THEN late ELSE staged
-    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, running, published, output, misplaced, faults>>
+    /\ UNCHANGED <<waiting, exchange, driver, running, sink, faults>>
 
 \* An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since, while the next
 \* one runs the same batch again.  It names the attempts that it gives up, so it never removes what is to be published.
 AbortLate ==
     /\ staged # NoRows /\ phase # "staged"
     /\ staged' = NoRows
-    /\ UNCHANGED <<waiting, exchange, phase, plan, logs, tasks, published, output, misplaced, faults>>
+    /\ UNCHANGED <<waiting, exchange, driver, tasks, published, table, faults>>
 
 \* The query was stopped, and its source is asked no more: whoever was told what the commit log has acknowledges it in
 \* the driver's place.  If the word comes when the query runs again, it is what Acknowledge says there, or nothing new.
 AcknowledgeForDriver ==
     /\ phase = "down" /\ AcknowledgeIn = "latestOffset" /\ acknowledged < CommittedEnd
     /\ acknowledged' = CommittedEnd
-    /\ UNCHANGED <<waiting, produced, lost, phase, plan, logs, tasks, sinkVars, faults>>
+    /\ UNCHANGED <<waiting, produced, lost, driver, tasks, sink, faults>>
 
 \* The driver dies, and with it what is in no log.
 CrashDriver ==
@@ -238,13 +232,13 @@ CrashDriver ==
     /\ phase' = "down"
     /\ plan' = 0
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, logs, late, sinkVars>>
+    /\ UNCHANGED <<waiting, exchange, logs, late, sink>>
 
 \* An exchange that keeps its rows in memory crashes: what was not acknowledged is gone.
 CrashExchange ==
     /\ Fault /\ ~Durable /\ produced > acknowledged
     /\ lost' = produced
-    /\ UNCHANGED <<waiting, produced, acknowledged, phase, plan, logs, tasks, sinkVars>>
+    /\ UNCHANGED <<waiting, produced, acknowledged, driver, tasks, sink>>
 
 \* All rows were read, or the query has failed: the end of the run.
 Done == (phase = "failed" \/ (phase = "idle" /\ end = Horizon)) /\ UNCHANGED vars

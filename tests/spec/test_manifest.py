@@ -31,7 +31,7 @@ OF_STEPS = {"IsQueue", "WatermarkOvertakesNoChunk"}
 SAMPLE = {
     *("one-above-stuck", "one-above-deadlock", "mismatch-live", "watermark-place", "live-two-waiters"),
     *("unfair-send-chunk", "grant-messages-final", "probe-row-bound-attained", "queue", "refines-queue"),
-    *("refines-smaller-queue", "spark-drained", "spark-commit-stuck", "spark-sink-forgets"),
+    *("refines-smaller-queue", "spark-drained", "spark-commit-stuck"),
     "spark-memory-fails",
 }
 UNFAIR = [name for name, m in MODELS.items() if m.properties and m.expect != SUCCESS and m.expect.name not in OF_STEPS]
