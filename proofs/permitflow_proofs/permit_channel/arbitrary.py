@@ -21,12 +21,14 @@ from permitflow_model.permit_channel import (
     total,
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, natural
 
 __all__ = [
     "CHANNEL",
+    "CHAPTER",
     "GRANT_LAWS",
     "INVARIANT",
     "MESSAGE_LAWS",
@@ -197,3 +199,5 @@ def channel(**fixed: object) -> Subject[State, Parameters]:
 
 
 CHANNEL = channel()
+
+CHAPTER = Chapter(CHANNEL, INVARIANT)

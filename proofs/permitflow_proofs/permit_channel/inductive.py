@@ -35,6 +35,7 @@ from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
+    CHAPTER,
     GRANT_LAWS,
     INVARIANT,
     MESSAGE_LAWS,
@@ -122,102 +123,75 @@ def _laws() -> tuple[Theorem, ...]:
             obligations=queue_obligations(),
             scope="all queues",
         ),
-        Theorem(
-            id="queue-laws",
-            statement=(
-                "Messages in a queue together hold no negative number of permits, and at least one each; "
-                "so do the grants in flight."
-            ),
-            module="PermitChannel",
-            operator="Held",
-            obligations=(*_laws_of_messages(), *_laws_of_grants()),
+        CHAPTER.theorem(
+            "queue-laws",
+            "Held",
+            "Messages in a queue together hold no negative number of permits, and at least one each; so do the "
+            "grants in flight.",
+            *_laws_of_messages(),
+            *_laws_of_grants(),
         ),
     )
-
-
-def _clause(name: str) -> Clause[State, Parameters]:
-    return INVARIANT[name]
 
 
 def theorems() -> tuple[Theorem, ...]:
     """Conservation and the clauses it needs."""
     return (
-        Theorem(
-            id="conservation",
-            statement=(
-                "For rows, barriers and watermarks alike: permits at the sender + data in flight + inbox + unreturned "
-                "+ permits in flight = Buf, after any number of steps."
-            ),
-            module="PermitChannel",
-            operator="Conservation",
-            obligations=CHANNEL.induction(
-                _clause("Conservation"), _with_a_permit_more, "after the step there is one row permit too many"
-            ),
+        CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "For rows, barriers and watermarks alike: permits at the sender + data in flight + inbox + unreturned "
+            "+ permits in flight = Buf, after any number of steps.",
+            _with_a_permit_more,
+            "after the step there is one row permit too many",
         ),
-        Theorem(
-            id="type-ok",
-            statement="No count is ever negative, and every message keeps the cost that its rows have.",
-            module="PermitChannel",
-            operator="TypeOK",
-            obligations=CHANNEL.induction(
-                _clause("TypeOK"), _with_a_negative_residue, "after the step the receiver owes minus one permit"
-            ),
+        CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and every message keeps the cost that its rows have.",
+            _with_a_negative_residue,
+            "after the step the receiver owes minus one permit",
         ),
-        Theorem(
-            id="residue-below-batch",
-            statement=(
-                "The receiver keeps back less than BATCH row permits, and without the idle flush each return of rows "
-                "carries at least BATCH."
-            ),
-            module="PermitChannel",
-            operator="GrantsBatched",
-            obligations=CHANNEL.induction(
-                _clause("GrantsBatched"), _with_a_batch_kept, "after the step the receiver keeps back a batch more"
-            ),
+        CHAPTER.kept(
+            "residue-below-batch",
+            "GrantsBatched",
+            "The receiver keeps back less than BATCH row permits, and without the idle flush each return of rows "
+            "carries at least BATCH.",
+            _with_a_batch_kept,
+            "after the step the receiver keeps back a batch more",
         ),
-        Theorem(
-            id="sizes-offered",
-            statement="No chunk in the channel is larger than the largest that may be offered.",
-            module="PermitChannel",
-            operator="OfferChunk",
-            obligations=CHANNEL.induction(
-                _clause("SizesOffered"), _with_a_larger_chunk, "a larger chunk gets onto the wire"
-            ),
+        CHAPTER.kept(
+            "sizes-offered",
+            "SizesOffered",
+            "No chunk in the channel is larger than the largest that may be offered.",
+            _with_a_larger_chunk,
+            "a larger chunk gets onto the wire",
+            about="OfferChunk",
         ),
-        Theorem(
-            id="no-empty-grant",
-            statement="Every return of permits brings at least one.",
-            module="PermitChannel",
-            operator="AddPermits",
-            obligations=CHANNEL.induction(
-                _clause("GrantsBringPermits"), _with_an_empty_grant, "an empty grant is returned"
-            ),
+        CHAPTER.kept(
+            "no-empty-grant",
+            "GrantsBringPermits",
+            "Every return of permits brings at least one.",
+            _with_an_empty_grant,
+            "an empty grant is returned",
+            about="AddPermits",
         ),
-        Theorem(
-            id="only-what-is-offered",
-            statement="Without barrier permits no barrier waits, and where no watermarks are offered there are none.",
-            module="PermitChannel",
-            operator="OfferBarrier",
-            obligations=CHANNEL.induction(
-                _clause("OnlyWhatIsOffered"),
-                _with_a_barrier,
-                "a barrier appears, and barriers need two permits",
-                twin_clause=_barriers_need_two_permits,
-            ),
+        CHAPTER.kept(
+            "only-what-is-offered",
+            "OnlyWhatIsOffered",
+            "Without barrier permits no barrier waits, and where no watermarks are offered there are none.",
+            _with_a_barrier,
+            "a barrier appears, and barriers need two permits",
+            about="OfferBarrier",
+            breaks=_barriers_need_two_permits,
         ),
-        Theorem(
-            id="newest-watermark-kept",
-            statement=(
-                "The newest watermark is never lost: it is pending, or the one that is on its way, or it has been "
-                "consumed."
-            ),
-            module="PermitChannel",
-            operator="NewestWatermarkKept",
-            obligations=CHANNEL.induction(
-                _clause("NewestWatermarkKept"),
-                _with_the_newest_watermark_lost,
-                "after the step the newest watermark is nowhere",
-            ),
+        CHAPTER.kept(
+            "newest-watermark-kept",
+            "NewestWatermarkKept",
+            "The newest watermark is never lost: it is pending, or the one that is on its way, or it has been "
+            "consumed.",
+            _with_the_newest_watermark_lost,
+            "after the step the newest watermark is nowhere",
         ),
         *_laws(),
     )
@@ -235,35 +209,27 @@ def _messages_bounded_too_tightly(state: State, parameters: Parameters) -> bool:
 def bound_theorems() -> tuple[Theorem, ...]:
     """Permits and messages."""
     return (
-        Theorem(
-            id="bounded",
-            statement="The channel never holds more than ROW_COUNT permits of data, nor more barriers than permits.",
-            module="PermitChannel",
-            operator="Bounded",
-            obligations=(
-                CHANNEL.holds_whenever_invariant(
-                    "follows from the invariant",
-                    SYSTEM.invariants["Bounded"],
-                    _bounded_without_equality,
-                    "fewer than ROW_COUNT",
-                ),
+        CHAPTER.theorem(
+            "bounded",
+            "Bounded",
+            "The channel never holds more than ROW_COUNT permits of data, nor more barriers than permits.",
+            CHANNEL.holds_whenever_invariant(
+                "follows from the invariant",
+                SYSTEM.invariants["Bounded"],
+                _bounded_without_equality,
+                "fewer than ROW_COUNT",
             ),
         ),
-        Theorem(
-            id="messages-bounded",
-            statement=(
-                "Messages and grants in flight number at most ROW_COUNT + barrier permits + 1, empty chunks and "
-                "watermarks included."
-            ),
-            module="PermitChannel",
-            operator="MessagesBounded",
-            obligations=(
-                CHANNEL.holds_whenever_invariant(
-                    "follows from the invariant",
-                    SYSTEM.invariants["MessagesBounded"],
-                    _messages_bounded_too_tightly,
-                    "one message fewer",
-                ),
+        CHAPTER.theorem(
+            "messages-bounded",
+            "MessagesBounded",
+            "Messages and grants in flight number at most ROW_COUNT + barrier permits + 1, empty chunks and "
+            "watermarks included.",
+            CHANNEL.holds_whenever_invariant(
+                "follows from the invariant",
+                SYSTEM.invariants["MessagesBounded"],
+                _messages_bounded_too_tightly,
+                "one message fewer",
             ),
         ),
     )
@@ -296,20 +262,15 @@ def _message_in_range(parameters: Parameters) -> Message:
 def order_theorems() -> tuple[Theorem, ...]:
     """Order."""
     return (
-        Theorem(
-            id="exactly-once-in-order",
-            statement=(
-                "Chunks and barriers, numbered together, are consumed in the order in which they were offered, each "
-                "once, and watermarks keep their place among them: from the next number to be consumed to the next to "
-                "be offered, none is left out, repeated or overtaken."
-            ),
-            module="PermitChannel",
-            operator="ExactlyOnceInOrder",
-            obligations=(
-                *NUMBERED.induction(_IN_ORDER, _a_number_left_out, "after the step a number is left out"),
-                dead_end_obligation(
-                    due_after, OUT_OF_ORDER, _message_in_range, lambda: any_message("message"), any_parameters
-                ),
+        CHAPTER.theorem(
+            "exactly-once-in-order",
+            "ExactlyOnceInOrder",
+            "Chunks and barriers, numbered together, are consumed in the order in which they were offered, each "
+            "once, and watermarks keep their place among them: from the next number to be consumed to the next to "
+            "be offered, none is left out, repeated or overtaken.",
+            *NUMBERED.induction(_IN_ORDER, _a_number_left_out, "after the step a number is left out"),
+            dead_end_obligation(
+                due_after, OUT_OF_ORDER, _message_in_range, lambda: any_message("message"), any_parameters
             ),
         ),
     )
@@ -472,41 +433,33 @@ def statements_of_2014() -> tuple[Theorem, ...]:
                 ),
             ),
         ),
-        Theorem(
-            id="2014-right",
-            statement="True: PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed).",
-            module="PermitChannel",
-            operator="Conservation",
-            obligations=(
-                SymbolicObligation(
-                    "in every state",
-                    lambda: CHANNEL.always(_right),
-                    lambda: CHANNEL.always(_residue_forgotten),
-                    "what is owed is forgotten",
-                ),
+        CHAPTER.theorem(
+            "2014-right",
+            "Conservation",
+            "True: PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed).",
+            SymbolicObligation(
+                "in every state",
+                lambda: CHANNEL.always(_right),
+                lambda: CHANNEL.always(_residue_forgotten),
+                "what is owed is forgotten",
             ),
         ),
-        Theorem(
-            id="2014-where-true",
-            statement=(
-                "The first of the two false equations holds exactly while nothing is in flight, stored or owed, the "
-                "second exactly while nothing is stored or owed."
+        CHAPTER.theorem(
+            "2014-where-true",
+            "Conservation",
+            "The first of the two false equations holds exactly while nothing is in flight, stored or owed, the "
+            "second exactly while nothing is stored or owed.",
+            SymbolicObligation(
+                "the first",
+                lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_gone),
+                lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_stored_or_owed),
+                "also while something is in flight",
             ),
-            module="PermitChannel",
-            operator="Conservation",
-            obligations=(
-                SymbolicObligation(
-                    "the first",
-                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_gone),
-                    lambda: _agree(_in_flight_on_the_wrong_side, _nothing_is_stored_or_owed),
-                    "also while something is in flight",
-                ),
-                SymbolicObligation(
-                    "the second",
-                    lambda: _agree(_stored_forgotten, _nothing_is_stored_or_owed),
-                    lambda: _agree(_stored_forgotten, _nothing_is_stored),
-                    "also while something is owed",
-                ),
+            SymbolicObligation(
+                "the second",
+                lambda: _agree(_stored_forgotten, _nothing_is_stored_or_owed),
+                lambda: _agree(_stored_forgotten, _nothing_is_stored),
+                "also while something is owed",
             ),
         ),
     )

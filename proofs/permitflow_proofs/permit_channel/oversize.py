@@ -19,6 +19,7 @@ from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
+    CHAPTER,
     any_message,
     any_parameters,
     any_state,
@@ -186,80 +187,69 @@ def _topped_up(*, wrong: int) -> bool:
 def theorems() -> tuple[Theorem, ...]:
     """Rows."""
     return (
-        Theorem(
-            id="row-bound",
-            statement=(
-                "With oversize chunks (S rows) admitted whole for the clamp C, the channel holds at most "
-                "R + floor(R / C) * (S - C) rows."
+        CHAPTER.theorem(
+            "row-bound",
+            "RowBound",
+            "With oversize chunks (S rows) admitted whole for the clamp C, the channel holds at most R + floor(R "
+            "/ C) * (S - C) rows.",
+            *_oversize_law_obligations(),
+            SymbolicObligation(
+                "each oversize chunk holds a clamp of permits and adds one excess",
+                lambda: _rows_add_up(0),
+                lambda: _rows_add_up(1),
+                "fewer permits than ROW_COUNT",
             ),
-            module="PermitChannel",
-            operator="RowBound",
-            obligations=(
-                *_oversize_law_obligations(),
-                SymbolicObligation(
-                    "each oversize chunk holds a clamp of permits and adds one excess",
-                    lambda: _rows_add_up(0),
-                    lambda: _rows_add_up(1),
-                    "fewer permits than ROW_COUNT",
-                ),
-                SymbolicObligation(
-                    "so there are at most floor(R / C) of them",
-                    lambda: _number_is_limited(0),
-                    lambda: _number_is_limited(1),
-                    "one fewer",
-                ),
-                SymbolicObligation(
-                    "a product of natural numbers is natural",
-                    lambda: _naturals_multiply(0),
-                    lambda: _naturals_multiply(-1),
-                    "a factor may be -1",
-                ),
-                SymbolicObligation(
-                    "and the bound follows",
-                    lambda: _bound_follows(0),
-                    lambda: _bound_follows(1),
-                    "one row fewer",
-                ),
+            SymbolicObligation(
+                "so there are at most floor(R / C) of them",
+                lambda: _number_is_limited(0),
+                lambda: _number_is_limited(1),
+                "one fewer",
+            ),
+            SymbolicObligation(
+                "a product of natural numbers is natural",
+                lambda: _naturals_multiply(0),
+                lambda: _naturals_multiply(-1),
+                "a factor may be -1",
+            ),
+            SymbolicObligation(
+                "and the bound follows",
+                lambda: _bound_follows(0),
+                lambda: _bound_follows(1),
+                "one row fewer",
             ),
         ),
-        Theorem(
-            id="row-bound-exact",
-            statement="The bound for oversize chunks is reached, whatever R, C and S > C: no smaller one would do.",
-            module="PermitChannel",
-            operator="MostRows",
-            obligations=(
-                SymbolicObligation(
-                    "one more oversize chunk fits while a clamp of permits is left",
-                    lambda: _one_more(wrong=0),
-                    lambda: _one_more(wrong=1),
-                    "the wire gains a row more than the chunk has",
-                ),
-                SymbolicObligation(
-                    "with floor(R / C) of them and one chunk for the rest, the bound is reached",
-                    lambda: _topped_up(wrong=0),
-                    lambda: _topped_up(wrong=1),
-                    "a bound one row higher is reached",
-                ),
+        CHAPTER.theorem(
+            "row-bound-exact",
+            "MostRows",
+            "The bound for oversize chunks is reached, whatever R, C and S > C: no smaller one would do.",
+            SymbolicObligation(
+                "one more oversize chunk fits while a clamp of permits is left",
+                lambda: _one_more(wrong=0),
+                lambda: _one_more(wrong=1),
+                "the wire gains a row more than the chunk has",
+            ),
+            SymbolicObligation(
+                "with floor(R / C) of them and one chunk for the rest, the bound is reached",
+                lambda: _topped_up(wrong=0),
+                lambda: _topped_up(wrong=1),
+                "a bound one row higher is reached",
             ),
         ),
-        Theorem(
-            id="row-bound-split",
-            statement="If no chunk exceeds the clamp (larger ones split), the channel holds ROW_COUNT rows at most.",
-            module="PermitChannel",
-            operator="RowBound",
-            obligations=(
-                SymbolicObligation(
-                    "follows from the invariant",
-                    lambda: _split_bound(largest_may_exceed=0, slack=0),
-                    lambda: _split_bound(largest_may_exceed=1, slack=0),
-                    "a chunk may exceed the clamp by one row",
-                ),
-                SymbolicObligation(
-                    "for each clamp",
-                    lambda: _split_bound(largest_may_exceed=-1, slack=0),
-                    lambda: _split_bound(largest_may_exceed=0, slack=1),
-                    "one row fewer",
-                ),
+        CHAPTER.theorem(
+            "row-bound-split",
+            "RowBound",
+            "If no chunk exceeds the clamp (larger ones split), the channel holds ROW_COUNT rows at most.",
+            SymbolicObligation(
+                "follows from the invariant",
+                lambda: _split_bound(largest_may_exceed=0, slack=0),
+                lambda: _split_bound(largest_may_exceed=1, slack=0),
+                "a chunk may exceed the clamp by one row",
+            ),
+            SymbolicObligation(
+                "for each clamp",
+                lambda: _split_bound(largest_may_exceed=-1, slack=0),
+                lambda: _split_bound(largest_may_exceed=0, slack=1),
+                "one row fewer",
             ),
         ),
     )

@@ -36,7 +36,7 @@ from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import CHANNEL, amount, any_parameters, channel
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL, CHAPTER, amount, any_parameters, channel
 from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.stuck import largest_cost
 
@@ -82,25 +82,20 @@ def _steps_are_few(fewer: int) -> bool:
 def theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
-        Theorem(
-            id="rank-falls",
-            statement=(
-                "5 waiting + 4 in flight + 3 in the inbox + 2 unreturned + 1 on the way back, in permits, falls with "
-                "every step of the protocol: it comes to rest."
+        CHAPTER.theorem(
+            "rank-falls",
+            "Protocol",
+            "5 waiting + 4 in flight + 3 in the inbox + 2 unreturned + 1 on the way back, in permits, falls with "
+            "every step of the protocol: it comes to rest.",
+            *CHANNEL.step_obligations(
+                CHANNEL.protocol_actions(), _rank_falls, _rank_falls_by_two, "it falls by two at least"
             ),
-            module="PermitChannel",
-            operator="Protocol",
-            obligations=(
-                *CHANNEL.step_obligations(
-                    CHANNEL.protocol_actions(), _rank_falls, _rank_falls_by_two, "it falls by two at least"
-                ),
-                CHANNEL.holds_whenever_invariant("never negative", _rank_is_natural, _rank_is_positive, "never 0"),
-                SymbolicObligation(
-                    "so there are no more steps than the rank was at first",
-                    partial(_steps_are_few, 0),
-                    partial(_steps_are_few, 1),
-                    "one step fewer",
-                ),
+            CHANNEL.holds_whenever_invariant("never negative", _rank_is_natural, _rank_is_positive, "never 0"),
+            SymbolicObligation(
+                "so there are no more steps than the rank was at first",
+                partial(_steps_are_few, 0),
+                partial(_steps_are_few, 1),
+                "one step fewer",
             ),
         ),
     )
@@ -141,35 +136,30 @@ def _delivers_flushing(excess: int) -> bool:
 def delivery_theorems() -> tuple[Theorem, ...]:
     """Delivery."""
     return (
-        Theorem(
-            id="all-delivered",
-            statement=(
-                "Where the protocol can do nothing more, no message is in flight or in the inbox, and no grant is on "
-                "its way. If, moreover, no chunk costs more than ROW_COUNT - BATCH + 1 (with the idle flush: than "
-                "ROW_COUNT), nothing waits: every chunk and barrier that was offered and not withdrawn has been "
-                "consumed, and so has the newest watermark, if one was offered."
+        CHAPTER.theorem(
+            "all-delivered",
+            "EveryChunkDelivered",
+            "Where the protocol can do nothing more, no message is in flight or in the inbox, and no grant is on "
+            "its way. If, moreover, no chunk costs more than ROW_COUNT - BATCH + 1 (with the idle flush: than "
+            "ROW_COUNT), nothing waits: every chunk and barrier that was offered and not withdrawn has been "
+            "consumed, and so has the newest watermark, if one was offered.",
+            SymbolicObligation(
+                "nothing is under way, live or not",
+                lambda: _at_rest(any_parameters(), _nothing_under_way),
+                lambda: _at_rest(any_parameters(), _all_consumed),
+                "and nothing waits",
             ),
-            module="PermitChannel",
-            operator="EveryChunkDelivered",
-            obligations=(
-                SymbolicObligation(
-                    "nothing is under way, live or not",
-                    lambda: _at_rest(any_parameters(), _nothing_under_way),
-                    lambda: _at_rest(any_parameters(), _all_consumed),
-                    "and nothing waits",
-                ),
-                SymbolicObligation(
-                    "all is consumed if chunks cost at most ROW_COUNT - BATCH + 1",
-                    partial(_delivers, 0),
-                    partial(_delivers, 1),
-                    "one more",
-                ),
-                SymbolicObligation(
-                    "all is consumed if chunks cost at most ROW_COUNT, with the idle flush",
-                    partial(_delivers_flushing, 0),
-                    partial(_delivers_flushing, 1),
-                    "one more",
-                ),
+            SymbolicObligation(
+                "all is consumed if chunks cost at most ROW_COUNT - BATCH + 1",
+                partial(_delivers, 0),
+                partial(_delivers, 1),
+                "one more",
+            ),
+            SymbolicObligation(
+                "all is consumed if chunks cost at most ROW_COUNT, with the idle flush",
+                partial(_delivers_flushing, 0),
+                partial(_delivers_flushing, 1),
+                "one more",
             ),
         ),
     )
@@ -386,26 +376,20 @@ def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
 def response_theorems() -> tuple[Theorem, ...]:
     """The response that progress gives."""
     return (
-        Theorem(
-            id="bounded-response",
-            statement=(
-                "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
-                "protocol (R = ROW_COUNT); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
-                "watermarks 7 more, if no further barriers and watermarks are offered meanwhile."
-            ),
-            module="PermitChannel",
-            operator="SendChunk",
-            obligations=_bounded_response(),
+        CHAPTER.theorem(
+            "bounded-response",
+            "SendChunk",
+            "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
+            "protocol (R = ROW_COUNT); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
+            "watermarks 7 more, if no further barriers and watermarks are offered meanwhile.",
+            *_bounded_response(),
         ),
-        Theorem(
-            id="bounded-response-flush",
-            statement=(
-                "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits and at most W "
-                "messages in line 4 b + 5 W more, with watermarks 9 more, if no further ones are offered meanwhile."
-            ),
-            module="PermitChannel",
-            operator="Flush",
-            obligations=_bounded_response_with_flush(),
+        CHAPTER.theorem(
+            "bounded-response-flush",
+            "Flush",
+            "With the idle flush, within 4 R + 1 steps of the protocol; with b barrier permits and at most W "
+            "messages in line 4 b + 5 W more, with watermarks 9 more, if no further ones are offered meanwhile.",
+            *_bounded_response_with_flush(),
         ),
         Theorem(
             id="exact-response",

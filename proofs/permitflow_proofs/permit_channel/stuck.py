@@ -37,6 +37,7 @@ from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, implies, m
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
+    CHAPTER,
     INVARIANT,
     any_parameters,
     any_rows,
@@ -254,70 +255,54 @@ def _is_live_with_residue(too_far: int) -> bool:
 
 def _thresholds() -> tuple[Theorem, ...]:
     return (
-        Theorem(
-            id="never-stuck",
-            statement="Nobody is ever stuck if no chunk costs more than ROW_COUNT - BATCH.",
-            module="PermitChannel",
-            operator="NeverStuck",
-            obligations=(
-                SymbolicObligation(
-                    "in every state",
-                    partial(is_live, published, _costs_at_most_clamp, 0),
-                    partial(is_live, published, _costs_at_most_clamp, 1),
-                    "ROW_COUNT - BATCH + 2",
-                ),
+        CHAPTER.theorem(
+            "never-stuck",
+            "NeverStuck",
+            "Nobody is ever stuck if no chunk costs more than ROW_COUNT - BATCH.",
+            SymbolicObligation(
+                "in every state",
+                partial(is_live, published, _costs_at_most_clamp, 0),
+                partial(is_live, published, _costs_at_most_clamp, 1),
+                "ROW_COUNT - BATCH + 2",
             ),
         ),
-        Theorem(
-            id="threshold",
-            statement=(
-                "The exact threshold (rows return when at least BATCH are held), if chunks of every size up to the "
-                "largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH + 1."
-            ),
-            module="PermitChannel",
-            operator="NeverStuck",
-            obligations=_both_directions(_costs_at_most, _costs_more),
+        CHAPTER.theorem(
+            "threshold",
+            "NeverStuck",
+            "The exact threshold (rows return when at least BATCH are held), if chunks of every size up to the "
+            "largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH + 1.",
+            *_both_directions(_costs_at_most, _costs_more),
         ),
-        Theorem(
-            id="threshold-strict",
-            statement=(
-                "If rows return only when more than BATCH are held, the published clamp is exact. If chunks of every "
-                "size up to the largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH."
+        CHAPTER.theorem(
+            "threshold-strict",
+            "Consume",
+            "If rows return only when more than BATCH are held, the published clamp is exact. If chunks of every "
+            "size up to the largest may be offered: live if and only if no chunk costs more than ROW_COUNT - "
+            "BATCH.",
+            SymbolicObligation(
+                "more than BATCH is at least BATCH + 1",
+                lambda: _strictness(0),
+                lambda: _strictness(1),
+                "at least BATCH + 2",
             ),
-            module="PermitChannel",
-            operator="Consume",
-            obligations=(
-                SymbolicObligation(
-                    "more than BATCH is at least BATCH + 1",
-                    lambda: _strictness(0),
-                    lambda: _strictness(1),
-                    "at least BATCH + 2",
-                ),
-                *_both_directions(_strict_costs_at_most, _strict_costs_more),
-            ),
+            *_both_directions(_strict_costs_at_most, _strict_costs_more),
         ),
-        Theorem(
-            id="mismatched-batches",
-            statement=(
-                "A sender that clamps at ROW_COUNT - batch_up and a receiver that returns by batch_down, if chunks of "
-                "every size may be offered: live if and only if batch_down <= batch_up + 1."
-            ),
-            module="PermitChannel",
-            operator="Cost",
-            obligations=_both_directions(_batches_match, _batches_differ),
+        CHAPTER.theorem(
+            "mismatched-batches",
+            "Cost",
+            "A sender that clamps at ROW_COUNT - batch_up and a receiver that returns by batch_down, if chunks of "
+            "every size may be offered: live if and only if batch_down <= batch_up + 1.",
+            *_both_directions(_batches_match, _batches_differ),
         ),
-        Theorem(
-            id="largest-residue",
-            statement="If the receiver keeps back at most a permits, chunks of up to ROW_COUNT - a are never stuck.",
-            module="PermitChannel",
-            operator="Stuck",
-            obligations=(
-                SymbolicObligation(
-                    "in every state",
-                    lambda: _is_live_with_residue(0),
-                    lambda: _is_live_with_residue(1),
-                    "one permit more",
-                ),
+        CHAPTER.theorem(
+            "largest-residue",
+            "Stuck",
+            "If the receiver keeps back at most a permits, chunks of up to ROW_COUNT - a are never stuck.",
+            SymbolicObligation(
+                "in every state",
+                lambda: _is_live_with_residue(0),
+                lambda: _is_live_with_residue(1),
+                "one permit more",
             ),
         ),
     )
@@ -327,21 +312,16 @@ def theorems() -> tuple[Theorem, ...]:
     """Who can get stuck."""
     return (
         *_thresholds(),
-        Theorem(
-            id="barrier-never-stuck",
-            statement=(
-                "A barrier at the head of the line is never stuck: one barrier permit is enough. "
-                "Behind a chunk it is live where chunks are."
-            ),
-            module="PermitChannel",
-            operator="SendBarrier",
-            obligations=(
-                SymbolicObligation(
-                    "in every state",
-                    lambda: _barrier_is_never_stuck(0),
-                    lambda: _barrier_is_never_stuck(1),
-                    "a barrier permit has been lost",
-                ),
+        CHAPTER.theorem(
+            "barrier-never-stuck",
+            "SendBarrier",
+            "A barrier at the head of the line is never stuck: one barrier permit is enough. Behind a chunk it is "
+            "live where chunks are.",
+            SymbolicObligation(
+                "in every state",
+                lambda: _barrier_is_never_stuck(0),
+                lambda: _barrier_is_never_stuck(1),
+                "a barrier permit has been lost",
             ),
         ),
     )
@@ -506,44 +486,36 @@ def _whole_also_without_flush(state: State, parameters: Parameters) -> bool:
 def idle_theorems() -> tuple[Theorem, ...]:
     """With the idle flush."""
     return (
-        Theorem(
-            id="flush-idle",
-            statement=(
-                "If an idle receiver returns its residue: live if and only if no chunk costs more than ROW_COUNT, "
-                "whatever the batches."
+        CHAPTER.theorem(
+            "flush-idle",
+            "Flush",
+            "If an idle receiver returns its residue: live if and only if no chunk costs more than ROW_COUNT, "
+            "whatever the batches.",
+            SymbolicObligation(
+                "if",
+                partial(is_live, _flushing, _fits, 0),
+                partial(is_live, _flushing, _fits, 1),
+                "chunks of ROW_COUNT + 1",
             ),
-            module="PermitChannel",
-            operator="Flush",
-            obligations=(
-                SymbolicObligation(
-                    "if",
-                    partial(is_live, _flushing, _fits, 0),
-                    partial(is_live, _flushing, _fits, 1),
-                    "chunks of ROW_COUNT + 1",
-                ),
-                SymbolicObligation(
-                    "only if: a larger chunk is stuck as soon as it is offered",
-                    lambda: _never_fits(0),
-                    lambda: _never_fits(1),
-                    "chunks of ROW_COUNT",
-                ),
+            SymbolicObligation(
+                "only if: a larger chunk is stuck as soon as it is offered",
+                lambda: _never_fits(0),
+                lambda: _never_fits(1),
+                "chunks of ROW_COUNT",
             ),
         ),
-        Theorem(
-            id="whole-when-idle",
-            statement="With the idle flush, a channel in which nothing can move holds all its permits again.",
-            module="PermitChannel",
-            operator="WholeWhenIdle",
-            obligations=(
-                CHANNEL.holds_whenever_invariant(
-                    "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
-                ),
-                channel(flush_idle=True).holds_whenever_invariant(
-                    "with the flush on",
-                    _whole_also_without_flush,
-                    lambda state, _parameters: state.unreturned == 0,
-                    "also while something moves",
-                ),
+        CHAPTER.theorem(
+            "whole-when-idle",
+            "WholeWhenIdle",
+            "With the idle flush, a channel in which nothing can move holds all its permits again.",
+            CHANNEL.holds_whenever_invariant(
+                "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
+            ),
+            channel(flush_idle=True).holds_whenever_invariant(
+                "with the flush on",
+                _whole_also_without_flush,
+                lambda state, _parameters: state.unreturned == 0,
+                "also while something moves",
             ),
         ),
     )
