@@ -34,7 +34,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     Nothing changes it.  A chunk that was cut off keeps all of the batch in memory.
     """
 
-    __slots__ = ("_sums", "batch", "rows")
+    __slots__ = ("_chunks", "_sums", "batch", "rows")
 
     batch: pa.RecordBatch
     """The rows of all of them, in order."""
@@ -45,6 +45,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         """See the fields."""
         self.batch = batch
         self.rows = rows
+        self._chunks: list[pa.RecordBatch] = []
         self._sums: tuple[int, ...] = ()
 
     def _ends(self) -> tuple[int, ...]:
@@ -64,6 +65,8 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Each chunk."""
+        if len(self.rows) == 1:
+            return iter((self.batch,))
         return map(self.batch.slice, accumulate(self.rows, initial=0), self.rows)
 
     @overload
@@ -72,18 +75,22 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     def __getitem__(self, at: slice) -> "JoinedChunks": ...
     def __getitem__(self, at: int | slice) -> "pa.RecordBatch | JoinedChunks":
         """A chunk, or those that follow each other there."""
+        if isinstance(at, int):
+            # All at once: the next ones will be asked for as well.
+            self._chunks = self._chunks or list(self)
+            return self._chunks[at]
         places = range(len(self.rows))[at]
-        if isinstance(places, int):
-            return self.batch.slice(self._ends()[places], self.rows[places])
         if places.step != 1:
             raise ValueError(f"chunks of one batch follow each other: there is no slice of every {places.step}th")
+        if len(places) == len(self.rows):
+            return self
         rows = self.rows[places.start : places.stop]
         return JoinedChunks(self.batch.slice(self._ends()[places.start], sum(rows)), rows)
 
     def part(self, start: int, max_rows: int | None) -> "JoinedChunks":
         """The chunks from this one on, at least one, with at most so many rows together."""
         if max_rows is None or self.num_rows <= max_rows:
-            return self[start:] if start else self
+            return self[start:]
         ends = self._ends()
         return self[start : max(start + 1, bisect_right(ends, ends[start] + max_rows, start + 1) - 1)]
 
