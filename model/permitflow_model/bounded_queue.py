@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
 
-__all__ = ["SYSTEM", "Chunk", "Interval", "Parameters", "State", "cost_of", "initial", "total"]
+__all__ = ["REGISTERED", "SYSTEM", "Chunk", "Interval", "Parameters", "State", "cost_of", "initial", "total"]
 
 
 @dataclass(frozen=True)
@@ -140,3 +141,5 @@ SYSTEM: System[State, Parameters] = System(
     ),
     invariants={"NeverAboveBound": never_above_bound, "CanMeansEnabled": can_means_enabled},
 )
+
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters)

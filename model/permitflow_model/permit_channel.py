@@ -13,12 +13,14 @@ from typing import Literal, NamedTuple
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
 
 __all__ = [
     "ACTIONS",
     "NOTHING",
     "NO_WATERMARK",
     "OUT_OF_ORDER",
+    "REGISTERED",
     "SYSTEM",
     "Message",
     "Parameters",
@@ -596,4 +598,14 @@ SYSTEM: System[State, Parameters] = System(
         "sender": lambda state: state.permits,
         "receiver": lambda state: (state.inbox.size(), rows_in(state.inbox), state.unreturned),
     },
+)
+
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    probes="PermitChannelProbes",
+    steps="PermitChannelTrace",
+    theorems="permitflow_proofs.permit_channel:theorems",
+    flow="permits",
+    runs="permitflow.testing.subjects.permits:SUBJECT",
 )

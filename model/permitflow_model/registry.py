@@ -1,7 +1,8 @@
-"""The systems, found by their names: a new one is a new file, and no other file names it.
+"""The protocols of this house, each with what belongs to it.
 
-``spec/some_protocol/SomeProtocol.tla`` and ``some_protocol.py`` say the same; the file defines ``Parameters`` and
-``SYSTEM``, whose module is SomeProtocol.
+A specification has a model if a file of this package is named after its module: ``some_protocol.py`` says what
+``spec/some_protocol/SomeProtocol.tla`` says.  At its end the file registers what belongs to the protocol, as
+``REGISTERED``; nothing else names it.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,48 +10,81 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from pkgutil import resolve_name
 from typing import Any
 
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import module_paths
 from permitflow_model.tla_values import snake_case
 
-__all__ = ["Registered", "counterpart", "system_of", "systems"]
-
-_PROBES = "Probes"
+__all__ = ["Registered", "recorded_as", "system_of", "systems"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A system, and what belongs to it."""
+    """A protocol, and what belongs to it.
+
+    What other packages define is named, "package.module:name", and imported when it is asked for: a model needs neither
+    solvers nor recordings.  An empty name says that there is none.
+    """
 
     system: System[Any, Any]
     parameters: Callable[..., Any]
     """Takes the constants, named as in Python; raises ``ValueError`` for those that the specification refuses."""
 
+    probes: str = ""
+    """The TLA+ module with the system's probes, if they have one of their own."""
 
-def counterpart(package: str, module: str) -> ModuleType | None:
-    """The module of a package that is named after a TLA+ module, if there is one."""
-    name = f"{package}.{snake_case(module)}"
-    return import_module(name) if find_spec(name) else None
+    steps: str = ""
+    """The TLA+ module that says what steps recorded events are; empty: each is the action of its name."""
+
+    theorems: str = ""
+    """A function without arguments that returns them."""
+
+    flow: str = ""
+    """What recordings call the protocol."""
+
+    runs: str = ""
+    """How recorded runs are explained and judged."""
+
+    def load_theorems(self) -> tuple[Any, ...]:
+        """Its theorems, in the order in which they build on each other; none if it has none.
+
+        Raises:
+            ImportError: a package that they need is not installed.
+        """
+        return tuple(resolve_name(self.theorems)()) if self.theorems else ()
+
+    def load_runs(self) -> Any:
+        """What explains and judges recorded runs; None if nothing does.
+
+        Raises:
+            ImportError: a package that it needs is not installed.
+        """
+        return resolve_name(self.runs) if self.runs else None
 
 
 @cache
 def systems() -> Mapping[str, Registered]:
-    """All systems by the TLA+ module that says the same.
+    """All protocols that have a model, by the TLA+ module that says the same.
 
     Raises:
         ManifestError: there is no specification.
     """
     found = {}
     for name in sorted(module_paths()):
-        module = counterpart("permitflow_model", name)
-        if module is not None and getattr(getattr(module, "SYSTEM", None), "module", None) == name:
-            found[name] = Registered(module.SYSTEM, module.Parameters)
+        file = f"permitflow_model.{snake_case(name)}"
+        registered = getattr(import_module(file), "REGISTERED", None) if find_spec(file) else None
+        if registered is not None:
+            found[name] = registered
     return found
 
 
 def system_of(module: str) -> Registered | None:
     """What says the same as a TLA+ module; None if only TLC can read it.  Probes belong to their system."""
-    return systems().get(module.removesuffix(_PROBES))
+    return next((each for name, each in systems().items() if module in (name, each.probes)), None)
+
+
+def recorded_as(flow: str) -> Registered | None:
+    """The protocol that recordings call by this name; None if it is not one of this house."""
+    return next((each for each in systems().values() if flow and each.flow == flow), None)

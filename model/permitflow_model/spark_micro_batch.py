@@ -10,11 +10,13 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
 
 __all__ = [
     "ACTIONS",
     "NO_ROWS",
     "PHASES",
+    "REGISTERED",
     "SYSTEM",
     "AcknowledgeIn",
     "Parameters",
@@ -481,4 +483,11 @@ SYSTEM: System[State, Parameters] = System(
         "WholeWhenIdle": whole_when_idle,
     },
     probes=_PROBES,
+)
+
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    probes="SparkMicroBatchProbes",
+    theorems="permitflow_proofs.spark_micro_batch:theorems",
 )

@@ -8,8 +8,19 @@ from typing import NamedTuple
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
 
-__all__ = ["OUT_OF_ORDER", "SYSTEM", "Parameters", "State", "due_after", "initial", "is_number", "successor"]
+__all__ = [
+    "OUT_OF_ORDER",
+    "REGISTERED",
+    "SYSTEM",
+    "Parameters",
+    "State",
+    "due_after",
+    "initial",
+    "is_number",
+    "successor",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,4 +184,12 @@ SYSTEM: System[State, Parameters] = System(
         ),
     },
     counters={"sender": lambda state: (state.free,), "receiver": lambda state: (state.inbox.size(),)},
+)
+
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    theorems="permitflow_proofs.stop_and_wait:theorems",
+    flow="stop-and-wait",
+    runs="permitflow.testing.subjects.stop_and_wait:SUBJECT",
 )

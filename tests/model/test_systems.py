@@ -9,7 +9,7 @@ import pytest
 
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.manifest import Model, module_paths, read_manifest
-from permitflow_model.registry import system_of, systems
+from permitflow_model.registry import recorded_as, system_of, systems
 from permitflow_model.tla_values import camel_case
 
 SPEC = Path(__file__).parents[2] / "spec"
@@ -44,6 +44,22 @@ def test_the_systems_are_those_that_have_a_module_in_both_languages() -> None:
     assert {*systems()} >= {"BoundedQueue", "PermitChannel", "SparkMicroBatch"}
     assert system_of("SparkMicroBatchProbes") is systems()["SparkMicroBatch"]
     assert system_of("PermitChannelHistory") is None
+
+
+def test_a_name_that_is_registered_leads_to_what_it_says() -> None:
+    for name, registered in systems().items():
+        assert registered.system.module == name
+        assert {theorem.module for theorem in registered.load_theorems()} <= {*module_paths(SPEC)}
+        assert bool(registered.theorems) == bool(registered.load_theorems())
+        assert {registered.probes, registered.steps} <= {"", *module_paths(SPEC)}
+        runs = registered.load_runs()
+        assert runs is None or (runs.system, runs.table.flow) == (registered.system, registered.flow)
+
+
+def test_a_protocol_is_found_by_what_recordings_call_it() -> None:
+    assert recorded_as("stop-and-wait") is systems()["StopAndWait"]
+    assert recorded_as("smoke-signals") is None
+    assert recorded_as("") is None
 
 
 @each_system

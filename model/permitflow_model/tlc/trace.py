@@ -5,8 +5,8 @@ step is taken if the specification allows it with what was recorded of it.  How 
 invariants are checked on the way: what every behaviour of the specification keeps to, TLC and the proofs have shown
 elsewhere.
 
-What a recorded step of a protocol is, its module ``...Trace`` says; without such a module a step is the action of that
-name with these arguments, and its counters are not looked at.
+What a recorded step of a protocol is, a module of its own may say; without one a step is the action of that name with
+these arguments, and its counters are not looked at.
 
 A long run is walked in segments.  Each starts in the state in which the one before it had to end: TLC itself has
 shown that it is this one, so nothing is taken on trust.
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from permitflow_model.kernel.system import Action, System
 from permitflow_model.manifest import SUCCESS, module_paths
+from permitflow_model.registry import system_of
 from permitflow_model.tla_values import TlaValue, camel_case, config_text, format_value, to_tla
 from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
@@ -108,7 +109,7 @@ def walk_trace(
     with tempfile.TemporaryDirectory(prefix="permitflow-trace-") as name:
         folder = Path(name)
         paths = module_paths() | (module_paths(spec_directory) if spec_directory else {})
-        for module in {system.module, f"{system.module}Trace", _WALK} & paths.keys():
+        for module in {system.module, _steps_module(system), _WALK} & paths.keys():
             shutil.copy(paths[module], folder)
         text = module_text(system, steps, impossible, start, end)
         (folder / f"{_RUN}.tla").write_text(text, encoding="utf-8")
@@ -147,13 +148,18 @@ def module_text(
 
 def _what_steps_are(system: System[Any, Any]) -> Iterator[str]:
     """From the protocol's own module or, if it has none, each action by its name with its arguments."""
-    if f"{system.module}Trace" in module_paths():
-        yield f"EXTENDS {system.module}Trace"
+    if module := _steps_module(system):
+        yield f"EXTENDS {module}"
         return
     yield f"EXTENDS {system.module}"
     yield "traceVars == vars\n\nInitTrace == TRUE"
     yield "Taken(step) ==\n    CASE " + "\n      [] ".join(_case(action) for action in system.actions)
     yield "Possible(step) == ENABLED Taken(step)"
+
+
+def _steps_module(system: System[Any, Any]) -> str:
+    registered = system_of(system.module)
+    return registered.steps if registered else ""
 
 
 def _case(action: Action[Any, Any]) -> str:
