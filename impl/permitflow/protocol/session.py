@@ -182,12 +182,8 @@ class Session(ABC, Generic[T]):
             LedgerError: the totals of End are not those of what came.
         """
         following = self.TABLE.get((self.state, type(frame)))
-        if following is None or (isinstance(frame, Failure) and self.is_acceptor):
-            expected = [
-                frame_name(kind)
-                for state, kind in self.TABLE
-                if state is self.state and not (kind is Failure and self.is_acceptor)
-            ]
+        if following is None:
+            expected = [frame_name(kind) for state, kind in self.TABLE if state is self.state]
             self.state = State.FAILED
             raise UnexpectedFrameError(frame=frame_name(frame), expected=" or ".join(expected) or "nothing")
         try:
@@ -219,6 +215,7 @@ class Session(ABC, Generic[T]):
 
 UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_GET, Get): State.DECIDING,
+    (State.DECIDING, Failure): State.FAILED,
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, Feedback): State.OPEN,
     (State.ENDED, Feedback): State.ENDED,
@@ -294,7 +291,7 @@ class UpstreamSession(Session[T]):
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
 
     def fail(self, error: bytes) -> None:
-        """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
+        """Let Failure be the next frame: this end breaks the stream off."""
         self._write_next(Failure(error))
         self.state = State.FAILED
 
@@ -384,6 +381,7 @@ class UpstreamSession(Session[T]):
 
 DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_PUT, Put): State.DECIDING,
+    (State.DECIDING, Failure): State.FAILED,
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, Data): State.OPEN,
     (State.OPEN, Chunks): State.OPEN,
@@ -505,7 +503,7 @@ class DownstreamSession(Session[T]):
         self.inbound.consume_many(messages)
 
     def fail(self, error: bytes) -> None:
-        """Let Failure be the next frame: this end has accepted, and breaks the stream off."""
+        """Let Failure be the next frame: this end breaks the stream off."""
         self._outgoing.append(Failure(error))
         self.state = State.FAILED
 

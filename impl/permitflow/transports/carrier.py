@@ -34,7 +34,10 @@ class Listener(Protocol):
         ...
 
     def on_error(self, error: PermitflowError) -> None:
-        """The stream is over, and this is why; called once at most, and nothing follows."""
+        """Nothing more will come, and this is why; called once at most.
+
+        Nothing follows but ``on_writable``, if the carrier ``takes_last_words``.
+        """
         ...
 
 
@@ -74,6 +77,11 @@ class Carrier(Protocol):
         the carrier takes messages again.  That the stream is over shows in ``on_error``, not here.
         """
         ...
+
+    @property
+    def takes_last_words(self) -> bool:
+        """After ``on_error``: can the peer still be told why, by a message?"""
+        return False
 
     def half_close(self) -> None:
         """Say, behind all that was written, that nothing more will be."""

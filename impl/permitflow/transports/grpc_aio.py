@@ -453,8 +453,8 @@ async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | 
 
 
 async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
-    """Give the last messages of a stream that has ended the time to arrive."""
-    if end.is_finished:
+    """Give the last messages of a stream that has ended, or is broken off, the time to arrive."""
+    if end.is_finished or end.is_breaking_off:
         await asyncio.wait({task}, timeout=LINGER_SECONDS)
 
 

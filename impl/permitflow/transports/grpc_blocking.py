@@ -125,6 +125,7 @@ class _Held(Generic[E]):
         self._end: E | None = None
         self._failure: BaseException | None = None
         self._is_over = self._is_closed = False
+        self._is_parting = False  # is the peer being told why?  That is waited for, a second at most
         self._holder: asyncio.Task[None] | None = None
         self._opened_or_over = asyncio.Event()
         self._news, self._gone = threading.Lock(), threading.Lock()
@@ -174,7 +175,7 @@ class _Held(Generic[E]):
             self._news.release()
 
     def _cancel(self) -> None:
-        if self._holder is not None:
+        if self._holder is not None and not self._is_parting:
             self._holder.cancel()
 
     def _close_now(self) -> None:
@@ -271,7 +272,7 @@ class _Stream(_Held[S]):
         finally:
             # The end itself is let go: a call of gRPC keeps its connection for as long as anything refers to it.
             self._last_statistics = end.statistics()
-            self._end = None
+            self._is_parting, self._end = end.is_breaking_off, None
 
     async def _pass_on(self, end: S) -> None:
         """Move messages between the end and the caller until there are no more; cancelled when the caller closes."""
@@ -294,7 +295,7 @@ class _Stream(_Held[S]):
         return replace(self._last_statistics if end is None else end.statistics(), name=self.stream)
 
     def _close_now(self) -> None:
-        if self._end is not None:
+        if self._end is not None and not self._end.is_breaking_off:
             self._end.close()
         self._cancel()
 

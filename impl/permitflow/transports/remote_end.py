@@ -75,7 +75,9 @@ class RemoteEnd(ABC, Generic[S]):
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
         """Has the application heard why the stream has failed?"""
-        self._is_closed = self._is_breaking_off = False
+        self._is_closed = False
+        self.is_breaking_off = False
+        """Is the peer being told why the stream ends here?"""
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
@@ -150,7 +152,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._runner = asyncio.current_task()
         try:
             async with self._patience:
-                self._carrier.listen(Ear(self._heed, self._writing.on_writable, self._on_end, self._on_error))
+                self._carrier.listen(Ear(self._heed, self._writing.on_writable, self._on_end, self._on_carrier_error))
                 self._writing.start()
                 await self._over
             self._session.close()
@@ -192,6 +194,12 @@ class RemoteEnd(ABC, Generic[S]):
         if self._has_read_all and self._is_writing_over and not self._over.done():
             self._over.set_result(None)
 
+    def _on_carrier_error(self, error: PermitflowError) -> None:
+        """Nothing more will come.  Of an acceptor, the peer is told why by the status."""
+        can_tell = self._carrier.takes_last_words and not self._session.is_acceptor and not self.is_breaking_off
+        if not can_tell or not self.break_off(error):
+            self._on_error(error)
+
     def _on_error(self, error: Exception) -> None:
         """The stream is over; nobody may find it dead without its reason."""
         failure = self._fail(error)
@@ -209,22 +217,27 @@ class RemoteEnd(ABC, Generic[S]):
         return self._failure
 
     def break_off(self, error: PermitflowError) -> bool:
-        """Tell the peer that has dialled why the stream must end here, and give it a little time to stop writing.
+        """Tell the peer why the stream must end here, and give it a little time to end it as well.
 
-        Says whether that is possible; else there is no agreement yet, or the stream is over.
+        Says whether that is possible; else the stream is over, or a peer that has dialled has no agreement yet, and the
+        status tells it.
         """
-        is_agreed = self._session.is_acceptor and self._batches is not None
-        if is_agreed and self._failure is None and self._over_at is None:
-            self._is_breaking_off = True
+        can_tell = not self._session.is_acceptor or self._batches is not None
+        if can_tell and self._failure is None and self._over_at is None and not self._is_writing_over:
+            self.is_breaking_off = True
             self._session.fail(encode_error(error))
             self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)
             self._fail(error)
-        return self._is_breaking_off
+        return self.is_breaking_off
 
     def _hear(self, failure: Failure) -> None:
-        """The peer has broken the stream off; a status follows once this half is closed."""
-        who = self._session.peer
-        self._fail(decode_error(failure.error, who=who) or PeerGoneError(who=who, reason="it broke the stream off"))
+        """The peer has broken the stream off; to one that has dialled a status follows once this half is closed."""
+        who, reason = self._session.peer, "it broke the stream off"
+        error = decode_error(failure.error, who=who)
+        # What a dialler says is about itself: the errors of an acceptor are its own.
+        if error is None or self._session.is_acceptor:
+            error = PeerGoneError(who=who, reason=reason if error is None else f"{reason}: {error}")
+        self._fail(error)
 
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
@@ -245,14 +258,13 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _begin(self, batches: BatchCodec) -> None:
         """Both ends have agreed."""
-        self._carrier.change_over()
         self._batches, self._flow = batches, self._session.parameters.flow
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
 
     def _heed(self, message: Received) -> None:
         """Take a message in, and let everybody see what has changed."""
-        if self._is_breaking_off or self._over.done():
+        if self.is_breaking_off or self._over.done():
             return
         session = self._session
         before = session.state
@@ -320,6 +332,7 @@ class RemoteEnd(ABC, Generic[S]):
         batches = BatchCodec(schema, answer.codec)
         encoded = batches.schema_bytes
         self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row, compression=answer)
+        self._carrier.change_over()
         self._begin(batches)
         self._wake_all()
 
@@ -344,11 +357,12 @@ class RemoteEnd(ABC, Generic[S]):
             await self._changed.wait()
 
     def _note_agreement(self, agreement: Agreement) -> None:
+        if self._offer is not None:
+            self._carrier.prepare(settle(self._offer, agreement.same_host))
+        self._carrier.change_over()  # the acceptor has; what is wrong with the agreement is told there
         schema = read_schema(agreement.schema)
         if self._wanted_schema is not None:
             require_equal_schemas(ours=self._wanted_schema, theirs=schema)
-        if self._offer is not None:
-            self._carrier.prepare(settle(self._offer, agreement.same_host))
         if self.shares_memory:
             require_none_in_memory(self._session.compression)
         self._begin(BatchCodec(schema, self._session.compression.codec))

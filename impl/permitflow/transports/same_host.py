@@ -147,7 +147,7 @@ class HostCarrier(Carrier):
         self._listener: Listener | None = None
         self._has_written = self._is_network_full = self._is_stopped = False
         # Of a link, and of the network underneath.
-        self._has_link_ended = self._has_network_ended = self._is_over = False
+        self._has_link_ended = self._has_network_ended = self._is_over = self._may_answer = False
         self._verdict: asyncio.TimerHandle | None = None
 
     def prepare(self, meeting: Meeting) -> None:
@@ -219,6 +219,11 @@ class HostCarrier(Carrier):
             self._is_network_full = False
             self._listener.on_writable()
 
+    @property
+    def takes_last_words(self) -> bool:
+        """See ``Carrier``."""
+        return self._inner.takes_last_words if self._link is None else self._may_answer
+
     def half_close(self) -> None:
         """See ``Carrier``."""
         if self._link is not None:
@@ -243,23 +248,24 @@ class HostCarrier(Carrier):
     def _on_network_error(self, error: PermitflowError) -> None:
         if self._link is not None:
             self._link.drain()
-        self._tell(error)
+        self._tell(error, may_answer=self._inner.takes_last_words)
 
     def _on_stray(self, message: Received) -> None:
         reason = "it came over the network after everything was to come through memory"
-        self._tell(UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason))
+        error = UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
+        self._tell(error, may_answer=True)
 
     def _on_link_error(self, error: PermitflowError) -> None:
         """A wrong message, or the peer does not read any more: why?"""
         if not isinstance(error, TransportError):
-            self._tell(error)
+            self._tell(error, may_answer=self._link is not None and self._link.takes_last_words)
         elif self._verdict is None:
             gone = PeerGoneError(who=self._who, reason=f"it closed the stream before the end ({error.__cause__})")
             self._verdict = asyncio.get_running_loop().call_later(_VERDICT_SECONDS, self._tell, gone)
 
-    def _tell(self, error: PermitflowError) -> None:
+    def _tell(self, error: PermitflowError, *, may_answer: bool = False) -> None:
         if not self._is_over and self._listener is not None:
-            self._is_over = True
+            self._is_over, self._may_answer = True, may_answer
             self._listener.on_error(error)
 
     async def stop(self) -> None:

@@ -164,6 +164,7 @@ class TcpStream(Carrier):
         # The end.
         self._failure: PermitflowError | None = None
         self._is_broken = False  # can nothing be read and written any more?
+        self._is_wrong = self._has_told_failure = False  # is what has come none of ours?
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
         self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
         self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up, silence_seconds=silence_seconds)
@@ -217,7 +218,7 @@ class TcpStream(Carrier):
         except BlockingIOError:
             pass
         except PermitflowError as error:
-            self._fail(error)
+            self._refuse(error)
         except MemoryError as error:
             self._fail(self._gone(str(error)))
         except OSError as error:
@@ -302,12 +303,14 @@ class TcpStream(Carrier):
                 self._fail(decode_status(bytes(payload), who=self._who))
             else:
                 inbox.clear()
-                self._fail(UndecodableDataError(what="a message", reason=f"{kind.name} may not come here"))
+                self._refuse(UndecodableDataError(what="a message", reason=f"{kind.name} may not come here"))
         if self._failure is None:
             if self._listener is not None:
                 self._watch()
-        elif self._listener is not None and not inbox:
-            listener, self._listener = self._listener, None
+        elif self._listener is not None and not inbox and not self._has_told_failure:
+            self._has_told_failure, listener = True, self._listener
+            if not self.takes_last_words:
+                self._listener = None
             listener.on_error(self._failure)
 
     # Writing.
@@ -322,6 +325,11 @@ class TcpStream(Carrier):
         if self._awaits_agreement:  # which this is
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
         return self._send([header(_MESSAGE, size) + message[0], *message[1:]], HEADER_BYTES + size)
+
+    @property
+    def takes_last_words(self) -> bool:
+        """See ``Carrier``; an acceptor says why by ``finish``."""
+        return self._is_wrong and not self._is_broken and not self._is_acceptor
 
     def half_close(self) -> None:
         """See ``Carrier``; an acceptor says so by ``finish``, when all is over."""
@@ -436,8 +444,14 @@ class TcpStream(Carrier):
         self._is_broken = True
         self._fail(self._gone(reason))
 
+    def _refuse(self, error: PermitflowError) -> None:
+        """What comes is wrong, and so nothing is read any more."""
+        self._is_wrong = True
+        self._fail(error)
+
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
+        self._body = None  # whose rest will not come
         self._unwatch()
         if not self._method.done():
             self._method.set_exception(self._failure)

@@ -200,7 +200,7 @@ MISDEEDS: dict[str, Misdeed] = {
         PUT_STREAM, [put_frame(), data(), End(1, 4, 0)], FAILED, LedgerError, {"what": "rows", "here": 3, "peer": 4}
     ),
     "data after the end": Misdeed(
-        PUT_STREAM, [put_frame(), End(0, 0, 0), data()], FAILED, TOO_EARLY, {"frame": "Chunks", "expected": "nothing"}
+        PUT_STREAM, [put_frame(), End(0, 0, 0), data()], FAILED, TOO_EARLY, {"frame": "Chunks", "expected": "Failure"}
     ),
     "a Put that ends nothing": Misdeed(PUT_STREAM, [put_frame()], UNAVAILABLE, PeerGoneError, {}),
     "a Get that takes nothing": Misdeed(GET_STREAM, [get_frame()], UNAVAILABLE, PeerGoneError, {}),

@@ -26,16 +26,17 @@ from permitflow.errors import (
     VersionMismatchError,
 )
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
-from permitflow.protocol.frames import DownstreamFrame, End, Feedback
+from permitflow.protocol.frames import DownstreamFrame, End, Failure, Feedback
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from permitflow.transports.arrow import BatchCodec, PieceWriter
 from permitflow.transports.arrow_compression import described, metadata_place, write_options
-from permitflow.transports.codec import EncodedChunks, WireFrame, decode_upstream
+from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
 from permitflow.transports.grpc_calls import ServerCall
+from permitflow.transports.wire_errors import decode_error
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
@@ -92,6 +93,15 @@ def agreed_on(flow: str, parameters: bytes) -> bytes:
     return pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=agreement)]).SerializeToString()
 
 
+async def hear_why(carrier: ByHand, method: str, error: type[PermitflowError]) -> None:
+    """The client of this method says what is wrong, and closes its half."""
+    last: Any = None
+    while (message := await carrier.read()) is not None:
+        *_, last = decode_upstream(message) if method == PUT_STREAM else decode_downstream(message, PERMITS)
+    assert isinstance(last, Failure)
+    assert type(decode_error(last.error, who="the client")) is error
+
+
 LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame | bytes], type[PermitflowError]]] = {
     "another flow": ([ANOTHER_FLOW], ParameterMismatchError),
     "a flow that nobody knows": ([agreed_on("carrier-pigeons", b"")], ParameterMismatchError),
@@ -127,8 +137,7 @@ async def test_a_consumer_does_not_believe_a_lying_exchange(lie: str) -> None:
         for frame in frames:
             await carrier.write([encoded(PUT_STREAM, frame)])
         if error is not PeerGoneError:
-            while await carrier.read() is not None:
-                pass
+            await hear_why(carrier, GET_STREAM, error)
 
     async def read(address: str) -> None:
         async with get(
@@ -170,8 +179,7 @@ async def test_a_producer_does_not_believe_a_lying_exchange(lie: str) -> None:
         for frame in frames:
             await carrier.write([encoded(GET_STREAM, frame)])
         if error is not PeerGoneError:
-            while await carrier.read() is not None:
-                pass
+            await hear_why(carrier, PUT_STREAM, error)
 
     async def write(address: str) -> None:
         async with put(address, "orders/0", BATCH.schema, wanted=SMALL, compression=Compression.NONE) as sender:

@@ -144,10 +144,10 @@ FRAMES: list[Frame[str]] = [
 
 UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
-    State.DECIDING: {},
+    State.DECIDING: {"Failure": State.FAILED},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"Feedback": State.OPEN},
-    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED},
+    State.OPEN: {"Feedback": State.OPEN, "Failure": State.FAILED},
+    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED, "Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -155,15 +155,16 @@ UPSTREAM_TAKES = {
 
 DOWNSTREAM_TAKES = {
     State.AWAITING_PUT: {"Put": State.DECIDING},
-    State.DECIDING: {},
+    State.DECIDING: {"Failure": State.FAILED},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
     State.OPEN: {
         "Data": State.OPEN,
         "Chunks": State.OPEN,
         "End": State.ENDED,
         "Abort": State.ENDED,
+        "Failure": State.FAILED,
     },
-    State.ENDED: {},
+    State.ENDED: {"Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -210,11 +211,16 @@ def test_every_state_and_every_frame_is_tried() -> None:
 
 @pytest.mark.parametrize(
     "session",
-    [UpstreamSession[str](Put(PROTOCOL_VERSION, CHANNEL)), DownstreamSession[str](Get(PROTOCOL_VERSION, CHANNEL))],
+    [
+        UpstreamSession[str](Put(PROTOCOL_VERSION, CHANNEL)),
+        DownstreamSession[str](Get(PROTOCOL_VERSION, CHANNEL)),
+    ],
     ids=["upstream", "downstream"],
 )
-def test_only_an_acceptor_may_break_off_with_a_failure(session: UpstreamSession[str] | DownstreamSession[str]) -> None:
-    """Those that have dialled take it; the sessions above were dialled, and refuse it."""
+def test_an_acceptor_may_break_off_with_a_failure_as_well(
+    session: UpstreamSession[str] | DownstreamSession[str],
+) -> None:
+    """The sessions above were dialled, and take that of a dialler."""
     session.receive(AGREEMENT)
     session.receive(Failure(b"why"))
     assert (session.state, session.failure) == (State.FAILED, b"why")

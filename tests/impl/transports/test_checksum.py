@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.channels.interface import ReceiveEnd
-from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
+from permitflow.errors import (
+    AlteredMessageError,
+    ChannelAbortedError,
+    PeerGoneError,
+    PermitflowError,
+    UndecodableDataError,
+)
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, Published
@@ -220,11 +226,13 @@ async def test_permits_that_were_altered_on_their_way_back_stop_the_producer(byt
         address,
     ):
         receiver = exchange.channel(CHANNEL).receiver
-        consuming = asyncio.create_task(anything(receiver))
-        with pytest.raises((AlteredMessageError, UndecodableDataError)):
+        consuming = asyncio.create_task(take_all(receiver, []))
+        with pytest.raises((AlteredMessageError, UndecodableDataError)) as caught:
             await asyncio.wait_for(ended(CHUNKS, address), 20)
-        await consuming
+        with pytest.raises(ChannelAbortedError) as told:
+            await consuming
         assert tampering.altered == 1
+        assert f"it broke the stream off: {caught.value}" in told.value.reason
 
 
 async def anything(receiver: ReceiveEnd[pa.RecordBatch]) -> list[int]:
@@ -266,10 +274,12 @@ async def test_a_consumer_takes_nothing_that_was_altered_on_its_way() -> None:
         feeding = asyncio.create_task(feed())
         got: list[int] = []
         async with get(address, CHANNEL, same_host=SameHost.NEVER) as receiver:
-            with pytest.raises(AlteredMessageError):
+            with pytest.raises(AlteredMessageError) as caught:
                 await take_all(receiver, got)
         with pytest.raises(PeerGoneError):
             await feeding
+        reason = f"it left halfway: it broke the stream off: {caught.value}"
+        assert exchange.channel(CHANNEL).statistics().reason == reason
         assert tampering.altered == 1
         assert got == list(range(len(got)))
 

@@ -363,6 +363,11 @@ class AsyncioLink(Carrier):
         elif self._listener is not None:
             self._listener.on_writable()
 
+    @property
+    def takes_last_words(self) -> bool:
+        """See ``Carrier``."""
+        return self._failure is not None
+
     def half_close(self) -> None:
         """See ``Carrier``."""
         if self._rest or self._unplaced is not None:

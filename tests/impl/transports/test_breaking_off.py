@@ -1,0 +1,259 @@
+"""An end that finds what it has received wrong tells its peer why, before it hangs up; and keeps nothing of it."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
+from permitflow.protocol.frames import Agreement, Failure
+from permitflow.protocol.permits import PERMITS, ChannelParameters
+from permitflow.transports import grpc_blocking
+from permitflow.transports.carrier import Carrier, Conversation, Ear
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.grpc_calls import ServerCall
+from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting, meet
+from permitflow.transports.shared_memory.link import AsyncioLink
+from permitflow.transports.tcp import Kind, TcpStream, header
+from permitflow.transports.wire_errors import decode_error
+from tests.support.carriers import MemoryCarrier, joined, memory_ends, message_of
+from tests.support.peers_by_hand import AGREED, BATCH, answered, encoded
+
+SOON_SECONDS = 20.0
+PATHS = ["gRPC", "TCP", "shared memory"]
+METHODS = [GET_STREAM, PUT_STREAM]
+AGREEMENT: Agreement = replace(AGREED, parameters=PERMITS.state(ChannelParameters()))
+
+
+@dataclass
+class Call:
+    """What has called the exchange."""
+
+    method: str
+    network: Carrier
+    connection: socket.socket | None = None
+    """Of TCP."""
+
+    @property
+    def reply_method(self) -> str:
+        """Whose dialler says what this exchange says."""
+        return PUT_STREAM if self.method == GET_STREAM else GET_STREAM
+
+
+Wrong = Callable[[Call, HostCarrier], None]
+
+
+class LyingExchange:
+    """Agrees with everybody, says something wrong, and notes what is said to it."""
+
+    def __init__(self, wrong: Wrong, same_host: SameHost) -> None:
+        self._wrong, self._same_host = wrong, same_host
+        self.came = list[Any]()
+        """The frames that were said to it."""
+        self.is_over = asyncio.Event()
+
+    async def serve(self, call: Call) -> None:
+        """One stream."""
+        carrier = HostCarrier(call.network, who="the client", checksums=True)
+        talk = Conversation(carrier)
+
+        async def read() -> bool:
+            message = await talk.read()
+            if message is not None:
+                self.came.extend(answered(call.reply_method, carrier.checked(message)))
+            return message is not None
+
+        try:
+            assert await read()
+            writes = call.method == GET_STREAM
+            met = await meet(self.came[0].same_host, self._same_host, writes=writes, who="the client")
+            carrier.prepare(met)
+            await talk.write([encoded(call.reply_method, replace(AGREEMENT, same_host=met.answer))])
+            carrier.change_over()
+            self._wrong(call, carrier)
+            while await read():
+                pass
+        except PeerGoneError as error:
+            self.came.append(error)
+        finally:
+            self.is_over.set()
+            await carrier.stop()
+
+
+@asynccontextmanager
+async def over_grpc(exchange: LyingExchange) -> AsyncIterator[str]:
+    """The address."""
+
+    async def act(method: str, _: object, context: Any) -> None:
+        await exchange.serve(Call(method, ServerCall(context, "the client")))
+
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    handlers: dict[str, Any] = {
+        method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(act, method)) for method in METHODS
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def over_tcp(exchange: LyingExchange) -> AsyncIterator[str]:
+    """The address; for one client."""
+    loop = asyncio.get_running_loop()
+
+    async def serve(listener: socket.socket) -> None:
+        connection, _ = await loop.sock_accept(listener)
+        stream = TcpStream(connection, who="the client", is_acceptor=True)
+        await exchange.serve(Call(await stream.method(), stream, connection))
+        await stream.finish(None)
+        stream.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        serving = asyncio.create_task(serve(listener))
+        yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        await serving
+
+
+def served(path: str, exchange: LyingExchange) -> AbstractAsyncContextManager[str]:
+    return over_tcp(exchange) if path == "TCP" else over_grpc(exchange)
+
+
+def altered(call: Call, _: HostCarrier) -> None:
+    """A message of which one bit was flipped on the way."""
+    message = bytearray(message_of([b"x" * 100]))
+    message[50] ^= 1
+    call.network.write([bytes(message)])
+
+
+def undecodable(_: Call, carrier: HostCarrier) -> None:
+    """A message that is none."""
+    carrier.write([b"\xff" * 20])
+
+
+def misframed(call: Call, _: HostCarrier) -> None:
+    """What no message begins with."""
+    assert call.connection is not None
+    call.connection.send(b"\0pf?wrong")
+
+
+WRONG: dict[str, tuple[Wrong, type[PermitflowError], Sequence[str]]] = {
+    "checksum": (altered, AlteredMessageError, ["gRPC", "TCP"]),
+    "message": (undecodable, UndecodableDataError, PATHS),
+    "framing": (misframed, UndecodableDataError, ["TCP"]),
+}
+
+
+async def use_asyncio(method: str, address: str, same_host: SameHost) -> None:
+    """Read or write for as long as it goes well."""
+    if method == GET_STREAM:
+        async with get(address, "orders/0", same_host=same_host) as receiver:
+            async for _ in receiver:
+                pass
+        return
+    async with put(address, "orders/0", BATCH.schema, same_host=same_host) as sender:
+        while True:
+            await sender.send(BATCH)
+
+
+def use_blocking(method: str, address: str, same_host: SameHost) -> None:
+    """As ``use_asyncio``."""
+    if method == GET_STREAM:
+        with grpc_blocking.open_source(address, "orders/0", same_host=same_host) as source:
+            for _ in source:
+                pass
+        return
+    with grpc_blocking.open_sink(address, "orders/0", BATCH.schema, same_host=same_host) as sink:
+        while True:
+            sink.send(BATCH)
+
+
+CLIENTS: dict[str, Callable[[str, str, SameHost], Awaitable[None]]] = {
+    "asyncio": use_asyncio,
+    "blocking": lambda *call: asyncio.to_thread(use_blocking, *call),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("method", METHODS, ids=["consumer", "producer"])
+@pytest.mark.parametrize(("path", "wrong"), [(path, name) for name, (_, _, paths) in WRONG.items() for path in paths])
+async def test_what_is_wrong_is_told_to_the_peer_before_hanging_up(
+    path: str, wrong: str, method: str, client: str
+) -> None:
+    lie, error, _ = WRONG[wrong]
+    same_host = SameHost.REQUIRE if path == "shared memory" else SameHost.NEVER
+    exchange = LyingExchange(lie, same_host)
+    async with asyncio.timeout(SOON_SECONDS), served(path, exchange) as address:
+        with pytest.raises(error) as caught:
+            await CLIENTS[client](method, address, same_host)
+        await exchange.is_over.wait()
+    last = exchange.came[-1]
+    assert isinstance(last, Failure)
+    told = decode_error(last.error, who="the client")
+    assert type(told) is error
+    assert told.message == caught.value.message
+
+
+async def test_a_link_whose_messages_are_wrong_still_carries_the_last_one() -> None:
+    network, _ = joined(MemoryCarrier(), MemoryCarrier())
+    carrier, heard = HostCarrier(network, who="the peer"), asyncio.get_running_loop().create_future()
+    carrier.listen(Ear(lambda _: None, lambda: None, lambda: None, heard.set_result))
+    with memory_ends() as ends:
+        ends.reader_socket.setblocking(False)
+        ends.writer_socket.setblocking(False)
+        link = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=1_000)
+        carrier.prepare(Meeting(None, link, SHARED_MEMORY))
+        carrier.write([b"first"])
+        carrier.change_over()
+        ends.writer_socket.send(b"this is no header")
+        assert isinstance(await heard, UndecodableDataError)
+        assert carrier.takes_last_words
+        assert carrier.write([b"why"])
+        assert ends.writer_socket.recv(100).endswith(b"why")
+        await carrier.stop()
+
+
+LARGE_BYTES = 32 << 20
+
+
+def large_and_altered(call: Call, _: HostCarrier) -> None:
+    """A large message, of which one bit was flipped on the way."""
+    message = bytearray(message_of([bytes(LARGE_BYTES)]))
+    message[50] ^= 1
+    call.network.write([bytes(message)])
+
+
+def cut_within_a_message(call: Call, _: HostCarrier) -> None:
+    """The beginning of a large message, of which no more comes."""
+    assert call.connection is not None
+    call.connection.send(header(Kind.MESSAGE, LARGE_BYTES) + bytes(100))
+    call.connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(large_and_altered, AlteredMessageError), (cut_within_a_message, PeerGoneError)]
+)
+async def test_no_memory_is_held_for_a_message_that_was_refused_or_cut(
+    wrong: Wrong, error: type[PermitflowError]
+) -> None:
+    exchange = LyingExchange(wrong, SameHost.NEVER)
+    async with asyncio.timeout(SOON_SECONDS), served("TCP", exchange) as address:
+        before_bytes = pa.total_allocated_bytes()
+        async with get(address, "orders/0", same_host=SameHost.NEVER) as receiver:
+            with pytest.raises(error) as caught:
+                await receiver.receive()
+            assert pa.total_allocated_bytes() - before_bytes < LARGE_BYTES / 10
+            assert type(caught.value) is error  # it is kept, and keeps nothing
+        await exchange.is_over.wait()
