@@ -11,7 +11,7 @@ import pytest
 from permitflow_model import bounded_queue
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.looking_up import Look, Notes, changes_of, watched
+from permitflow_model.kernel.looking_up import Layout, Look, Notes, changes_of, watched
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, Step, System, require
 from permitflow_model.manifest import Model, read_manifest
@@ -184,7 +184,11 @@ def test_an_action_that_writes_what_it_has_not_seen() -> None:
 
 def looks_of(function: Callable[[Line], object]) -> list[Look]:
     notes = Notes()
-    changes_of(function(watched(Line(Fifo((1, 2)), 0), notes)))
+    line = Line(Fifo((1, 2)), 0)
+    layout = Layout(line)
+    after = function(watched(layout, layout.flat(line), notes))
+    if hasattr(after, "_replace"):
+        changes_of(layout, after)
     return list(notes.looks)
 
 

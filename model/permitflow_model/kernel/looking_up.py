@@ -1,39 +1,128 @@
-"""What a function of the model looks at in a state.
+"""What a function of the model looks at in a state, so that it is worked out once for all states that look the same.
 
-The text of a model runs on numbers and on Z3's terms; here it runs on a state that takes notes.  What comes of the
-function is decided by what it has looked at: in every other state in which that is the same, the same comes of it.
-
+*Looks.*  The text of a model runs on numbers and on Z3's terms; here it runs on a state that takes notes.  What a
+function has looked at decides what comes of it: in every other state in which that is the same, the same comes of it.
 A function looks at a whole variable (``state.permits``) or, of a queue, at less: whether it is empty, its oldest item,
 the sum over it.  Queues are built when somebody looks at them: a guard that is only asked whether it holds throws away
-the next state, and what would have been in it was not looked at.
+the next state, and what would have been in it was not looked at.  The members of a family are looked at one by one,
+variable by variable: a state is flat (``Layout``).
 
-States as integers, for searches that visit many of them.
+*States as integers.*  Each variable has a few bits of its own, which hold the number of its value: values are numbered
+as they are met.  Other bits hold what functions of the model see when they look at a variable (``Look``).  So the
+states in which a function sees the same are those that agree in the bits of its looks: ``packed & mask``.
 
-Each variable has a few bits of its own, which hold the number of its value: values are numbered as they are met.
-Other bits hold what functions of the model see when they look at a variable (``Look``).  So the states in
-which a function sees the same are those that agree in the bits of its looks: ``packed & mask``.
-
-Actions and conditions of a model, worked out once for all states in which they see the same.
-
-What an action does depends on a few variables: delivering a message on the wire and the inbox, whatever the permits
-are.  So it is worked out on a watched state, and remembered under what it has looked at there.
-
-Where to look next may depend on what was seen: whoever finds the wire empty does not ask for its oldest message.  So
-what is known is a tree: a node has some looks, and for what they see either the outcome or a node with further looks.
+*Looking up.*  Where to look next may depend on what was seen: a function that finds the wire empty does not ask for its
+oldest message.  So what is known of a function is a tree: a node has some looks, and for what they see either the
+outcome or a node with further looks.  A function that looks at so much that its outcome is rarely known is set aside
+for a while, and asked itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import eq
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
+from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System
 
-__all__ = ["ABSENT", "Look", "LookUp", "Notes", "Packing", "changes_of", "look_at", "watched"]
+__all__ = ["ABSENT", "Layout", "Look", "LookUp", "Notes", "Packing", "changes_of", "look_at", "watched"]
 
 S = TypeVar("S")
+
+
+class _Place(NamedTuple):
+    """Where a variable stands."""
+
+    offset: int
+    """Its first position, counted from that of the state or member that has it."""
+
+    member: "Layout | None"
+    """Of a family; None: a value, which has one position."""
+
+    members: int
+    """How many the family has."""
+
+
+class Layout:
+    """Where everything stands in a flat state: each variable, and each variable of each member of a family.
+
+    Other named tuples in a state are values: they are looked at as a whole.
+    """
+
+    def __init__(self, pattern: object) -> None:
+        """As this state, or member of a family, has it: a named tuple has its variables, anything else is one."""
+        self.fields: tuple[str, ...] | None = getattr(pattern, "_fields", None)
+        self.places: list[_Place] = []
+        self.width = 0
+        """How many positions there are."""
+        self._type: Callable[..., Any] = type(pattern)
+        for part in self._parts(pattern):
+            member = Layout(part[0]) if isinstance(part, Members) and part else None
+            place = _Place(self.width, member, len(part) if isinstance(part, Members) else 1)
+            self.places.append(place)
+            self.width += 1 if member is None else member.width * place.members
+        self._is_flat = all(place.member is None for place in self.places)
+
+    def flat(self, whole: Any) -> Sequence[object]:
+        """The values of a state, position by position.
+
+        Raises:
+            ValueError: a family has another number of members than before.
+        """
+        parts = self._parts(whole)
+        if self._is_flat:
+            return parts
+        values: list[object] = []
+        for (_, member, count), part in zip(self.places, parts, strict=True):
+            if member is None:
+                values.append(part)
+                continue
+            _require_as_many(part, count)
+            for each in part:
+                values += member.flat(each)
+        return values
+
+    def whole(self, values: Sequence[object], start: int = 0) -> Any:
+        """The state, or the member whose first position this is."""
+        parts = [
+            values[start + offset]
+            if member is None
+            else Members([member.whole(values, start + offset + number * member.width) for number in range(count)])
+            for offset, member, count in self.places
+        ]
+        return self.made(parts)
+
+    def made(self, parts: Iterable[object]) -> Any:
+        """The state or member that has these variables."""
+        return self._type(*parts) if self.fields is not None else next(iter(parts))
+
+    def changed(self, before: Any, after: Any, start: int = 0) -> Iterator[tuple[int, object]]:
+        """The positions in which two states do not have the same object, and what the second one has there.
+
+        Raises:
+            ValueError: a family has another number of members than before.
+        """
+        for (offset, member, count), old, new in zip(self.places, self._parts(before), self._parts(after), strict=True):
+            if new is old:
+                continue
+            if member is None:
+                yield start + offset, new
+                continue
+            _require_as_many(new, count)
+            for number, (own, other) in enumerate(zip(old, new, strict=True)):
+                if own is not other:
+                    yield from member.changed(own, other, start + offset + number * member.width)
+
+    def _parts(self, whole: Any) -> Sequence[Any]:
+        return whole if self.fields is not None else (whole,)
+
+
+def _require_as_many(members: Any, count: int) -> None:
+    if not hasattr(members, "names") or len(members) != count:
+        raise ValueError(f"a family has {count} members in every state, but here it is {members!r}; use put and map")
 
 
 class Look(NamedTuple):
@@ -85,84 +174,203 @@ class Notes:
         return seen
 
 
-def watched(state: S, notes: Notes) -> S:
-    """A state that takes notes of what is looked at.
+def watched(layout: Layout, values: Sequence[object], notes: Notes) -> Any:
+    """A state that takes notes of what is looked at; a state that is no named tuple is looked at as a whole.
 
-    A state that is no named tuple is one variable, which is looked at as a whole.
+    Args:
+        layout: of the state.
+        values: the flat state.
+        notes: where it is noted.
     """
-    if not hasattr(state, "_fields"):
-        notes.take(state, Look(0))
-        return state
-    values = cast("tuple[object, ...]", state)
-    return cast("S", _WatchedState(state._fields, values, notes))
+    return _watched(layout, 0, values, notes)
 
 
-def changes_of(after: object) -> dict[int, object]:
-    """The variables that a function has given a value, by their positions; ``after`` is what it made of a state."""
-    if isinstance(after, _WatchedState):
-        return {position: _built(value) for position, value in after._written.items()}
-    if hasattr(after, "_fields"):
-        return {position: _built(value) for position, value in enumerate(cast("tuple[object, ...]", after))}
-    return {0: after}
+def _watched(layout: Layout, start: int, values: Sequence[object], notes: Notes) -> Any:
+    if layout.fields is None:
+        return _watched_variable(layout.places[0], start, values, notes)
+    return _WatchedTuple(layout, start, values, notes)
+
+
+def _watched_variable(place: _Place, start: int, values: Sequence[object], notes: Notes) -> Any:
+    """``start``: of the state, or of the member, that has this variable."""
+    position = start + place.offset
+    if place.member is not None:
+        return _WatchedFamily(place.member, place.members, position, values, notes)
+    value = values[position]
+    if isinstance(value, Fifo):
+        return _WatchedQueue(lambda: value, notes, position)
+    return notes.take(value, Look(position))
+
+
+def changes_of(layout: Layout, after: object) -> dict[int, object]:
+    """What a function has given a value, by positions; ``after`` is what it made of a watched state.
+
+    Raises:
+        ValueError: a family has another number of members than before.
+    """
+    changes: dict[int, object] = {}
+    _note_changes(layout, 0, after, changes)
+    return changes
+
+
+def _note_changes(layout: Layout, start: int, after: Any, changes: dict[int, object]) -> None:
+    # What was built anew, or stood elsewhere, counts as written in full.
+    parts: Iterable[tuple[int, Any]]
+    if isinstance(after, _WatchedTuple) and after._stood_at(layout, start):
+        parts = after._written.items()
+    else:
+        parts = [(0, after)] if layout.fields is None else enumerate(after)
+    part: Any
+    for number, part in parts:
+        offset, member, count = layout.places[number]
+        if member is None:
+            changes[start + offset] = _built(part)
+            continue
+        _require_as_many(part, count)
+        members: Iterable[tuple[int, Any]]
+        if isinstance(part, _WatchedFamily) and part._stood_at(member, start + offset):
+            members = part._written.items()
+        else:
+            members = enumerate(part)
+        for name, each in members:
+            _note_changes(member, start + offset + name * member.width, each, changes)
+
+
+class _Watched:
+    """What takes notes, and is built where it is looked at as a whole."""
+
+    __slots__ = ()
+
+    def _whole(self) -> Any:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._whole() == _built(other))
+
+    def __hash__(self) -> int:
+        return hash(self._whole())
 
 
 def _built(value: object) -> object:
-    return value._whole() if isinstance(value, _WatchedQueue) else value
+    return value._whole() if isinstance(value, _Watched) else value
 
 
-class _WatchedState:
-    """Behaves as the named tuple that it stands for."""
+class _WatchedTuple(_Watched):
+    """Behaves as the named tuple that it stands for: a state, or a member of a family."""
 
-    __slots__ = ("_fields", "_notes", "_values", "_written")
+    __slots__ = ("_layout", "_notes", "_start", "_values", "_written")
 
     def __init__(
         self,
-        fields: tuple[str, ...],
-        values: tuple[object, ...],
+        layout: Layout,
+        start: int,
+        values: Sequence[object],
         notes: Notes,
-        written: dict[int, object] | None = None,
+        written: Mapping[int, object] = MappingProxyType({}),
     ) -> None:
-        self._fields = fields
+        self._layout = layout
+        self._start = start
         self._values = values
         self._notes = notes
-        self._written = written or {}
+        self._written = written
+
+    def _stood_at(self, layout: Layout, start: int) -> bool:
+        return self._layout is layout and self._start == start
+
+    def _whole(self) -> Any:
+        return self._layout.made(map(_built, self))
 
     def __getattr__(self, name: str) -> object:
-        try:
-            position = self._fields.index(name)
-        except ValueError:
-            raise AttributeError(f"a state has no variable {name!r}") from None
-        return self[position]
+        return self[self._number_of(name)]
 
-    def __getitem__(self, position: int) -> object:
-        if position in self._written:
-            return self._written[position]
-        value = self._values[position]
-        if isinstance(value, Fifo):
-            return _WatchedQueue(lambda: value, self._notes, position)
-        return self._notes.take(value, Look(position))
+    def _number_of(self, name: str) -> int:
+        fields = self._layout.fields or ()
+        if name not in fields:
+            raise AttributeError(f"a state has no variable {name!r}")
+        return fields.index(name)
 
-    def _replace(self, **changes: object) -> "_WatchedState":
-        written = self._written | {self._fields.index(name): value for name, value in changes.items()}
-        return _WatchedState(self._fields, self._values, self._notes, written)
+    def __getitem__(self, number: int) -> object:
+        if number in self._written:
+            return self._written[number]
+        return _watched_variable(self._layout.places[number], self._start, self._values, self._notes)
 
-    def _as_tuple(self) -> tuple[object, ...]:
-        return tuple(_built(self[position]) for position in range(len(self._values)))
+    def _replace(self, **changes: object) -> "_WatchedTuple":
+        written = {**self._written, **{self._number_of(name): value for name, value in changes.items()}}
+        return _WatchedTuple(self._layout, self._start, self._values, self._notes, written)
 
     def __iter__(self) -> Iterator[object]:
-        return iter([self[position] for position in range(len(self._values))])
+        return iter([self[number] for number in range(len(self))])
 
     def __len__(self) -> int:
-        return len(self._values)
-
-    def __eq__(self, other: object) -> bool:
-        return self._as_tuple() == (other._as_tuple() if isinstance(other, _WatchedState) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._as_tuple())
+        return len(self._layout.places)
 
 
-class _WatchedQueue:
+class _WatchedFamily(_Watched):
+    """Behaves as the family that it stands for."""
+
+    __slots__ = ("_count", "_member", "_notes", "_start", "_values", "_written")
+
+    def __init__(
+        self,
+        member: Layout,
+        count: int,
+        start: int,
+        values: Sequence[object],
+        notes: Notes,
+        written: Mapping[int, object] = MappingProxyType({}),
+    ) -> None:
+        """``start``: the position of the first member."""
+        self._member = member
+        self._count = count
+        self._start = start
+        self._values = values
+        self._notes = notes
+        self._written = written
+
+    def _stood_at(self, member: Layout, start: int) -> bool:
+        return self._member is member and self._start == start
+
+    def _whole(self) -> Any:
+        return Members(map(_built, self))
+
+    def size(self) -> int:
+        return self._count
+
+    def names(self) -> range:
+        return range(self._count)
+
+    def get(self, name: int) -> Any:
+        name = self.names()[name]
+        if name in self._written:
+            return self._written[name]
+        return _watched(self._member, self._start + name * self._member.width, self._values, self._notes)
+
+    def put(self, name: int, member: object) -> "_WatchedFamily":
+        return self._with({**self._written, self.names()[name]: member})
+
+    def map(self, change: Callable[..., object], *context: object) -> "_WatchedFamily":
+        return self._with({name: change(self.get(name), *context) for name in self.names()})
+
+    def _with(self, written: Mapping[int, object]) -> "_WatchedFamily":
+        return _WatchedFamily(self._member, self._count, self._start, self._values, self._notes, written)
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        return sum([measure(member, *context) for member in self])
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        return all(holds(member, *context) for member in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.get, self.names())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, name: int) -> Any:
+        return self.get(name)
+
+
+class _WatchedQueue(_Watched):
     """Behaves as the queue that it stands for."""
 
     __slots__ = ("_build", "_notes", "_variable")
@@ -209,7 +417,7 @@ class _WatchedQueue:
         return self._ask("every", *arguments)
 
     def push(self, item: object) -> "_WatchedQueue":
-        return self._made(lambda queue: queue.push(item))
+        return self._made(lambda queue: queue.push(_built(item)))
 
     def without_head(self) -> "_WatchedQueue":
         return self._made(lambda queue: queue.without_head())
@@ -229,16 +437,10 @@ class _WatchedQueue:
     def __getitem__(self, position: int) -> object:
         return self._whole()[position]
 
-    def __eq__(self, other: object) -> bool:
-        return self._whole() == (other._whole() if isinstance(other, _WatchedQueue) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._whole())
-
 
 def _is_lasting(argument: object) -> bool:
     """Is it the same object the next time?  A function that was made in a function is not."""
-    return "<" not in getattr(argument, "__qualname__", "")
+    return not isinstance(argument, _Watched) and "<" not in getattr(argument, "__qualname__", "")
 
 
 class _Slot:
@@ -284,16 +486,15 @@ class _Variable:
 
 
 class Packing(Generic[S]):
-    """Packs states that are named tuples of as many variables as the first; any other state is one variable."""
+    """Packs states that have the first one's layout."""
 
     def __init__(self, start: S, *, most_values: int) -> None:
         """No variable may have more than ``most_values`` values."""
-        self._type = type(start)
-        self._is_tuple = hasattr(start, "_fields")
+        self.layout = Layout(start)
         self._width = max(1, (most_values - 1).bit_length())
         self._numbers: dict[Look, int] = {}
         self._slots: list[_Slot] = []
-        self._variables = [_Variable() for _ in self._values_in(start)]
+        self._variables = [_Variable() for _ in range(self.layout.width)]
         for position in range(len(self._variables)):
             self.number_of(Look(position))
         # These are the lowest bits, and look for look they hold the numbers of the values.
@@ -326,18 +527,21 @@ class Packing(Generic[S]):
     def pack(self, state: S) -> int:
         """The state as a number."""
         packed = 0
-        for variable, value in zip(self._variables, self._values_in(state), strict=True):
+        for variable, value in zip(self._variables, self.layout.flat(state), strict=True):
             packed |= variable.bits_of(value)
         return packed
 
     def unpack(self, packed: int) -> S:
         """The state that was packed."""
+        return cast("S", self.layout.whole(self.values(packed)))
+
+    def values(self, packed: int) -> list[object]:
+        """The flat state."""
         low = self._low
-        values = [
+        return [
             variable.values[packed >> shift & low]
             for variable, shift in zip(self._variables, self._shifts, strict=True)
         ]
-        return self._type(*values) if self._is_tuple else cast("S", values[0])
 
     def again(self, packed: int) -> int:
         """The state, packed with the bits of all looks that have been added meanwhile."""
@@ -356,8 +560,12 @@ class Packing(Generic[S]):
             bits |= variable.bits_of(value)
         return ((1 << self.looks * self._width) - 1) & ~changed, bits
 
-    def _values_in(self, state: S) -> Sequence[object]:
-        return cast("Sequence[object]", state) if self._is_tuple else (state,)
+    def stepped(self, packed: int, before: S, after: S) -> int:
+        """Another state, packed; only what is not the same object as in the packed one is looked at."""
+        for position, value in self.layout.changed(before, after):
+            variable = self._variables[position]
+            packed = packed & ~variable.mask | variable.bits_of(value)
+        return packed
 
 
 P = TypeVar("P")
@@ -401,11 +609,43 @@ class _Change:
 class _Function(Generic[S, T]):
     """A function of states, and what is known of it."""
 
-    __slots__ = ("tree", "work_out")
+    __slots__ = ("_aside", "_misses", "_since", "_until", "evaluate", "tree")
 
-    def __init__(self, work_out: Callable[[S], T]) -> None:
-        self.work_out = work_out
+    def __init__(self, evaluate: Callable[[S], Any]) -> None:
+        self.evaluate = evaluate
         self.tree: _Tree[T] = _UNKNOWN
+        self._aside: _Tree[T] = _UNKNOWN
+        """The tree, while it is set aside."""
+        self._misses = 0
+        self._since = 0
+        self._until = 0
+
+    def missed(self, visited: int) -> None:
+        """Note that a state was looked up in vain, after so many states; set the tree aside if that is the rule."""
+        self._misses += 1
+        if self._misses % _ROUND == 0:
+            if visited - self._since < _WORTHWHILE * _ROUND:
+                self._aside, self.tree, self._until = self.tree, _ASIDE, 2 * visited
+            self._since = visited
+
+    def is_aside(self, visited: int) -> bool:
+        """Is it quicker to ask the function itself?"""
+        if self.tree is not _ASIDE:
+            return False
+        if visited < self._until:
+            return True
+        self.tree, self._since = self._aside, visited
+        return False
+
+
+_ASIDE = _Unknown()
+"""In place of a tree that is set aside."""
+
+_ROUND = 128
+"""After so many misses it is weighed whether to go on looking up."""
+
+_WORTHWHILE = 3
+"""Looking up and learning cost about as much as so many evaluations."""
 
 
 class LookUp(Generic[S, P]):
@@ -430,15 +670,19 @@ class LookUp(Generic[S, P]):
         self.repackings = 0
         """How often looks were given bits; states that were packed before must be packed again each time."""
         self._moves: list[_Function[S, _Change | None]] = [
-            _Function(partial(_change, action.perform, parameters, arguments)) for action, arguments in moves
+            _Function(partial(_after, action.perform, parameters, arguments)) for action, arguments in moves
         ]
         self._conditions: dict[str, _Function[S, bool]] = {
-            name: _Function(partial(_truth, condition, parameters)) for name, condition in conditions.items()
+            name: _Function(partial(_holds, condition, parameters)) for name, condition in conditions.items()
         }
         self._changes: list[_Change] = []
+        self._visited = 0
+        self._unpacked: tuple[int, S] = (self.start, start)
+        """The last state that was unpacked."""
 
     def steps(self, packed: int) -> list[tuple[int, int]]:
         """All moves out of a state, each with the state it leads to, packed as at the end of the call."""
+        self._visited += 1
         found = []
         for move, function in enumerate(self._moves):
             change = function.tree
@@ -447,6 +691,11 @@ class LookUp(Generic[S, P]):
             if change is None:
                 continue
             if isinstance(change, _Unknown):
+                if function.is_aside(self._visited):
+                    target = self._taken(function, packed)
+                    if target is not None:
+                        found.append((move, target))
+                    continue
                 repackings = self.repackings
                 change = self._learn_change(function, packed)
                 if self.repackings > repackings:
@@ -466,10 +715,13 @@ class LookUp(Generic[S, P]):
             if holds is True:
                 continue
             if isinstance(holds, _Unknown):
-                repackings = self.repackings
-                holds = self._learn(function, packed)
-                if self.repackings > repackings:
-                    return self.broken(self.packing.again(packed))
+                if function.is_aside(self._visited):
+                    holds = bool(function.evaluate(self._state(packed)))
+                else:
+                    repackings = self.repackings
+                    holds = self._learn(function, packed, bool)
+                    if self.repackings > repackings:
+                        return self.broken(self.packing.again(packed))
             if not holds:
                 broken.append(name)
         return broken
@@ -478,17 +730,31 @@ class LookUp(Generic[S, P]):
         """Ask no more whether this condition holds."""
         del self._conditions[condition]
 
+    def _state(self, packed: int) -> S:
+        if self._unpacked[0] is not packed:
+            self._unpacked = (packed, self.packing.unpack(packed))
+        return self._unpacked[1]
+
+    def _taken(self, function: _Function[S, _Change | None], packed: int) -> int | None:
+        """Where a move leads, without looking it up; None if it is disabled."""
+        before = self._state(packed)
+        after = function.evaluate(before)
+        return None if after is None else self.packing.stepped(packed, before, after)
+
     def _learn_change(self, function: _Function[S, _Change | None], packed: int) -> _Change | None:
-        change = self._learn(function, packed)
+        change = self._learn(function, packed, self._change)
         if change is not None:
             self._changes.append(change)
             change.keep, change.bits = self.packing.change(change.values)
         return change
 
-    def _learn(self, function: _Function[S, T], packed: int) -> T:
+    def _change(self, after: S | None) -> _Change | None:
+        return None if after is None else _Change(changes_of(self.packing.layout, after))
+
+    def _learn(self, function: _Function[S, T], packed: int, conclude: Callable[[Any], T]) -> T:
         """Work out what comes of a function, and remember it."""
         notes = Notes()
-        outcome = function.work_out(watched(self.packing.unpack(packed), notes))
+        outcome = conclude(function.evaluate(watched(self.packing.layout, self.packing.values(packed), notes)))
         looks_before = self.packing.looks
         looks = [self.packing.number_of(look) for look in notes.looks]
         if self.packing.looks > looks_before:
@@ -497,6 +763,7 @@ class LookUp(Generic[S, P]):
             for change in self._changes:
                 change.keep, change.bits = self.packing.change(change.values)
         function.tree = self._grown(function.tree, packed, looks, outcome)
+        function.missed(self._visited)
         return outcome
 
     def _grown(self, tree: _Tree[T], packed: int, looks: Sequence[int], outcome: T) -> _Tree[T]:
@@ -515,13 +782,13 @@ class LookUp(Generic[S, P]):
         return tree
 
 
-def _change(perform: Callable[..., S], parameters: P, arguments: tuple[int, ...], state: S) -> _Change | None:
-    """What an action does; None if it is disabled."""
+def _after(perform: Callable[..., S], parameters: P, arguments: tuple[int, ...], state: S) -> S | None:
+    """Where an action leads; None if it is disabled."""
     try:
-        return _Change(changes_of(perform(state, parameters, *arguments)))
+        return perform(state, parameters, *arguments)
     except Disabled:
         return None
 
 
-def _truth(condition: Callable[[S, P], bool], parameters: P, state: S) -> bool:
-    return bool(condition(state, parameters))
+def _holds(condition: Callable[[S, P], bool], parameters: P, state: S) -> bool:
+    return condition(state, parameters)

@@ -1,14 +1,16 @@
 """A protocol as a program: states, actions, invariants.
 
 A model is the text of its TLA+ module in Python.  Guards and updates use only ``+ - * // % < <= == min max if``
-on values that may be ints or symbolic integers, so the same functions are explored, replayed, made to lead tests
-and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
+on values that may be ints or symbolic integers, and the methods of queues and families, so the same functions are
+explored, replayed, made to lead tests and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from permitflow_model.kernel.family import Family
 
 __all__ = ["Action", "Disabled", "Step", "System", "require"]
 
@@ -49,6 +51,13 @@ class Action(Generic[S, P]):
 
     end: str = ""
     """Where it happens, "sender" or "receiver"; empty if no end of a channel records it."""
+
+    members: Callable[[S], Family[Any]] | None = None
+    """Of which family one member performs it; that member's name is the first argument."""
+
+    def performers(self, state: S) -> Iterable[tuple[int, ...]]:
+        """The names that the arguments begin with: one of each member, or none."""
+        return [()] if self.members is None else [(name,) for name in self.members(state).names()]
 
 
 @dataclass(frozen=True)
@@ -123,9 +132,12 @@ class System(Generic[S, P]):
                 yield Step(action.name, arguments, after)
 
     def can_move(self, state: S, parameters: P) -> bool:
-        """Can the protocol go on without the application?"""
+        """Can the protocol go on without the application?  Its own actions take no arguments but a member's name."""
         return any(
-            self.is_enabled(action.name, state, parameters) for action in self.actions if not action.is_environment
+            self.is_enabled(action.name, state, parameters, *name)
+            for action in self.actions
+            if not action.is_environment
+            for name in action.performers(state)
         )
 
     def broken_invariants(self, state: S, parameters: P) -> list[str]:

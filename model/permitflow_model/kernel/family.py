@@ -1,0 +1,142 @@
+"""Several channels of one kind in one state, by their names 0, 1, 2, …: a family.
+
+A model asks for one member, or for all of them, and takes no other way; so the same text is explored with a few members
+and proved for any number of them.  Proofs bring their own implementation, which knows one or two members and some sums.
+
+What a function needs besides the member stands behind it, as its context, and not in a closure: answers are remembered
+under the function and the context.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Alike", "Family", "Members", "family"]
+
+M = TypeVar("M")
+
+
+class Family(Protocol[M]):
+    """A fixed number of members as a value: no operation changes it."""
+
+    def size(self) -> int:
+        """How many there are; it may be symbolic."""
+        ...
+
+    def names(self) -> Iterable[int]:
+        """The members to try where one of them is looked for; of equal ones, one is enough."""
+        ...
+
+    def get(self, name: int) -> M:
+        """The member of this name."""
+        ...
+
+    def put(self, name: int, member: M) -> "Family[M]":
+        """The family with another member of this name."""
+        ...
+
+    def map(self, change: Callable[..., M], *context: object) -> "Family[M]":
+        """All members changed: ``change(member, *context)``."""
+        ...
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all members together: ``measure(member, *context)``."""
+        ...
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member: ``holds(member, *context)``?"""
+        ...
+
+
+class Members(tuple[M, ...]):
+    """A family as a tuple: for exploration, tests and replay.  In TLA+ it is a sequence, which counts from 1."""
+
+    __slots__ = ()
+
+    def size(self) -> int:
+        """How many there are."""
+        return len(self)
+
+    def names(self) -> range:
+        """All of them."""
+        return range(len(self))
+
+    def get(self, name: int) -> M:
+        """The member of this name."""
+        return self[name]
+
+    def put(self, name: int, member: M) -> "Members[M]":
+        """The family with another member of this name."""
+        return Members((*self[:name], member, *self[name + 1 :]))
+
+    def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
+        """All members changed."""
+        return Members([change(member, *context) for member in self])
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all members together."""
+        return sum([measure(member, *context) for member in self])
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member?"""
+        return all(holds(member, *context) for member in self)
+
+
+class Alike(Generic[M]):
+    """So many members, all equal but for a few: where a family of any size starts, and what a run makes of it.
+
+    A run that names the members 0 and 1 is a run for any size of at least 2; its caller must see to the size.
+    """
+
+    __slots__ = ("_member", "_others", "_size")
+
+    def __init__(self, member: M, size: int, others: Mapping[int, M] = MappingProxyType({})) -> None:
+        """``others``: the members that differ, by their names."""
+        self._member = member
+        self._size = size
+        self._others = others
+
+    def _alike(self) -> int:
+        """How many are equal."""
+        return self._size - len(self._others)
+
+    def size(self) -> int:
+        """How many there are; it may be symbolic."""
+        return self._size
+
+    def names(self) -> Iterable[int]:
+        """Those that differ, and one of the others if there is one."""
+        yield from self._others
+        if self._alike() > 0:
+            yield next(name for name in range(len(self._others) + 1) if name not in self._others)
+
+    def get(self, name: int) -> M:
+        """The member of this name."""
+        return self._others.get(name, self._member)
+
+    def put(self, name: int, member: M) -> "Alike[M]":
+        """The family with another member of this name."""
+        return Alike(self._member, self._size, {**self._others, name: member})
+
+    def map(self, change: Callable[..., M], *context: object) -> "Alike[M]":
+        """All members changed."""
+        others = {name: change(member, *context) for name, member in self._others.items()}
+        return Alike(change(self._member, *context), self._size, others)
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all members together."""
+        return sum(
+            [measure(member, *context) for member in self._others.values()],
+            self._alike() * measure(self._member, *context),
+        )
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member?"""
+        if not all(holds(member, *context) for member in self._others.values()):
+            return False
+        return self._alike() == 0 or holds(self._member, *context)
+
+
+def family(member: M, size: int) -> Family[M]:
+    """So many equal members: what a model starts with."""
+    return Members([member] * size) if isinstance(size, int) else Alike(member, size)
