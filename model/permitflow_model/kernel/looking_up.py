@@ -55,6 +55,7 @@ class Layout:
     def __init__(self, pattern: object) -> None:
         """As this state, or member of a family, has it: a named tuple has its variables, anything else is one."""
         self.fields: tuple[str, ...] | None = getattr(pattern, "_fields", None)
+        self.numbers = {name: number for number, name in enumerate(self.fields or ())}
         self.places: list[_Place] = []
         self.width = 0
         """How many positions there are."""
@@ -281,13 +282,11 @@ class _WatchedTuple(_Watched):
         return self._layout.made(map(_built, self))
 
     def __getattr__(self, name: str) -> object:
-        return self[self._number_of(name)]
-
-    def _number_of(self, name: str) -> int:
-        fields = self._layout.fields or ()
-        if name not in fields:
-            raise AttributeError(f"a state has no variable {name!r}")
-        return fields.index(name)
+        try:
+            number = self._layout.numbers[name]
+        except KeyError:
+            raise AttributeError(f"a state has no variable {name!r}") from None
+        return self[number]
 
     def __getitem__(self, number: int) -> object:
         if number in self._written:
@@ -295,7 +294,8 @@ class _WatchedTuple(_Watched):
         return _watched_variable(self._layout.places[number], self._start, self._values, self._notes)
 
     def _replace(self, **changes: object) -> "_WatchedTuple":
-        written = {**self._written, **{self._number_of(name): value for name, value in changes.items()}}
+        numbers = self._layout.numbers
+        written = {**self._written, **{numbers[name]: value for name, value in changes.items()}}
         return _WatchedTuple(self._layout, self._start, self._values, self._notes, written)
 
     def __iter__(self) -> Iterator[object]:
