@@ -11,11 +11,13 @@ import pytest
 from permitflow_model import bounded_queue
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.looking_up import Layout, Look, Notes, changes_of, watched
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, Step, System, require
 from permitflow_model.manifest import Model, read_manifest
 from permitflow_model.permit_channel import SYSTEM
+from tests.support import shared_pool
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -179,6 +181,122 @@ def test_an_action_that_writes_what_it_has_not_seen() -> None:
     compare(replace(LINE, actions=(*LINE.actions, Action("Forget", forget))), 3, {})
 
 
+# Families, whose members are looked at variable by variable.
+
+
+@pytest.mark.parametrize(("channels", "permits", "largest"), [(1, 1, 2), (2, 3, 2), (3, 2, 2)])
+def test_channels_that_share_a_pool(channels: int, permits: int, largest: int) -> None:
+    parameters = shared_pool.Parameters(channels=channels, permits=permits, largest=largest)
+    compare(shared_pool.SYSTEM, parameters, shared_pool.SYSTEM.invariants)
+
+
+class Pair(NamedTuple):
+    """One of some places, and what is in it."""
+
+    number: int
+    items: Queue[int]
+
+
+class Places(NamedTuple):
+    """Some places with two variables, and some with one."""
+
+    pairs: Members[Pair]
+    marks: Members[int]
+
+
+def put_in(places: Places, most: int, name: int) -> Places:
+    pair = places.pairs.get(name)
+    require(pair.number < most)
+    return places._replace(pairs=places.pairs.put(name, Pair(pair.number + 1, pair.items.push(name))))
+
+
+def take_out(places: Places, _most: int, name: int) -> Places:
+    pair = places.pairs.get(name)
+    require(not pair.items.is_empty())
+    pairs = places.pairs.put(name, pair._replace(number=pair.number - 1, items=pair.items.without_head()))
+    return places._replace(pairs=pairs, marks=places.marks.put(name, pair.items.head()))
+
+
+def exchange(places: Places, _most: int) -> Places:
+    """Members that stood elsewhere, and a family that was made of another one."""
+    first, second = places.pairs
+    return places._replace(pairs=places.pairs.put(0, second).put(1, first), marks=places.marks.map(abs))
+
+
+def begin_again(places: Places, _most: int) -> Places:
+    require(places.marks != (1, 1))
+    return Places(Members([Pair(0, Fifo())] * 2), Members((1, places.marks[0])))
+
+
+PLACES: System[Places, int] = System(
+    module="Places",
+    initial=lambda _: Places(Members([Pair(0, Fifo())] * 2), Members((0, -1))),
+    actions=(
+        Action("PutIn", put_in, lambda _: [(0,), (1,)]),
+        Action("TakeOut", take_out, lambda _: [(0,), (1,)]),
+        Action("Exchange", exchange),
+        Action("BeginAgain", begin_again),
+    ),
+    invariants={},
+)
+
+
+def is_below(pair: Pair, bound: int) -> bool:
+    return pair.number < bound
+
+
+def number_of(pair: Pair) -> int:
+    return pair.number
+
+
+OF_FAMILIES: dict[str, Callable[[Places, int], bool]] = {
+    "every member": lambda places, most: places.pairs.every(is_below, most),
+    "a sum": lambda places, _: places.pairs.sum_of(number_of) < 3,
+    "a member as a whole": lambda places, _: places.pairs.get(1) != Pair(1, Fifo((1,))),
+    "two members": lambda places, _: places.pairs.get(0) != places.pairs.get(1) or places.pairs.get(0).number == 0,
+    "the family as a tuple": lambda places, _: places.pairs != (Pair(0, Fifo((0,))), Pair(0, Fifo())),
+    "the members in turn": lambda places, _: [pair.number for pair in places.pairs] != [1, 2],
+    "a family of numbers": lambda places, _: places.marks.every(int.__lt__, 1) and hash(places.marks) != 0,
+    "another family": lambda places, _: places.marks.put(0, 5).get(0) == 5 and places.marks.map(abs).get(1) < 2,
+    "its size": lambda places, _: places.pairs.size() == len(places.pairs) == len([*places.pairs.names()]),
+}
+
+
+@pytest.mark.parametrize("condition", OF_FAMILIES)
+def test_a_condition_that_looks_at_a_family(condition: str) -> None:
+    assert len(compare(PLACES, 2, {condition: OF_FAMILIES[condition]}).states) > 100
+
+
+def test_conditions_that_look_at_families_together() -> None:
+    found = compare(PLACES, 2, OF_FAMILIES)
+    assert 0 < len(found.broken) < len(OF_FAMILIES)
+
+
+def test_a_family_keeps_its_size() -> None:
+    def grow(places: Places, _most: int) -> Places:
+        return places._replace(marks=Members((*places.marks, 1)))
+
+    with pytest.raises(ValueError, match="2 members in every state"):
+        explore(replace(PLACES, actions=(Action("Grow", grow),)), 2)
+
+
+def test_there_is_no_member_beyond_the_last() -> None:
+    with pytest.raises(IndexError):
+        explore(PLACES, 2, invariants={"beyond": lambda places, _: places.pairs.get(2).number == 0})
+
+
+def test_a_function_that_looks_at_everything_is_asked_itself_in_most_states() -> None:
+    asked = []
+
+    def looks_at_all(places: Places, _most: int) -> bool:
+        asked.append(isinstance(places, Places))
+        return hash(places) is not None
+
+    states = explore(PLACES, 4, invariants={"all": looks_at_all}).state_count
+    assert states == len(asked)
+    assert asked.count(True) > states / 2
+
+
 # What is noted.
 
 
@@ -195,6 +313,15 @@ def looks_of(function: Callable[[Line], object]) -> list[Look]:
 def test_a_guard_does_not_look_at_what_it_does_not_need() -> None:
     assert looks_of(lambda line: LINE.is_enabled("Leave", line, 3)) == [Look(0, "is_empty"), Look(1)]
     assert looks_of(lambda line: leave(line, 3)) == [Look(0, "is_empty"), Look(1), Look(0)]
+
+
+def test_a_step_of_one_member_does_not_look_at_the_others() -> None:
+    notes, start = Notes(), PLACES.initial(2)
+    layout = Layout(start)
+    put_in(watched(layout, layout.flat(start), notes), 2, 1)
+    assert {look.variable for look in notes.looks} == {2}
+    assert changes_of(layout, put_in(watched(layout, layout.flat(start), notes), 2, 1)) == {2: 1, 3: (1,)}
+    assert {look.variable for look in notes.looks} == {2, 3}
 
 
 def test_looking_twice_is_noted_once() -> None:
