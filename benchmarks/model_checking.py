@@ -119,7 +119,7 @@ def run_tlc(name: str, _chunks: int) -> tuple[int, float]:
 def replay_run(name: str, chunks: int) -> tuple[int, float]:
     """Events of a recorded run, replayed and checked."""
     from permitflow.protocol.permits import ChannelParameters
-    from permitflow.testing.core_pair import CorePair
+    from permitflow.testing.subjects.permits import CorePair
     from permitflow.testing.traces import judge
     from permitflow.tracing import MemoryTrace
 

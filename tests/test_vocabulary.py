@@ -16,7 +16,7 @@ import permitflow.protocol
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
 from permitflow.protocol.recording import ENDS
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2

@@ -10,7 +10,7 @@ import pytest
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow.tracing import FileTrace
 

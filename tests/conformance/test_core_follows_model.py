@@ -16,7 +16,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.permits import Permits as CorePermits
 from permitflow.protocol.permits import held as held_permits
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.kit.random_runs import machine_for
 from permitflow.testing.moves import Divergence, compare, walk
 from permitflow_model.kernel.explore import explore

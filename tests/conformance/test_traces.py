@@ -23,7 +23,7 @@ from permitflow.protocol.messages import Message
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, PermitSender, held
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
 from permitflow.protocol.session import DownstreamSession
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.traces import Verdict, judge, judge_all
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
 from permitflow.transports.grpc_aio import get, put

@@ -14,7 +14,7 @@ from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters, held
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, Received, Refused, judge_adapter, judge_pair
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.kit.adapter import Feature
 from permitflow.testing.kit.judging import pair_rules
 from permitflow.testing.kit.mistakes import spoilt

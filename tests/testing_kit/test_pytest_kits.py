@@ -13,7 +13,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
-from permitflow.testing.core_pair import CorePair
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.kit.examples.queues import QueueChannel
 from permitflow.testing.kit.judging import ChannelJudge, judge_pair, pair_rules
 from permitflow.testing.kit.rules import all_rules, selected

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
     from permitflow.testing.kit.judging import judge_adapter, judge_pair
     from permitflow.testing.kit.pytest_kits import ChannelKit, PairKit, RuleBroken
-    from permitflow.testing.kit.report import Report, RuleVerdict
+    from permitflow.testing.kit.rules import Report, RuleVerdict
     from permitflow.testing.moves import ActionRefused, Divergence, PairAdapter
 
 __all__ = [
@@ -42,7 +42,7 @@ _PLACES = {
     "kit.adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused"),
     "kit.judging": ("judge_adapter", "judge_pair"),
     "kit.pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
-    "kit.report": ("Report", "RuleVerdict"),
+    "kit.rules": ("Report", "RuleVerdict"),
     "moves": ("ActionRefused", "Divergence", "PairAdapter"),
 }
 

@@ -10,15 +10,10 @@ from typing import Any
 
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.permits import ChannelParameters, Permits, held
 from permitflow.protocol.recording import ENDS, RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
-from permitflow_model.kernel.queue import Fifo
-from permitflow_model.permit_channel import NO_WATERMARK, State
-from permitflow_model.permit_channel import Message as ModelMessage
-from permitflow_model.permit_channel import Permits as ModelPermits
 
-__all__ = ["CorePair", "FlowPair"]
+__all__ = ["FlowPair"]
 
 
 class FlowPair:
@@ -43,7 +38,8 @@ class FlowPair:
         self._due: deque[int] = deque()
         self._due_watermarks: deque[int] = deque()
         self._waiting: list[Offered[int]] = []
-        self._watermark = self._heard = -1
+        self.watermark = self.heard = -1
+        """The newest watermark that was announced, and that was consumed."""
 
     # The application.
 
@@ -56,7 +52,7 @@ class FlowPair:
     def announce(self) -> None:
         """The application announces a watermark."""
         self._serial += 1
-        self._watermark = self._serial
+        self.watermark = self._serial
         self.sender.offer_watermark(self._serial)
 
     def take_back(self, position: int, kind: Kind | None = None) -> None:
@@ -85,8 +81,8 @@ class FlowPair:
     def leave_watermark(self) -> None:
         """The pending watermark goes onto the wire."""
         message = self.sender.send_watermark()
-        if message.payload != self._watermark:
-            raise Divergence(f"watermark {message.payload} was sent, {self._watermark} is the newest")
+        if message.payload != self.watermark:
+            raise Divergence(f"watermark {message.payload} was sent, {self.watermark} is the newest")
         self._due_watermarks.append(message.payload)
         self.wire.append(message)
 
@@ -117,7 +113,7 @@ class FlowPair:
         if message.payload != due:
             raise Divergence(f"{message} was consumed, {due} is due")
         if is_watermark:
-            self._heard = due
+            self.heard = due
         else:
             self._consumed += 1
         if returned is not None:
@@ -158,82 +154,3 @@ class FlowPair:
     def consumed_number(self) -> int:
         """The number of the next message that is consumed."""
         return self._consumed % self._tags
-
-
-class CorePair(FlowPair):
-    """The ends of permits, beside ``PermitChannel``."""
-
-    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
-        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        super().__init__(parameters, tags=tags, record=record)
-        self._parameters = parameters
-
-    @property
-    def grants(self) -> deque[Permits]:
-        """Permits on their way back."""
-        return self.feedback
-
-    def offer_chunk(self, rows: int) -> None:
-        """The application wants to send a chunk."""
-        self.put_in_line(Kind.CHUNK, rows)
-
-    def offer_barrier(self) -> None:
-        """The application wants to send a barrier."""
-        self.put_in_line(Kind.BARRIER)
-
-    def offer_watermark(self) -> None:
-        """The application announces a watermark."""
-        self.announce()
-
-    def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with the chunk at this position in the line."""
-        self.take_back(position, Kind.CHUNK)
-
-    def withdraw_barrier(self, position: int = -1) -> None:
-        """The application gives up waiting with the barrier at this position in the line."""
-        self.take_back(position, Kind.BARRIER)
-
-    def send_chunk(self) -> None:
-        """The oldest waiting message, a chunk, goes onto the wire."""
-        self.leave(Kind.CHUNK)
-
-    def send_barrier(self) -> None:
-        """The oldest waiting message, a barrier, goes onto the wire."""
-        self.leave(Kind.BARRIER)
-
-    def send_watermark(self) -> None:
-        """The pending watermark goes onto the wire."""
-        self.leave_watermark()
-
-    def flush(self) -> None:
-        """The idle receiver returns its residue."""
-        returned = self.receiver.take_feedback()
-        if returned is None:
-            raise ActionRefused("the consumer is not idle, or nothing is left to return")
-        self.feedback.append(returned)
-
-    def add_permits(self) -> None:
-        """The oldest returned permits arrive."""
-        self.answer()
-
-    def observe(self) -> State:
-        """The state of both ends and of the wires, in the specification's terms."""
-        inbox, wire, waiting = (Fifo([self._as_in_the_model(*each) for each in place]) for place in self.numbered())
-        before_watermark = self.sender.messages_before_watermark
-        return State(
-            offered=self.offered_number,
-            consumed=self.consumed_number,
-            waiting=waiting,
-            watermark_pending=NO_WATERMARK if before_watermark is None else before_watermark,
-            newest_watermark=(
-                "heard" if self._heard == self._watermark else "sent" if before_watermark is None else "pending"
-            ),
-            permits=ModelPermits(*self.sender.permits),
-            wire=wire,
-            inbox=inbox,
-            unreturned=self.receiver.unreturned,
-            grants=Fifo(ModelPermits(*grant) for grant in self.grants),
-        )
-
-    def _as_in_the_model(self, message: Message[int], number: int) -> ModelMessage:
-        return ModelMessage(message.kind.value, number, message.rows, max(held(message, self._parameters)))

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled, System
-from permitflow_model.permit_channel import State
 
 __all__ = [
     "REFUSALS",
     "ActionRefused",
     "Divergence",
-    "Follower",
     "Move",
     "PairAdapter",
     "Walk",
@@ -56,62 +54,15 @@ REFUSALS = (ActionRefused, WouldBlock, ProtocolError)
 """What an adapter's method may raise to say that its implementation refused."""
 
 
-class Follower(Protocol):
+class PairAdapter(Protocol):
     """Two ends and the wires between them, moved one action of a specification at a time.
 
     It has a method for each action, named in Python's spelling, which performs it, or raises one of ``REFUSALS`` and
-    changes nothing.
+    changes nothing: ``OfferChunk(3)`` is ``offer_chunk(3)``.  An action that takes a message back, such as
+    ``withdraw_chunk``, may be told its place in the line as well; 0 is the oldest, and by default it is the newest.
     """
 
     def observe(self) -> Any:
-        """The implementation's state in the specification's terms.
-
-        Raises:
-            Divergence: the messages in the implementation are not those that were offered, in their order.
-        """
-        ...
-
-
-class PairAdapter(Protocol):
-    """A ``Follower`` of the permit channel."""
-
-    def offer_chunk(self, rows: int) -> None:
-        """The application wants to send a chunk."""
-
-    def offer_barrier(self) -> None:
-        """The application wants to send a barrier."""
-
-    def offer_watermark(self) -> None:
-        """The application announces a watermark."""
-
-    def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with a chunk; of all that waits 0 is the oldest, -1 the newest."""
-
-    def withdraw_barrier(self, position: int = -1) -> None:
-        """The application gives up waiting with a barrier, likewise."""
-
-    def send_chunk(self) -> None:
-        """The oldest waiting message, a chunk, goes onto the wire."""
-
-    def send_barrier(self) -> None:
-        """The oldest waiting message, a barrier, goes onto the wire."""
-
-    def send_watermark(self) -> None:
-        """The pending watermark goes onto the wire."""
-
-    def deliver(self) -> None:
-        """The oldest message on the wire arrives."""
-
-    def consume(self) -> None:
-        """The application takes the oldest message and has consumed it."""
-
-    def flush(self) -> None:
-        """The idle receiver returns its residue."""
-
-    def add_permits(self) -> None:
-        """The oldest returned permits arrive."""
-
-    def observe(self) -> State:
         """The implementation's state in the specification's terms.
 
         Raises:
@@ -143,7 +94,7 @@ def is_rule(move: Move) -> bool:
     return not move.action.startswith("Offer")
 
 
-def attempt(adapter: Follower, move: Move) -> None:
+def attempt(adapter: PairAdapter, move: Move) -> None:
     """Ask the implementation to perform a move.
 
     Raises:
@@ -152,7 +103,7 @@ def attempt(adapter: Follower, move: Move) -> None:
     getattr(adapter, move.method)(*move.arguments)
 
 
-def step(system: System[S, P], adapter: Follower, parameters: P, before: S, move: Move) -> S:
+def step(system: System[S, P], adapter: PairAdapter, parameters: P, before: S, move: Move) -> S:
     """Let model and implementation make the same move: both perform it with the same result, or both refuse.
 
     Raises:
@@ -171,7 +122,7 @@ def step(system: System[S, P], adapter: Follower, parameters: P, before: S, move
     return expected
 
 
-def _must_refuse(adapter: Follower, before: tuple[Any, ...], move: Move) -> None:
+def _must_refuse(adapter: PairAdapter, before: tuple[Any, ...], move: Move) -> None:
     try:
         attempt(adapter, move)
     except REFUSALS:
@@ -196,7 +147,7 @@ def compare(observed: tuple[Any, ...], expected: tuple[Any, ...], when: str) -> 
     raise Divergence("\n  ".join((when, *differences)))
 
 
-A = TypeVar("A", bound=Follower)
+A = TypeVar("A", bound=PairAdapter)
 
 
 @dataclass

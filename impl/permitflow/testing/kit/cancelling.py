@@ -13,15 +13,11 @@ from typing import TypeVar
 from permitflow.protocol.messages import Kind
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, lacks_of
 from permitflow.testing.kit.leading import TURNS, consume, give_up, pause
-from permitflow.testing.kit.outside import Outside
-from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
+from permitflow.testing.kit.rules import MakeAdapter, Outcome, Rule, Rulebook, RuleVerdict
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.file import MemoryTrace
 
 __all__ = [
-    "PLAIN",
     "CancelledBarrier",
     "CancelledReceive",
     "CancelledSend",
@@ -32,21 +28,20 @@ __all__ = [
 
 T = TypeVar("T")
 
-PLAIN = constants(2)
-
 
 class Cancelling:
     """One run: prepare, begin, let it come to an await, cancel, and look at what is left."""
 
     what = ""
 
-    def __init__(self, adapter: ChannelAdapter) -> None:
+    def __init__(self, book: Rulebook, adapter: ChannelAdapter) -> None:
         """Call ``prepare`` next."""
+        self.book = book
         self.adapter = adapter
         self.serial = 0
         self.sent: list[int] = []
         """Serial numbers of chunks, and 0 for barriers: what the receiver has to get."""
-        self.capacity = capacity_of(adapter)
+        self.capacity = capacity_of(book, adapter)
         self.cancelled_at = 0
         """Its await at which the operation was cancelled."""
 
@@ -92,7 +87,7 @@ class Cancelling:
         self.sent.pop(0)
 
     async def check_rest(self) -> None:
-        """Everything that was sent is received, nothing else, and all permits are home: the window is as before.
+        """Everything that was sent is received, nothing else, and as much finds room as before.
 
         Raises:
             Divergence: something was lost, or is there that should not be.
@@ -104,9 +99,9 @@ class Cancelling:
             try:
                 await self.send()
             except TimeoutError:
-                raise Divergence(f"lost permits: {number} of {self.capacity} chunks find room") from None
+                raise Divergence(f"lost {self.book.unit}: {number} of {self.capacity} chunks find room") from None
         if await self._finishes(self.adapter.offer_chunk(self.serial + 1, 1)):
-            raise Divergence(f"created permits: more than {self.capacity} chunks find room")
+            raise Divergence(f"created {self.book.unit}: more than {self.capacity} chunks find room")
 
     async def _expect_nothing(self) -> None:
         taking = asyncio.create_task(self.adapter.take())
@@ -191,9 +186,9 @@ class CancelledReceive(Cancelling):
         consume(self.adapter)
 
 
-def capacity_of(adapter: ChannelAdapter) -> int:
-    """Chunks of one row that find room in a chain of small windows, by the model."""
-    outside = Outside(parameters_of(PLAIN, (1,)), hops=adapter.hops)
+def capacity_of(book: Rulebook, adapter: ChannelAdapter) -> int:
+    """Chunks of one row that find room in a chain of small channels, by the model."""
+    outside = book.seen(book.plain, (1,), hops=adapter.hops)
     world, count = outside.start(), 0
     while True:
         ((seen, world), *_) = outside.make(world, Move("OfferChunk", (1,)))
@@ -233,13 +228,13 @@ class Counted:
             return end.value  # type: ignore[no-any-return]
 
 
-async def cancel_everywhere(rule: Rule, kind: type[Cancelling], make: MakeAdapter) -> RuleVerdict:
+async def cancel_everywhere(kind: type[Cancelling], book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
     """Cancel at every await, asleep and awake; stop at the first run that leaves something behind."""
     awaits = 0
     while awaits < MOST_AWAITS:
         has_ended = False
         for is_awake in (False, True):
-            one = kind(make())
+            one = kind(book, make())
             try:
                 has_ended = await _cancel_at(one, awaits + 1, is_awake=is_awake)
             except (Divergence, TimeoutError) as problem:
@@ -257,7 +252,7 @@ async def cancel_everywhere(rule: Rule, kind: type[Cancelling], make: MakeAdapte
 
 async def _cancel_at(run: Cancelling, number: int, *, is_awake: bool) -> bool:
     """Cancel at an await; True if the operation ends before it."""
-    await run.adapter.open(PLAIN, MemoryTrace().recorder)
+    await run.adapter.open(run.book.plain, MemoryTrace().recorder)
     try:
         await run.prepare()
         counted = Counted(run.operation())

@@ -6,10 +6,9 @@ Where the specification leaves a choice, the model is in several worlds until wh
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
 from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
 from permitflow.testing.moves import Divergence, Move
@@ -45,9 +44,7 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-async def lead(
-    adapter: ChannelAdapter, outside: Outside, agreed: ChannelParameters, moves: Iterable[Move]
-) -> list[Step]:
+async def lead(adapter: ChannelAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
     """Lead a channel through these moves, until one comes to something else than the model says: all steps."""
     led = Led(adapter, outside, agreed)
     await led.open()
@@ -64,7 +61,7 @@ async def lead(
 class Led:
     """One run of one channel."""
 
-    def __init__(self, adapter: ChannelAdapter, outside: Outside, agreed: ChannelParameters) -> None:
+    def __init__(self, adapter: ChannelAdapter, outside: Outside, agreed: Any) -> None:
         """Call ``open`` next."""
         self.adapter = adapter
         self.outside = outside
@@ -166,7 +163,7 @@ class Led:
                 return True
             return False
 
-        # Permits that are on their way are not here yet; what was refused has changed nothing, so it may be repeated.
+        # What lets it leave may still be on its way; what was refused has changed nothing, so it may be repeated.
         if attempt() or (may_succeed and await self._retry(attempt)):
             return DONE
         self._offered.pop()

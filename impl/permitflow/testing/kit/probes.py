@@ -8,26 +8,26 @@ part of the model, and the other rules are asked again: in a run that tells thei
 """
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import Feature, lacks_of
 from permitflow.testing.kit.leading import Step, lead, steps_in_words
-from permitflow.testing.kit.mistakes import spoilt
-from permitflow.testing.kit.outside import Outside, Seen, World, canonical
-from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import PROBED_RULES, MakeAdapter, Mistake, Rule
+from permitflow.testing.kit.outside import Outside, Seen, World
+from permitflow.testing.kit.rules import (
+    MOST_WAITING,
+    Lacks,
+    MakeAdapter,
+    Mistake,
+    Outcome,
+    Rule,
+    Rulebook,
+    RuleVerdict,
+)
 from permitflow.testing.moves import Move
-from permitflow.testing.subjects.permits import model_of
-from permitflow_model.permit_channel import Parameters
 
-__all__ = ["Probing", "parameters_of"]
-
-MOST_WAITING = 2
-"""Chunks that wait at once in a run that is searched for."""
+__all__ = ["Probing"]
 
 # A mistake that cannot be seen in so many states, or in so many moves, is not seen by applications.
 MOST_PAIRS = 10_000
@@ -41,44 +41,21 @@ class Probe(NamedTuple):
     mistaken: frozenset[Seen]
 
 
-def parameters_of(agreed: ChannelParameters, sizes: Iterable[int], *, idle_flush: bool = True) -> Parameters:
-    """The model of a channel in which few chunks wait, each with a number of its own."""
-    largest = max(sizes, default=1)
-    numbered = model_of(agreed, sizes=(largest,), waiters=MOST_WAITING)
-    # Without a bound on the numbers, so that the application's chunk 7 is the model's chunk 7.
-    return replace(numbered, tags=2**62, flush_idle=idle_flush)
-
-
-def outside_of(
-    mistake: Mistake,
-    made: tuple[Mistake, ...] = (),
-    *,
-    hops: int = 1,
-    idle_flush: bool = True,
-    waiters: int = MOST_WAITING,
-) -> Outside:
-    """The channel in which a mistake shows, as a model that makes the mistakes ``made``, the last one first of all."""
-    sizes = [move.arguments[0] for move in mistake.moves if move.action in ("OfferChunk", "SendChunkNow")]
-    parameters = parameters_of(mistake.agreed, sizes, idle_flush=idle_flush)
-    actions = {name: perform for one in made for name, perform in one.actions.items()}
-    kind = next((one.outside for one in reversed(made) if one.outside is not Outside), Outside)
-    return kind(replace(parameters, waiters=waiters), hops=hops, system=spoilt(actions))
-
-
 _Worlds: TypeAlias = tuple[World, ...]
 
 
 @cache
 def probe_for(
-    mistake: Mistake, known: tuple[Mistake, ...] = (), *, hops: int = 1, idle_flush: bool = True
+    book: Rulebook, mistake: Mistake, known: tuple[Mistake, ...] = (), *, hops: int = 1, lacks: Lacks = frozenset()
 ) -> Probe | None:
     """The shortest run that tells the mistake from a channel that makes only those that are ``known``.
 
     None if the applications cannot see it in such a channel.
     """
-    right = outside_of(mistake, known, hops=hops, idle_flush=idle_flush)
+    agreed, sizes = mistake.agreed, mistake.sizes
+    right = book.seen(agreed, sizes, hops=hops, lacks=lacks, made=known)
     # A mistaken channel may keep chunks in its line that no longer wait.
-    wrong = outside_of(mistake, (*known, mistake), hops=hops, idle_flush=idle_flush, waiters=2 * MOST_WAITING)
+    wrong = book.seen(agreed, sizes, hops=hops, lacks=lacks, made=(*known, mistake), waiters=2 * MOST_WAITING)
     return _search(right, wrong, mistake.moves)
 
 
@@ -98,7 +75,7 @@ def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe
             ((seen, after),) = due.items()
             if seen not in did:
                 return Probe((*run, move), frozenset(did))
-            pair = tuple(frozenset(map(canonical, worlds)) for worlds in (after, did[seen]))
+            pair = tuple(frozenset(map(right.canonical, worlds)) for worlds in (after, did[seen]))
             if pair not in met:
                 met.add(pair)
                 todo.append((after, did[seen], (*run, move)))
@@ -128,12 +105,14 @@ class _Tried:
 class Probing:
     """All probes of one channel."""
 
-    def __init__(self, make: MakeAdapter) -> None:
+    def __init__(self, book: Rulebook, make: MakeAdapter) -> None:
         """Nothing was tried yet."""
+        self._book = book
         self._make = make
         adapter = make()
         self._hops = adapter.hops
         self._lacks = lacks_of(adapter)
+        self._without = self._lacks & {Feature.IDLE_FLUSH}  # what the model in a probe has to know of it
         self._known: tuple[Mistake, ...] | None = None
 
     async def verdict(self, rule: Rule) -> RuleVerdict:
@@ -170,7 +149,7 @@ class Probing:
         """As few mistakes as explain what was seen: each explains a run that those before it do not explain."""
         if self._known is None:
             known: tuple[Mistake, ...] = ()
-            for mistake in (mistake for rule in PROBED_RULES for mistake in self._mistakes_of(rule)):
+            for mistake in (mistake for rule in self._book.probed_rules for mistake in self._mistakes_of(rule)):
                 tried = await self._try(mistake)
                 if tried.is_recognised and not (await self._run(mistake, tried.probe, known)).is_right:
                     known = (*known, mistake)
@@ -178,14 +157,13 @@ class Probing:
         return self._known
 
     async def _try(self, mistake: Mistake, known: tuple[Mistake, ...] = ()) -> _Tried:
-        probe = probe_for(mistake, known, hops=self._hops, idle_flush=Feature.IDLE_FLUSH not in self._lacks)
+        probe = probe_for(self._book, mistake, known, hops=self._hops, lacks=self._without)
         return await self._run(mistake, probe, known)
 
     async def _run(self, mistake: Mistake, probe: Probe | None, known: tuple[Mistake, ...]) -> _Tried:
         if probe is None:
             return _Tried(mistake, None)
-        idle_flush = Feature.IDLE_FLUSH not in self._lacks
-        outside = outside_of(mistake, known, hops=self._hops, idle_flush=idle_flush)
+        outside = self._book.seen(mistake.agreed, mistake.sizes, hops=self._hops, lacks=self._without, made=known)
         return _Tried(mistake, probe, await lead(self._make(), outside, mistake.agreed, probe.moves))
 
     @staticmethod

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
-from permitflow.testing.kit.judging import RANDOM_RUNS, ChannelJudge, PairJudge, pair_rules
-from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import Rule, all_rules
+from permitflow.testing.kit.judging import PERMITS, RANDOM_RUNS, ChannelJudge, PairJudge
+from permitflow.testing.kit.rules import Outcome, Rule, Rulebook, RuleVerdict, rulebook_of
 from permitflow.testing.moves import PairAdapter
 
 __all__ = ["ChannelKit", "PairKit", "RuleBroken"]
@@ -24,11 +22,28 @@ class RuleBroken(AssertionError):
 class _Kit:
     """What both kits do with a verdict."""
 
+    flow: ClassVar[str] = PERMITS
+    """The protocol that is obeyed: its rules become the tests of the class."""
+
     known_breaks: ClassVar[Mapping[str, str]] = {}
     """Rules that are known to be broken, and why; their tests fail once they hold."""
 
     random_runs: ClassVar[int] = RANDOM_RUNS
     """Runs that Hypothesis draws."""
+
+    def __init_subclass__(cls) -> None:
+        """A test for each rule, and none for those of another protocol."""
+        super().__init_subclass__()
+        rules = {f"test_{rule.id.replace('-', '_')}": rule for rule in cls.rules_of(rulebook_of(cls.flow))}
+        for other in (name for name in dir(cls) if hasattr(getattr(cls, name), "rule") and name not in rules):
+            setattr(cls, other, None)
+        for name, rule in rules.items():
+            setattr(cls, name, _test_of(name, rule))
+
+    @staticmethod
+    def rules_of(book: Rulebook) -> tuple[Rule, ...]:
+        """The rules that are checked."""
+        return book.rules
 
     def check(self, rule: Rule) -> None:
         """Judge a rule, and pass, skip or fail as pytest does."""
@@ -73,7 +88,7 @@ class ChannelKit(_Kit):
         if cls.judge is None:
             if cls.runner is None:
                 cls.runner = cls._own_runner = asyncio.Runner()
-            cls.judge = ChannelJudge(self.make_adapter, runner=cls.runner, random_runs=self.random_runs)
+            cls.judge = ChannelJudge(self.make_adapter, flow=cls.flow, runner=cls.runner, random_runs=self.random_runs)
         return cls.judge.verdict(rule)
 
     @classmethod
@@ -94,7 +109,12 @@ class PairKit(_Kit):
     judge: ClassVar[PairJudge | None] = None
     """The judge; by default one for each test class."""
 
-    def make_pair(self, parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> PairAdapter:
+    @staticmethod
+    def rules_of(book: Rulebook) -> tuple[Rule, ...]:
+        """Those that pairs can break."""
+        return book.pair_rules
+
+    def make_pair(self, parameters: Any, tags: int, record: RecorderFactory | None) -> PairAdapter:
         """A pair at rest.  ``observe`` numbers chunks modulo ``tags``; without ``record`` it can be pickled."""
         raise NotImplementedError
 
@@ -102,21 +122,16 @@ class PairKit(_Kit):
         """What can be said about a rule; judged once for the class."""
         kit = type(self)
         if kit.judge is None:
-            kit.judge = PairJudge(self.make_pair, lacks=self.lacks, random_runs=self.random_runs)
+            kit.judge = PairJudge(self.make_pair, flow=kit.flow, lacks=self.lacks, random_runs=self.random_runs)
         return kit.judge.verdict(rule)
 
 
-def _test_of(rule: Rule) -> Callable[[_Kit], None]:
+def _test_of(name: str, rule: Rule) -> Callable[[_Kit], None]:
     def test(self: _Kit) -> None:
         __tracebackhide__ = True
         self.check(rule)
 
     test.__doc__ = f"{rule.statement} ({rule.clause})"
-    test.__name__ = f"test_{rule.id.replace('-', '_')}"
+    test.__name__ = name
+    test.rule = rule  # type: ignore[attr-defined]  # by which the test is known as one of the kit's
     return test
-
-
-for _kit, _rules in ((ChannelKit, all_rules()), (PairKit, pair_rules())):
-    for _rule in _rules:
-        _test = _test_of(_rule)
-        setattr(_kit, _test.__name__, _test)

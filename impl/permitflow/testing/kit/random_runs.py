@@ -5,8 +5,8 @@ The verdicts draw the same runs every time.  A failing run is shrunk; it prints 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import ClassVar, cast
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import strategies as st
@@ -19,33 +19,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.adapter import Feature, lacks_of
+from permitflow.testing.kit.adapter import lacks_of
 from permitflow.testing.kit.leading import Led
-from permitflow.testing.kit.outside import Outside
-from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import MakeAdapter, Rule
-from permitflow.testing.kit.walking import alphabet_for
-from permitflow.testing.moves import Divergence, Move, PairAdapter, attempt, compare, is_rule, moves_of, step
-from permitflow.testing.subjects.permits import model_of
+from permitflow.testing.kit.rules import (
+    FEW,
+    Integer,
+    Lacks,
+    MakeAdapter,
+    MakePair,
+    Outcome,
+    Rule,
+    Rulebook,
+    RuleVerdict,
+    alphabet_for,
+)
+from permitflow.testing.moves import Divergence, Move, attempt, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge
 from permitflow.tracing.file import MemoryTrace
-from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.permit_channel_trace import withdraw_at
 
-__all__ = [
-    "ChannelRuns",
-    "MakePair",
-    "PairMachine",
-    "channel_parameters",
-    "drawn_from",
-    "machine_for",
-    "random_pairs",
-    "random_runs",
-    "verdict_by_runs",
-]
+__all__ = ["ChannelRuns", "PairMachine", "drawn_from", "integers", "machine_for", "random_pairs", "random_runs"]
 
 
 def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
@@ -56,52 +48,40 @@ def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
     return st.sampled_from(list(by_action.values())).flatmap(st.sampled_from)
 
 
-MakePair = Callable[[ChannelParameters, int, RecorderFactory], PairAdapter]
-"""Makes a pair at rest: the parameters, the number of chunk numbers, and who records what it does."""
+def integers(data: st.DataObject) -> Integer:
+    """Draws numbers for the parameters of a channel."""
+    return lambda least, most: data.draw(st.integers(least, most))
+
 
 # More chunks than fit into the channel, so that several wait behind one another.
 WAITERS = 4
 
 
-@st.composite
-def channel_parameters(draw: st.DrawFn) -> ChannelParameters:
-    """Small parameters, often at the tight bound ``max_chunk_cost = row_permits - permit_batch + 1``."""
-    row_permits = draw(st.integers(2, 12))
-    permit_batch = draw(st.integers(1, row_permits - 1))
-    tight = row_permits - permit_batch + 1
-    return ChannelParameters(
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=draw(st.one_of(st.just(tight), st.integers(1, tight))),
-        barrier_permits=draw(st.integers(1, 3)),
-        oversize=draw(st.sampled_from(Oversize)),
-    )
-
-
 class PairMachine(RuleBasedStateMachine):
-    """Model and implementation side by side."""
+    """Model and implementation side by side; the class attributes say which."""
 
+    book: ClassVar[Rulebook]
+    make: ClassVar[MakePair]
     agree: bool
     """False while a step is under way, and after one that failed."""
 
-    make: ClassVar[MakePair]
-
-    @initialize(agreed=channel_parameters())
-    def start(self, agreed: ChannelParameters) -> None:
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
         """Both begin at rest."""
-        sizes = range(agreed.max_chunk_cost + (3 if agreed.oversize is Oversize.WHOLE else 1))
-        self.parameters = model_of(agreed, sizes=tuple(sizes), waiters=WAITERS, numbered=True)
+        agreed, sizes = self.book.drawn_pair(integers(data))
+        self.system = self.book.system
+        self.parameters = self.book.model(agreed, sizes, waiters=WAITERS, tags=FEW)
         self.trace = MemoryTrace()
         self.adapter = type(self).make(agreed, self.parameters.tags, self.trace.recorder)
-        self.state: State = SYSTEM.initial(self.parameters)
-        self.moves = tuple(moves_of(SYSTEM, self.parameters))
+        self.state: Any = self.system.initial(self.parameters)
+        self.moves = tuple(moves_of(self.system, self.parameters))
         self.agree = True
 
     def _moves(self, *, enabled: bool) -> list[Move]:
         return [
             move
             for move in self.moves
-            if SYSTEM.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled
+            if self.system.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled
             and (enabled or is_rule(move))
         ]
 
@@ -118,7 +98,7 @@ class PairMachine(RuleBasedStateMachine):
 
     def _step(self, move: Move) -> None:
         self.agree = False
-        self.state = step(SYSTEM, self.adapter, self.parameters, self.state, move)
+        self.state = step(self.system, self.adapter, self.parameters, self.state, move)
         self.agree = True
 
     @precondition(lambda self: self.state.waiting.size() > 1)
@@ -126,10 +106,10 @@ class PairMachine(RuleBasedStateMachine):
     def withdraw(self, position: int) -> None:
         """The application may give up waiting with any message; the model gets there in several steps."""
         self.agree = False
-        move = Move(f"Withdraw{tuple(self.state.waiting)[position].kind.title()}", (position,))
+        move = Move(self.book.outside.withdraw_action(tuple(self.state.waiting)[position]), (position,))
         attempt(self.adapter, move)
-        for action, arguments in withdraw_at(self.state, position):
-            self.state = SYSTEM.perform(action, self.state, self.parameters, *arguments)
+        for action, arguments in self.book.outside.withdrawal(self.state, position):
+            self.state = self.system.perform(action, self.state, self.parameters, *arguments)
         compare(self.adapter.observe(), self.state, f"after {move!r}")
         self.agree = True
 
@@ -138,7 +118,7 @@ class PairMachine(RuleBasedStateMachine):
         """The state that both are in is a good one."""
         # Hypothesis asks before `start` as well.
         if hasattr(self, "state"):
-            assert not SYSTEM.broken_invariants(self.state, self.parameters)
+            assert not self.system.broken_invariants(self.state, self.parameters)
 
     def teardown(self) -> None:
         """What was recorded is a behaviour, whichever way the two ends' logs are put together."""
@@ -150,12 +130,12 @@ class PairMachine(RuleBasedStateMachine):
                 assert verdict.is_valid, verdict.describe()
 
 
-def machine_for(make: MakePair) -> type[PairMachine]:
+def machine_for(book: Rulebook, make: MakePair) -> type[PairMachine]:
     """The machine for one implementation; ``.TestCase`` runs it, or ``run_state_machine_as_test``."""
-    return cast("type[PairMachine]", type("Machine", (PairMachine,), {"make": staticmethod(make)}))
+    return cast("type[PairMachine]", type("Machine", (PairMachine,), {"book": book, "make": staticmethod(make)}))
 
 
-def verdict_by_runs(
+def _verdict_by_runs(
     rule: Rule, machine: type[RuleBasedStateMachine], *, runs: int, moves: int, beside: str = ""
 ) -> RuleVerdict:
     """Let the machine run; ``beside`` says what it looks at besides its moves."""
@@ -181,25 +161,10 @@ def verdict_by_runs(
 MOVES_OF_A_RUN = 30
 
 
-@st.composite
-def parameters_for(draw: st.DrawFn, lacks: frozenset[Feature], hops: int) -> ChannelParameters:
-    """Small parameters, as far as the channel has what they are about."""
-    row_permits = draw(st.integers(2, 6))
-    # Whether a hop in the middle is idle for a moment, and returns its residue, is a matter of time.
-    batch = 1 if Feature.BATCHING in lacks or hops > 1 else draw(st.integers(1, row_permits - 1))
-    tight = row_permits - batch + 1
-    return ChannelParameters(
-        row_permits=row_permits,
-        permit_batch=batch,
-        max_chunk_cost=tight if Feature.OVERSIZE in lacks else draw(st.integers(1, tight)),
-        barrier_permits=1 if Feature.BARRIERS in lacks else draw(st.integers(1, 2)),
-        oversize=Oversize.WHOLE,
-    )
-
-
 class ChannelRuns(RuleBasedStateMachine):
     """Model and channel side by side; the class attributes say which channel, and in which loop."""
 
+    book: ClassVar[Rulebook]
     make: ClassVar[MakeAdapter]
     runner: ClassVar[asyncio.Runner]
     led: Led | None = None
@@ -208,13 +173,10 @@ class ChannelRuns(RuleBasedStateMachine):
     def start(self, data: st.DataObject) -> None:
         """Open a channel; it is at rest."""
         adapter = type(self).make()
-        lacks = lacks_of(adapter)
-        agreed = data.draw(parameters_for(lacks, adapter.hops), label="parameters")
-        largest = agreed.max_chunk_cost + (0 if Feature.OVERSIZE in lacks else 2)
-        sizes = {1} if Feature.WEIGHTS in lacks else {0, 1, agreed.max_chunk_cost, largest}
-        parameters = parameters_of(agreed, sizes, idle_flush=Feature.IDLE_FLUSH not in lacks)
-        self.alphabet = alphabet_for(lacks, sorted(sizes))
-        self.led = Led(adapter, Outside(parameters, hops=adapter.hops), agreed)
+        lacks = lacks_of(adapter) | self.book.not_modelled
+        agreed, sizes = self.book.drawn(integers(data), lacks, adapter.hops)
+        self.alphabet = alphabet_for(lacks, sizes)
+        self.led = Led(adapter, self.book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
         self.runner.run(self.led.open())
 
     def moves(self) -> list[Move]:
@@ -234,20 +196,19 @@ class ChannelRuns(RuleBasedStateMachine):
             self.runner.run(self.led.close())
 
 
-def random_runs(rule: Rule, make: MakeAdapter, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
+def random_runs(book: Rulebook, rule: Rule, make: MakeAdapter, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
     """Let Hypothesis lead the channel; the same runs every time."""
-    machine = cast("type[ChannelRuns]", type("Runs", (ChannelRuns,), {"make": staticmethod(make), "runner": runner}))
-    return verdict_by_runs(rule, machine, runs=runs, moves=MOVES_OF_A_RUN)
+    own = {"book": book, "make": staticmethod(make), "runner": runner}
+    return _verdict_by_runs(rule, type("Runs", (ChannelRuns,), own), runs=runs, moves=MOVES_OF_A_RUN)
 
 
 MOVES_OF_A_PAIR = 50
 
 
-def random_pairs(rule: Rule, make: MakePair, *, runs: int, lacks: frozenset[Feature]) -> RuleVerdict:
+def random_pairs(book: Rulebook, rule: Rule, make: MakePair, *, runs: int, lacks: Lacks) -> RuleVerdict:
     """Let Hypothesis lead pairs; the same runs every time."""
-    needed = {Feature.WEIGHTS, Feature.BATCHING, Feature.BARRIERS, Feature.WATERMARKS, Feature.CANCELLATION} & lacks
-    if needed:
+    if needed := book.used_by_pairs & lacks:
         finding = f"random runs use everything; lacks {', '.join(sorted(needed))}"
         return RuleVerdict(rule, Outcome.NOT_APPLICABLE, finding)
     beside = ", refusals and traces included"
-    return verdict_by_runs(rule, machine_for(make), runs=runs, moves=MOVES_OF_A_PAIR, beside=beside)
+    return _verdict_by_runs(rule, machine_for(book, make), runs=runs, moves=MOVES_OF_A_PAIR, beside=beside)

@@ -1,52 +1,64 @@
-"""The rules of the specification, in the order in which they are reported, and for each the mistakes that break it.
+"""Rules, the mistakes that break them, the verdicts about them, and the rulebook in which a protocol states all of it.
 
 A rule is checked by runs that nobody has written down: for each mistake, the shortest run in which the model with the
 mistake shows its applications something else than the model does (``probes``).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from enum import StrEnum
+from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from textwrap import indent
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.testing.kit import mistakes
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
-from permitflow.testing.kit.mistakes import Perform
-from permitflow.testing.kit.outside import Outside
-from permitflow.testing.moves import Move
+from permitflow.testing.kit.outside import Outside, Perform
+from permitflow.testing.moves import Move, PairAdapter
+from permitflow_model.kernel.system import System
 from permitflow_model.manifest import reference
-from permitflow_model.permit_channel import Permits
 
 __all__ = [
-    "BARRIERS",
-    "GIVING_UP",
-    "ORDER",
-    "PROBED_RULES",
-    "RETURNING",
-    "RUN_RULES",
-    "SPENDING",
-    "WATERMARKS",
+    "FEW",
+    "MOST_WAITING",
+    "Graph",
+    "Integer",
+    "Lacks",
     "MakeAdapter",
+    "MakePair",
     "Mistake",
+    "Outcome",
+    "Report",
     "Rule",
-    "all_rules",
-    "constants",
+    "RuleVerdict",
+    "Rulebook",
+    "alphabet_for",
+    "flows",
+    "rulebook_of",
     "selected",
+    "whole_run_rules",
 ]
 
 MakeAdapter: TypeAlias = Callable[[], ChannelAdapter]
 """Makes a new adapter for a run; an adapter's class is one."""
 
+MakePair: TypeAlias = Callable[[Any, int, RecorderFactory | None], PairAdapter]
+"""Makes a pair at rest: the parameters, how many numbers messages have, where to record what it does."""
 
-def constants(row_permits: int, permit_batch: int = 1, clamp: int = 0) -> ChannelParameters:
-    """Parameters of a small channel; without a clamp, the largest that is live."""
-    return ChannelParameters(
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=clamp or row_permits - permit_batch + 1,
-        oversize=Oversize.WHOLE,
-    )
+Lacks: TypeAlias = frozenset[Feature]
+
+Integer: TypeAlias = Callable[[int, int], int]
+"""Draws a number that is at least the first and at most the second."""
+
+MOST_WAITING = 2
+"""Chunks that wait at once in a run that is searched for."""
+
+FEW = 0
+"""In place of how many numbers there are for messages: just as many as tell those apart that are there at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +68,8 @@ class Mistake:
     name: str
     """What the channel does, in words that go after "it"."""
 
-    agreed: ChannelParameters
-    """The channel in which it shows."""
+    agreed: Any
+    """The parameters of the channel in which it shows."""
 
     moves: tuple[Move, ...]
     """What the applications may do in the run; as little as is needed, so that no other mistake shows."""
@@ -66,493 +78,196 @@ class Mistake:
     """The mistaken actions."""
 
     outside: type[Outside] = Outside
-    """A mistake at the applications' side of the channel."""
+    """A mistake at the applications' side of the channel, or of one that is not about all messages alike."""
 
-    needs: frozenset[Feature] = frozenset()
+    needs: Lacks = frozenset()
     """Features without which the mistake cannot be made, besides those of the rule."""
+
+    @property
+    def is_about_actions(self) -> bool:
+        """Can a pair make it, too, whose every step is made by hand?"""
+        return self.outside is Outside
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of the chunks in the run."""
+        found = {move.arguments[0] for move in self.moves if move.action in ("OfferChunk", "SendChunkNow")}
+        return tuple(sorted(found)) or (1,)
 
 
 @dataclass(frozen=True)
 class Rule:
     """Something that every channel must do, unless it lacks what the rule is about."""
 
+    module: str
+    """The specification."""
+
     id: str
     statement: str
     operator: str
-    """What says so in ``PermitChannel.tla``; empty where the specification is silent."""
+    """What says so in the specification; empty where it is silent."""
 
-    needs: frozenset[Feature] = frozenset()
+    needs: Lacks = frozenset()
     mistakes: tuple[Mistake, ...] = ()
     contract: str = ""
     """Where it is promised, if not in the specification."""
 
     @property
     def clause(self) -> str:
-        """File, line and name, as in ``PermitChannel.tla:141 SendChunk``."""
+        """File, line and name, as in ``StopAndWait.tla:71 Send``."""
         if not self.operator:
             return self.contract
-        return f"{reference('PermitChannel', self.operator)} {self.operator}"
+        return f"{reference(self.module, self.operator)} {self.operator}"
 
 
-RECEIVE, TAKE, CONSUME = Move("Receive"), Move("Take"), Move("Consume")
+def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -> tuple[Rule, ...]:
+    """The rules about whole runs, which all protocols have; ``judging`` names who checks them.
+
+    ``withdraw`` and ``withdraw_barrier`` are the actions of a send that is given up.
+    """
+    rule, cancelled = partial(Rule, module), frozenset({Feature.CANCELLATION})
+    barrier = "The sending of a barrier can be cancelled at every await, likewise."
+    received = "A receive can be cancelled at every await: it has taken nothing, and no message is lost."
+    sent = "A send can be cancelled at every await: it has sent all or nothing, and no room is lost."
+    recorded = "What the channel records of a run is a behaviour, and comes to rest at its end."
+    end = "The end comes after everything that was sent, also what still waits."
+    abort = "A receiver is told that the stream was given up; it does not look like an end."
+    of_barriers = [rule("cancelled-barrier", barrier, withdraw_barrier, cancelled | {Feature.BARRIERS})]
+    return (
+        rule("every-edge", "In every state of the graph, every move comes to what the model says.", "Next"),
+        rule("random-runs", "In random runs, every move comes to what the model says.", "Spec"),
+        rule("cancelled-send", sent, withdraw, cancelled),
+        *(of_barriers if withdraw_barrier else []),
+        rule("cancelled-receive", received, "Consume", cancelled),
+        rule("observed-run", "What is seen of a run that nobody leads is explained by the model.", "Spec"),
+        rule("recorded-run", recorded, "Spec", frozenset({Feature.RECORDING})),
+        rule("end-comes-last", end, "", frozenset({Feature.END}), contract="SendEnd.end"),
+        rule("abort-is-no-end", abort, "", frozenset({Feature.ABORT}), contract="SendEnd.abort"),
+    )
 
 
-def _needs(*features: Feature) -> frozenset[Feature]:
-    return frozenset(features)
+class Graph(NamedTuple):
+    """A channel that is small enough to be walked through all of its states."""
+
+    agreed: Any
+    sizes: tuple[int, ...]
+    """Rows that its chunks may have."""
+
+    lacks: Lacks = frozenset()
+    """Features that are not used in it."""
+
+    waiters: int = MOST_WAITING
 
 
-def _offer(*rows: int) -> tuple[Move, ...]:
-    return tuple(Move("OfferChunk", (count,)) for count in rows)
+class Rulebook(ABC):
+    """What the kit has to know of a protocol; there is one in a module of ``rulebooks``, named after the flow."""
+
+    outside: ClassVar[type[Outside]]
+    """The model as applications see it."""
+
+    pair: ClassVar[Callable[..., Any]]
+    """Makes our own two ends: takes the parameters, ``tags`` and ``record``."""
+
+    rules: ClassVar[tuple[Rule, ...]]
+    """In the order in which they are reported: first those with mistakes, then those about whole runs."""
+
+    unit: ClassVar[str]
+    """What lets a message leave, in plural."""
+
+    plain: ClassVar[Any]
+    """Parameters of a small channel."""
+
+    not_modelled: ClassVar[Lacks] = frozenset()
+    """Features that a channel may have, and of which the specification does not speak."""
+
+    used_by_pairs: ClassVar[Lacks] = frozenset()
+    """Features that ``drawn_pair`` needs."""
+
+    @property
+    def system(self) -> System[Any, Any]:
+        """The model."""
+        return self.outside.system
+
+    @property
+    def probed_rules(self) -> tuple[Rule, ...]:
+        """Those with mistakes, checked by probes."""
+        return tuple(rule for rule in self.rules if rule.mistakes)
+
+    @property
+    def pair_rules(self) -> tuple[Rule, ...]:
+        """Those that are checked on pairs: that an action of the specification can break, and whole runs."""
+        probed = (rule for rule in self.probed_rules if any(one.is_about_actions for one in rule.mistakes))
+        return (*probed, *(rule for rule in self.rules if rule.id in ("every-edge", "random-runs", "recorded-run")))
+
+    @abstractmethod
+    def model(
+        self, agreed: Any, sizes: Sequence[int], *, waiters: int, tags: int = 1, lacks: Lacks = frozenset()
+    ) -> Any:
+        """The specification's constants for a channel with these parameters and chunks of these sizes.
+
+        ``waiters`` messages wait at most, and are numbered modulo ``tags`` (1: anonymous).
+        """
+
+    @abstractmethod
+    def graphs(self, lacks: Lacks, hops: int) -> Sequence[Graph]:
+        """Small channels that together show all that applications can see of one without these features."""
+
+    @abstractmethod
+    def pair_graphs(self, lacks: Lacks) -> Sequence[Graph]:
+        """Likewise of a pair, of which the whole state is seen."""
+
+    @abstractmethod
+    def left_out(self, lacks: Lacks) -> Collection[str]:
+        """Actions that a pair without these features does not have."""
+
+    @abstractmethod
+    def drawn(self, integer: Integer, lacks: Lacks, hops: int) -> tuple[Any, tuple[int, ...]]:
+        """Parameters and sizes for random runs of a channel."""
+
+    @abstractmethod
+    def drawn_pair(self, integer: Integer) -> tuple[Any, tuple[int, ...]]:
+        """Likewise of a pair."""
+
+    @abstractmethod
+    def of_a_run(self, lacks: Lacks, *, is_observed: bool) -> tuple[Any, tuple[int, ...]]:
+        """Parameters and sizes for a run that nobody leads; one that is only observed may be explained in many ways."""
+
+    def seen(
+        self,
+        agreed: Any,
+        sizes: Sequence[int],
+        *,
+        hops: int = 1,
+        lacks: Lacks = frozenset(),
+        made: Sequence[Mistake] = (),
+        waiters: int = MOST_WAITING,
+    ) -> Outside:
+        """A channel as its applications see it, perhaps with mistakes; the last one that is made comes first of all."""
+        # Without a bound on the numbers, so that the application's chunk 7 is the model's chunk 7.
+        parameters = self.model(agreed, sizes, waiters=waiters, tags=2**62, lacks=lacks)
+        actions = {name: perform for one in made for name, perform in one.actions.items()}
+        kind = next((one.outside for one in reversed(made) if not one.is_about_actions), self.outside)
+        if not issubclass(kind, self.outside):
+            kind = type(kind.__name__, (kind, self.outside), {})
+        return kind(parameters, hops=hops, mistaken=actions)
 
 
-PLAIN = constants(2)
-ONES = _offer(1)
-BATCHES = constants(3, 2, clamp=2)
-
-SPENDING = (
-    Rule(
-        "window",
-        "A sender without permits waits: never more is in the channel than there are permits.",
-        "Bounded",
-        mistakes=(Mistake("sends without permits", PLAIN, ONES, {"SendChunk": mistakes.send_chunk_unpaid}),),
-    ),
-    Rule(
-        "whole-window",
-        "A chunk whose permits are here leaves at once, down to the last permit.",
-        "SendChunk",
-        mistakes=(
-            Mistake("does not spend the last permit", PLAIN, ONES, {"SendChunk": mistakes.send_chunk_but_keep_one}),
-        ),
-    ),
-    Rule(
-        "cost-is-rows",
-        "A chunk costs as many permits as it has rows.",
-        "Cost",
-        _needs(Feature.WEIGHTS),
-        (
-            Mistake(
-                "counts chunks instead of rows", PLAIN, _offer(2), {"OfferChunk": mistakes.offer_at_cost(lambda *_: 1)}
-            ),
-        ),
-    ),
-    Rule(
-        "empty-costs-one",
-        "An empty chunk costs one permit.",
-        "Cost",
-        _needs(Feature.WEIGHTS),
-        (
-            Mistake(
-                "lets empty chunks pass for nothing",
-                PLAIN,
-                _offer(0),
-                {"OfferChunk": mistakes.offer_at_cost(lambda rows, _: rows)},
-            ),
-        ),
-    ),
-    Rule(
-        "oversize-costs-clamp",
-        "A chunk above the clamp costs the clamp, so that it can leave.",
-        "Cost",
-        _needs(Feature.WEIGHTS, Feature.OVERSIZE),
-        (
-            Mistake(
-                "charges an oversize chunk for all its rows",
-                PLAIN,
-                _offer(3),
-                {"OfferChunk": mistakes.offer_at_cost(lambda rows, _: max(rows, 1))},
-            ),
-        ),
-    ),
-)
-
-RETURNING = (
-    Rule(
-        "returned-when-consumed",
-        "Permits come back when the application has consumed a message, not before.",
-        "Consume",
-        mistakes=(
-            Mistake(
-                "returns permits when a message arrives",
-                PLAIN,
-                ONES,
-                {"Deliver": mistakes.deliver_and_return, "Consume": mistakes.consume_silently},
-            ),
-            Mistake(
-                "returns permits when a message is handed over",
-                PLAIN,
-                (*ONES, TAKE, CONSUME),
-                outside=mistakes.ReturnsOnHandOver,
-                needs=_needs(Feature.ACKNOWLEDGEMENT),
-            ),
-        ),
-    ),
-    Rule(
-        "none-lost",
-        "No permit is lost: what was consumed comes back whole.",
-        "Conservation",
-        mistakes=(
-            Mistake(
-                "returns a permit too few",
-                PLAIN,
-                (*ONES, RECEIVE),
-                {"Consume": mistakes.consume_as(lambda message: message._replace(cost=message.cost - 1))},
-            ),
-        ),
-    ),
-    Rule(
-        "none-created",
-        "No permit is created: what was consumed comes back once.",
-        "Conservation",
-        mistakes=(
-            Mistake(
-                "returns permits twice",
-                PLAIN,
-                (*ONES, RECEIVE),
-                {"Consume": mistakes.consume_as(lambda message: message._replace(cost=message.cost * 2))},
-            ),
-            Mistake(
-                "returns the last batch again with the next one",
-                BATCHES,
-                (*ONES, RECEIVE),
-                {"Consume": mistakes.consume_and_remember},
-                needs=_needs(Feature.BATCHING),
-            ),
-        ),
-    ),
-    Rule(
-        "verbatim",
-        "A message gives back the permits that it held, whatever its rows would cost.",
-        "Held",
-        _needs(Feature.WEIGHTS),
-        (
-            Mistake(
-                "returns the rows of an empty chunk",
-                PLAIN,
-                (*_offer(0), RECEIVE),
-                {
-                    "Consume": mistakes.consume_as(
-                        lambda message: message._replace(cost=min(message.rows, message.cost))
-                    )
-                },
-            ),
-            Mistake(
-                "returns the rows of an oversize chunk",
-                constants(3, clamp=2),
-                (*_offer(1, 3), RECEIVE),
-                {
-                    "Consume": mistakes.consume_as(
-                        lambda message: message._replace(cost=max(message.rows, message.cost))
-                    )
-                },
-                needs=_needs(Feature.OVERSIZE),
-            ),
-        ),
-    ),
-    Rule(
-        "batched",
-        "While the consumer is busy, permits come back in batches, not one by one.",
-        "GrantsBatched",
-        _needs(Feature.BATCHING),
-        (
-            Mistake(
-                "returns the permits of each chunk at once",
-                BATCHES,
-                (*ONES, RECEIVE),
-                {"Consume": mistakes.consume_in_batches_of(lambda _: 1)},
-            ),
-        ),
-    ),
-    Rule(
-        "batch-in-time",
-        "A batch comes back as soon as it is complete.",
-        "Consume",
-        _needs(Feature.BATCHING),
-        (
-            Mistake(
-                "returns a batch one permit too late",
-                constants(4, 2, clamp=2),
-                (*ONES, RECEIVE),
-                {"Consume": mistakes.consume_in_batches_of(lambda parameters: parameters.batch + 1)},
-            ),
-        ),
-    ),
-    Rule(
-        "residue-returned",
-        "A receiver that has consumed everything returns what it holds below a batch.",
-        "Flush",
-        _needs(Feature.BATCHING, Feature.IDLE_FLUSH),
-        (Mistake("keeps a residue below a batch", BATCHES, (*ONES, RECEIVE), {"Flush": mistakes.never}),),
-    ),
-)
+def flows() -> list[str]:
+    """The names of the flows that have a rulebook."""
+    package = import_module("permitflow.testing.kit.rulebooks")
+    return sorted(module.name.replace("_", "-") for module in iter_modules(package.__path__))
 
 
-WITHDRAW = Move("WithdrawChunk")
-OFFER_BARRIER, OFFER_WATERMARK = Move("OfferBarrier"), Move("OfferWatermark")
+def rulebook_of(flow: str) -> Rulebook:
+    """The rulebook of a flow.
 
-
-def _now(*rows: int) -> tuple[Move, ...]:
-    return tuple(Move("SendChunkNow", (count,)) for count in rows)
-
-
-ORDER = (
-    Rule(
-        "oldest-leaves-first",
-        "Chunks leave in the order in which they were offered.",
-        "SendChunk",
-        mistakes=(
-            Mistake(
-                "lets the newest waiting chunk leave first",
-                PLAIN,
-                (*ONES, RECEIVE),
-                {"SendChunk": mistakes.send_newest_first},
-            ),
-            Mistake(
-                "lets a small chunk overtake a large one that waits",
-                constants(2),
-                (*_offer(1, 2), RECEIVE),
-                {"SendChunk": mistakes.send_whatever_fits},
-                needs=_needs(Feature.WEIGHTS),
-            ),
-        ),
-    ),
-    Rule(
-        "oldest-arrives-first",
-        "Messages are received in the order in which they left.",
-        "Deliver",
-        mistakes=(
-            Mistake("hands over the newest message", PLAIN, (*ONES, RECEIVE), {"Deliver": mistakes.deliver_in_front}),
-        ),
-    ),
-    Rule(
-        "exactly-once",
-        "Every chunk that has left is received, once.",
-        "ExactlyOnceInOrder",
-        mistakes=(
-            Mistake("loses a chunk", PLAIN, (*ONES, RECEIVE), {"Deliver": mistakes.deliver_nothing}),
-            Mistake("hands a chunk over twice", PLAIN, (*ONES, RECEIVE), {"Deliver": mistakes.deliver_twice}),
-        ),
-    ),
-)
-
-GIVING_UP = (
-    Rule(
-        "withdrawn-never-sent",
-        "A send that was cancelled while it waited has sent nothing.",
-        "WithdrawChunk",
-        _needs(Feature.CANCELLATION),
-        (
-            Mistake(
-                "sends a cancelled chunk later",
-                PLAIN,
-                (*ONES, WITHDRAW, RECEIVE),
-                {"WithdrawChunk": mistakes.keep_withdrawn},
-            ),
-        ),
-    ),
-    Rule(
-        "withdrawn-pays-nothing",
-        "A send that was cancelled while it waited has taken no permits.",
-        "WithdrawChunk",
-        _needs(Feature.CANCELLATION),
-        (
-            Mistake(
-                "loses a permit when a send is cancelled",
-                PLAIN,
-                (*ONES, WITHDRAW, RECEIVE),
-                {"WithdrawChunk": mistakes.withdraw_and_forget},
-            ),
-        ),
-    ),
-    Rule(
-        "refused-changes-nothing",
-        "What the channel refuses leaves it as it was.",
-        "SendChunk",
-        _needs(Feature.REFUSALS),
-        (
-            Mistake("sends a refused chunk later", PLAIN, (*_now(1), RECEIVE), outside=mistakes.KeepsRefused),
-            Mistake(
-                "takes the permits of a refused chunk", PLAIN, (*_now(1), RECEIVE), outside=mistakes.PaysForRefused
-            ),
-        ),
-    ),
-    Rule(
-        "newcomers-wait",
-        "A chunk is refused while others wait for permits, even if its own are here.",
-        "SendChunk",
-        _needs(Feature.REFUSALS, Feature.WEIGHTS),
-        (
-            Mistake(
-                "lets a newcomer go before those who wait",
-                PLAIN,
-                (*_offer(1, 2), *_now(1)),
-                outside=mistakes.LetsNewcomersPass,
-            ),
-        ),
-    ),
-)
-
-BARRIERS = (
-    Rule(
-        "barrier-keeps-its-place",
-        "A barrier leaves after the chunks that were offered before it, and before those that were offered later.",
-        "SendBarrier",
-        _needs(Feature.BARRIERS),
-        (
-            Mistake(
-                "lets a barrier overtake a chunk that waits",
-                PLAIN,
-                (*ONES, OFFER_BARRIER, RECEIVE),
-                {"SendBarrier": mistakes.send_early("barrier")},
-            ),
-            Mistake(
-                "lets a chunk overtake a barrier that waits",
-                PLAIN,
-                (*ONES, OFFER_BARRIER, RECEIVE),
-                {"SendChunk": mistakes.send_early("chunk")},
-            ),
-        ),
-    ),
-    Rule(
-        "barrier-needs-no-rows",
-        "A barrier whose turn it is does not wait for row permits.",
-        "SendBarrier",
-        _needs(Feature.BARRIERS),
-        (
-            Mistake(
-                "lets a barrier wait for row permits",
-                PLAIN,
-                (*ONES, OFFER_BARRIER),
-                {"SendBarrier": mistakes.send_barrier_with_rows},
-            ),
-        ),
-    ),
-    Rule(
-        "barriers-bounded",
-        "A barrier waits for a barrier permit.",
-        "SendBarrier",
-        _needs(Feature.BARRIERS),
-        (
-            Mistake(
-                "sends barriers without permits",
-                PLAIN,
-                (OFFER_BARRIER,),
-                {"SendBarrier": mistakes.send_unpaid("SendBarrier", Permits(0, 1, 0))},
-            ),
-        ),
-    ),
-    Rule(
-        "barrier-returned",
-        "The permit of a consumed barrier comes back, in its own class.",
-        "Consume",
-        _needs(Feature.BARRIERS),
-        (
-            Mistake(
-                "drops the permit of a barrier",
-                PLAIN,
-                (OFFER_BARRIER, RECEIVE),
-                {"Consume": mistakes.consume_other_class(Permits(0, 0, 0))},
-            ),
-            Mistake(
-                "returns a row permit for a barrier",
-                PLAIN,
-                (*ONES, OFFER_BARRIER, RECEIVE),
-                {"Consume": mistakes.consume_other_class(Permits(1, 1, 0))},
-            ),
-        ),
-    ),
-)
-
-WATERMARKS = (
-    Rule(
-        "watermark-keeps-its-place",
-        "A watermark does not overtake what was offered before it.",
-        "SendWatermark",
-        _needs(Feature.WATERMARKS),
-        (
-            Mistake(
-                "lets a watermark overtake chunks",
-                PLAIN,
-                (*ONES, OFFER_WATERMARK, RECEIVE),
-                {"SendWatermark": mistakes.send_watermark_early},
-            ),
-        ),
-    ),
-    Rule(
-        "watermarks-bounded",
-        "One watermark is in the channel; newer ones wait until it was consumed.",
-        "SendWatermark",
-        _needs(Feature.WATERMARKS),
-        (
-            Mistake(
-                "lets watermarks pile up",
-                PLAIN,
-                (OFFER_WATERMARK, RECEIVE),
-                {"SendWatermark": mistakes.send_unpaid("SendWatermark", Permits(0, 0, 1))},
-            ),
-        ),
-    ),
-    Rule(
-        "watermarks-conflated",
-        "A newer watermark replaces one that has not left.",
-        "OfferWatermark",
-        _needs(Feature.WATERMARKS),
-        (Mistake("keeps an old watermark", PLAIN, (OFFER_WATERMARK, RECEIVE), outside=mistakes.KeepsOldWatermark),),
-    ),
-)
-
-
-PROBED_RULES = (*SPENDING, *RETURNING, *ORDER, *GIVING_UP, *BARRIERS, *WATERMARKS)
-"""Rules with mistakes, checked by probes."""
-
-RUN_RULES = (
-    Rule("every-edge", "In every state of the graph, every move comes to what the model says.", "Next"),
-    Rule("random-runs", "In random runs, every move comes to what the model says.", "Spec"),
-    Rule(
-        "cancelled-send",
-        "A send can be cancelled at every await: it has sent all or nothing, and no permit is lost.",
-        "WithdrawChunk",
-        _needs(Feature.CANCELLATION),
-    ),
-    Rule(
-        "cancelled-barrier",
-        "The sending of a barrier can be cancelled at every await, likewise.",
-        "WithdrawBarrier",
-        _needs(Feature.CANCELLATION, Feature.BARRIERS),
-    ),
-    Rule(
-        "cancelled-receive",
-        "A receive can be cancelled at every await: it has taken nothing, and no message is lost.",
-        "Consume",
-        _needs(Feature.CANCELLATION),
-    ),
-    Rule("observed-run", "What is seen of a run that nobody leads is explained by the model.", "Spec"),
-    Rule(
-        "recorded-run",
-        "What the channel records of a run is a behaviour, and ends with all permits at home.",
-        "Spec",
-        _needs(Feature.RECORDING),
-    ),
-    Rule(
-        "end-comes-last",
-        "The end comes after everything that was sent, also what still waits for permits.",
-        "",
-        _needs(Feature.END),
-        contract="SendEnd.end",
-    ),
-    Rule(
-        "abort-is-no-end",
-        "A receiver is told that the stream was given up; it does not look like an end.",
-        "",
-        _needs(Feature.ABORT),
-        contract="SendEnd.abort",
-    ),
-)
-"""Rules about whole runs; ``judging`` names who checks them."""
-
-
-def all_rules() -> tuple[Rule, ...]:
-    """Every rule once."""
-    return (*PROBED_RULES, *RUN_RULES)
+    Raises:
+        InvalidParametersError: there is none.
+    """
+    if flow not in flows():
+        raise InvalidParametersError(name="flow", value=flow, rule=f"must be one of {', '.join(flows())}")
+    book: Rulebook = import_module(f"permitflow.testing.kit.rulebooks.{flow.replace('-', '_')}").RULEBOOK
+    return book
 
 
 def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:
@@ -565,3 +280,146 @@ def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:
     if unknown := sorted(set(only) - set(ids)):
         raise InvalidParametersError(name="only", value=unknown[0], rule=f"must be a rule: {', '.join(ids)}")
     return tuple(rule for rule in rules if not only or rule.id in only)
+
+
+def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
+    """What the applications of a channel without these features can do, with chunks of these sizes."""
+    moves = [Move("OfferChunk", (rows,)) for rows in sizes]
+    if Feature.REFUSALS not in lacks:
+        moves += [Move("SendChunkNow", (rows,)) for rows in sizes]
+    if Feature.CANCELLATION not in lacks:
+        moves += [Move("WithdrawChunk", (position,)) for position in range(2)]
+    if Feature.BARRIERS not in lacks:
+        moves += [Move("OfferBarrier")]
+    if Feature.WATERMARKS not in lacks:
+        moves += [Move("OfferWatermark")]
+    if not {Feature.BARRIERS, Feature.CANCELLATION} & lacks:
+        moves += [Move("WithdrawBarrier", (position,)) for position in range(2)]
+    return (*moves, *([Move("Receive")] if Feature.ACKNOWLEDGEMENT in lacks else [Move("Take"), Move("Consume")]))
+
+
+# What was found.
+
+
+class Outcome(StrEnum):
+    """What may be said of a rule."""
+
+    HOLDS = "holds"
+    BREAKS = "breaks"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True)
+class RuleVerdict:
+    """What was found about one rule."""
+
+    rule: Rule
+    outcome: Outcome
+    finding: str
+    """In words: what was checked, which mistake was recognised, or which feature is lacking."""
+
+    counterexample: tuple[str, ...] = ()
+    """The steps of the shortest run that was found, numbered; then what was expected."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Does the channel break the rule?"""
+        return self.outcome is Outcome.BREAKS
+
+    def describe(self) -> str:
+        """The rule, where it stands, what was found, and the run."""
+        lines = [f"{self.outcome.value} rule {self.rule.id!r}: {self.rule.statement}"]
+        lines.append(f"({self.rule.clause})")
+        lines.append(f"It {self.finding}." if self.is_broken else f"{self.finding}.")
+        return "\n".join((*lines, *self.counterexample))
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "rule": self.rule.id,
+            "statement": self.rule.statement,
+            "specification": self.rule.clause,
+            "outcome": self.outcome.value,
+            "finding": self.finding,
+            "counterexample": list(self.counterexample),
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found about one adapter."""
+
+    adapter: str
+    verdicts: tuple[RuleVerdict, ...]
+    lacks: frozenset[Feature] = frozenset()
+
+    @property
+    def conforms(self) -> bool:
+        """Is no rule broken that applies?"""
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Ids of the rules that do not hold."""
+        return self._of(Outcome.BREAKS)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Ids of the rules that hold."""
+        return self._of(Outcome.HOLDS)
+
+    @property
+    def not_checked(self) -> tuple[str, ...]:
+        """Ids of the rules that are about something the channel lacks."""
+        return self._of(Outcome.NOT_APPLICABLE)
+
+    def _of(self, outcome: Outcome) -> tuple[str, ...]:
+        return tuple(verdict.rule.id for verdict in self.verdicts if verdict.outcome is outcome)
+
+    def __getitem__(self, rule: str) -> RuleVerdict:
+        """The verdict about a rule, by its id.
+
+        Raises:
+            KeyError: there is no such rule, or it was not asked for.
+        """
+        for verdict in self.verdicts:
+            if verdict.rule.id == rule:
+                return verdict
+        raise KeyError(rule)
+
+    def lacking(self) -> Iterator[str]:
+        """For each feature that is lacking: the rules that were not checked, and the mistakes that were not sought."""
+        for feature in sorted(self.lacks):
+            without = [v.rule.id for v in self.verdicts if feature in v.rule.needs]
+            unsought = [
+                f"whether it {mistake.name}"
+                for verdict in self.verdicts
+                if verdict.outcome is not Outcome.NOT_APPLICABLE
+                for mistake in verdict.rule.mistakes
+                if feature in mistake.needs
+            ]
+            parts = [f"rules not checked: {', '.join(without)}"] if without else []
+            parts += [f"not asked: {', '.join(unsought)}"] if unsought else []
+            if parts:
+                yield f"lacks {feature.value}; {'; '.join(parts)}"
+
+    def summary(self) -> str:
+        """One line."""
+        counts = ((len(self.held), "hold"), (len(self.broken), "broken"), (len(self.not_checked), "not applicable"))
+        return f"{self.adapter}: {len(self.verdicts)} rules, " + ", ".join(f"{count} {what}" for count, what in counts)
+
+    def __str__(self) -> str:
+        """Everything."""
+        width = max((len(verdict.rule.id) for verdict in self.verdicts), default=0)
+        table = [f"{v.rule.id:{width}}  {v.outcome.value:14}  {v.finding}" for v in self.verdicts]
+        broken = [f"\n{indent(verdict.describe(), '  ').strip()}" for verdict in self.verdicts if verdict.is_broken]
+        return "\n".join((*table, *self.lacking(), *broken, self.summary()))
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "adapter": self.adapter,
+            "conforms": self.conforms,
+            "lacks": sorted(feature.value for feature in self.lacks),
+            "rules": [verdict.as_json() for verdict in self.verdicts],
+        }

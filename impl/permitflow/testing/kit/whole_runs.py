@@ -7,28 +7,24 @@ a stream; the channels' interface is not.
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, lacks_of
-from permitflow.testing.kit.cancelling import PLAIN, capacity_of
+from permitflow.testing.kit.cancelling import capacity_of
 from permitflow.testing.kit.outside import Outside, World
-from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.report import Outcome, RuleVerdict
-from permitflow.testing.kit.rules import MakeAdapter, Rule, constants
+from permitflow.testing.kit.rules import MakeAdapter, Outcome, Rule, Rulebook, RuleVerdict
 from permitflow.testing.traces import judge_all
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.permit_channel import SYSTEM
 
 __all__ = ["abort_run", "end_run", "observe_run", "record_run"]
 
 CHUNKS_OF_EACH = 12
 SEED = 7
-BY_ITSELF = tuple(action.name for action in SYSTEM.actions if not action.is_environment and action.name != "Consume")
 
 
 @dataclass
@@ -56,10 +52,11 @@ class Observed:
         self.events.append(("taken", number, received.rows))
 
 
-async def _run(adapter: ChannelAdapter, agreed: ChannelParameters, observed: Observed, trace: MemoryTrace) -> None:
+async def _run(
+    adapter: ChannelAdapter, agreed: Any, sizes: Sequence[int], observed: Observed, trace: MemoryTrace
+) -> None:
     await adapter.open(agreed, trace.recorder)
     choose = random.Random(SEED)
-    sizes = (1,) if Feature.WEIGHTS in lacks_of(adapter) else (1, 2, agreed.max_chunk_cost)
     has_consume = Feature.ACKNOWLEDGEMENT not in lacks_of(adapter)
 
     async def produce(first: int) -> None:
@@ -95,7 +92,7 @@ async def _give_way(times: int) -> None:
 
 
 async def _come_to_rest(adapter: ChannelAdapter, trace: MemoryTrace) -> None:
-    """Let the last permits come home."""
+    """Let it bring to its end what is under way."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + adapter.timeout_seconds
     while trace.events and not _is_at_rest(trace) and loop.time() < deadline:  # noqa: ASYNC110 - a recorder tells nobody
@@ -106,20 +103,19 @@ def _is_at_rest(trace: MemoryTrace) -> bool:
     return all(verdict.is_at_rest for verdict in judge_all(trace.trace()))
 
 
-async def observe_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
+async def observe_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
     """Is what was seen of a run explained by the model?"""
     adapter = make()
     if adapter.hops > 1:
         finding = f"{adapter.hops} control loops in a chain are judged by what they record"
         return RuleVerdict(rule, Outcome.NOT_APPLICABLE, finding)
     observed, lacks = Observed(), lacks_of(adapter)
-    agreed = constants(3) if Feature.BATCHING in lacks else constants(4, 2)
+    agreed, sizes = book.of_a_run(lacks, is_observed=True)
     try:
-        await _run(adapter, agreed, observed, MemoryTrace())
+        await _run(adapter, agreed, sizes, observed, MemoryTrace())
     except TimeoutError:
         return RuleVerdict(rule, Outcome.BREAKS, f"stands still after {len(observed.events)} events")
-    parameters = parameters_of(agreed, (4,), idle_flush=Feature.IDLE_FLUSH not in lacks)
-    return _explained(rule, Outside(replace(parameters, waiters=2 * CHUNKS_OF_EACH)), observed)
+    return _explained(rule, book.seen(agreed, sizes, lacks=lacks, waiters=2 * CHUNKS_OF_EACH), observed)
 
 
 def _explained(rule: Rule, outside: Outside, observed: Observed) -> RuleVerdict:
@@ -141,9 +137,9 @@ def _explain(outside: Outside, world: World, event: tuple[str, int, int]) -> Ite
     what, number, rows = event
     match what:
         case "offered":
-            yield outside.act(world, 0, "OfferChunk", rows)
+            yield outside.offer(world, 0, Kind.CHUNK, rows)
         case "left":
-            if all(chunk.id != number for chunk in world.hops[0].waiting):
+            if all(outside.number(message) != number for message in world.hops[0].waiting):
                 yield world
         case "taken":
             outcome, after = outside.take(world)
@@ -157,7 +153,7 @@ def _all_that_follows(outside: Outside, worlds: set[World]) -> set[World]:
     met, todo = set(worlds), list(worlds)
     while todo:
         world = todo.pop()
-        for name in BY_ITSELF:
+        for name in outside.by_itself:
             try:
                 after = outside.act(world, 0, name)
             except Disabled:
@@ -168,13 +164,13 @@ def _all_that_follows(outside: Outside, worlds: set[World]) -> set[World]:
     return met
 
 
-async def record_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Is what was recorded of a run a behaviour, and are all permits at home at its end?"""
+async def record_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
+    """Is what was recorded of a run a behaviour, and does it come to rest?"""
     adapter, trace = make(), MemoryTrace()
     lacks = lacks_of(adapter)
-    agreed = constants(8, 1 if Feature.BATCHING in lacks else 2, clamp=4)
+    agreed, sizes = book.of_a_run(lacks, is_observed=False)
     try:
-        await _run(adapter, agreed, Observed(), trace)
+        await _run(adapter, agreed, sizes, Observed(), trace)
     except TimeoutError:
         return RuleVerdict(rule, Outcome.BREAKS, f"stands still after {len(trace.events)} recorded events")
     if not trace.events:
@@ -190,11 +186,11 @@ async def record_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
     )
 
 
-async def end_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """End a stream while its window is full and a chunk waits."""
+async def end_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
+    """End a stream while it is full and a chunk waits."""
     adapter = make()
-    await adapter.open(PLAIN, MemoryTrace().recorder)
-    due = list(range(1, capacity_of(adapter) + 2))
+    await adapter.open(book.plain, MemoryTrace().recorder)
+    due = list(range(1, capacity_of(book, adapter) + 2))
     sends = [asyncio.create_task(adapter.offer_chunk(serial, 1)) for serial in due]
     try:
         await asyncio.wait(sends[:-1], timeout=adapter.timeout_seconds)
@@ -211,10 +207,10 @@ async def end_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
     return RuleVerdict(rule, Outcome.HOLDS, f"{len(due)} chunks, one of them waiting, then the end")
 
 
-async def abort_run(rule: Rule, make: MakeAdapter) -> RuleVerdict:
+async def abort_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
     """Give a stream up that holds a chunk."""
     adapter = make()
-    await adapter.open(PLAIN, MemoryTrace().recorder)
+    await adapter.open(book.plain, MemoryTrace().recorder)
     try:
         await adapter.offer_chunk(1, 1)
         adapter.abort()

@@ -1,12 +1,30 @@
-"""Permits: recorded runs as behaviours of ``PermitChannel``."""
+"""Permits: recorded runs as behaviours of ``PermitChannel``, and its two ends beside the model."""
+
+from collections import deque
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
-from permitflow.protocol.recording import ActionTable, End
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, Permits
+from permitflow.protocol.permits import held as held_by_core
+from permitflow.protocol.recording import ActionTable, End, RecorderFactory
+from permitflow.testing.core_pair import FlowPair
+from permitflow.testing.moves import ActionRefused
 from permitflow.testing.subjects import UNLIMITED, Explanation, Peaks, Subject, first_of
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace
-from permitflow_model.permit_channel import SYSTEM, Parameters, State, carried_by, held_by, row_bound_of, rows_in
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.permit_channel import (
+    NO_WATERMARK,
+    SYSTEM,
+    Parameters,
+    State,
+    carried_by,
+    held_by,
+    row_bound_of,
+    rows_in,
+)
+from permitflow_model.permit_channel import Message as ModelMessage
+from permitflow_model.permit_channel import Permits as ModelPermits
 from permitflow_model.permit_channel_trace import (
     PermitChannelReplay,
     ReceiverAlone,
@@ -15,7 +33,7 @@ from permitflow_model.permit_channel_trace import (
     rows_of,
 )
 
-__all__ = ["SUBJECT", "agreed_of", "largest_rows", "model_of", "row_permits"]
+__all__ = ["SUBJECT", "CorePair", "agreed_of", "largest_rows", "model_of", "row_permits"]
 
 _ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
     frozenset({"sender"}): SenderAlone,
@@ -129,6 +147,85 @@ class _Watch:
             row_permits_in_use=of.row_count - self._least_permits,
             inbox_rows=self._inbox_rows,
         )
+
+
+class CorePair(FlowPair):
+    """The ends of permits, beside ``PermitChannel``."""
+
+    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
+        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
+        super().__init__(parameters, tags=tags, record=record)
+        self._parameters = parameters
+
+    @property
+    def grants(self) -> deque[Permits]:
+        """Permits on their way back."""
+        return self.feedback
+
+    def offer_chunk(self, rows: int) -> None:
+        """The application wants to send a chunk."""
+        self.put_in_line(Kind.CHUNK, rows)
+
+    def offer_barrier(self) -> None:
+        """The application wants to send a barrier."""
+        self.put_in_line(Kind.BARRIER)
+
+    def offer_watermark(self) -> None:
+        """The application announces a watermark."""
+        self.announce()
+
+    def withdraw_chunk(self, position: int = -1) -> None:
+        """The application gives up waiting with the chunk at this position in the line."""
+        self.take_back(position, Kind.CHUNK)
+
+    def withdraw_barrier(self, position: int = -1) -> None:
+        """The application gives up waiting with the barrier at this position in the line."""
+        self.take_back(position, Kind.BARRIER)
+
+    def send_chunk(self) -> None:
+        """The oldest waiting message, a chunk, goes onto the wire."""
+        self.leave(Kind.CHUNK)
+
+    def send_barrier(self) -> None:
+        """The oldest waiting message, a barrier, goes onto the wire."""
+        self.leave(Kind.BARRIER)
+
+    def send_watermark(self) -> None:
+        """The pending watermark goes onto the wire."""
+        self.leave_watermark()
+
+    def flush(self) -> None:
+        """The idle receiver returns its residue."""
+        returned = self.receiver.take_feedback()
+        if returned is None:
+            raise ActionRefused("the consumer is not idle, or nothing is left to return")
+        self.feedback.append(returned)
+
+    def add_permits(self) -> None:
+        """The oldest returned permits arrive."""
+        self.answer()
+
+    def observe(self) -> State:
+        """The state of both ends and of the wires, in the specification's terms."""
+        inbox, wire, waiting = (Fifo([self._as_in_the_model(*each) for each in place]) for place in self.numbered())
+        before_watermark = self.sender.messages_before_watermark
+        return State(
+            offered=self.offered_number,
+            consumed=self.consumed_number,
+            waiting=waiting,
+            watermark_pending=NO_WATERMARK if before_watermark is None else before_watermark,
+            newest_watermark=(
+                "heard" if self.heard == self.watermark else "sent" if before_watermark is None else "pending"
+            ),
+            permits=ModelPermits(*self.sender.permits),
+            wire=wire,
+            inbox=inbox,
+            unreturned=self.receiver.unreturned,
+            grants=Fifo(ModelPermits(*grant) for grant in self.grants),
+        )
+
+    def _as_in_the_model(self, message: Message[int], number: int) -> ModelMessage:
+        return ModelMessage(message.kind.value, number, message.rows, max(held_by_core(message, self._parameters)))
 
 
 SUBJECT = Subject(

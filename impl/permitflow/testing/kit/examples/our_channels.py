@@ -13,8 +13,8 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.core_pair import CorePair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
+from permitflow.testing.subjects.permits import CorePair
 from permitflow.transports.grpc_aio import get, put
 
 __all__ = ["ExchangeChannel", "LocalChannel", "make_core_pair"]
