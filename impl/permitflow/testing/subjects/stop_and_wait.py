@@ -22,9 +22,9 @@ class StopAndWaitPair(FlowPair):
         kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
         self.put_in_line(kind, rows)
 
-    def withdraw(self) -> None:
-        """The application gives up waiting with its newest message."""
-        self.take_back(-1)
+    def withdraw(self, position: int = -1) -> None:
+        """The application gives up waiting with the message at this position in the line."""
+        self.take_back(position)
 
     def send(self) -> None:
         """No message is out: the oldest one leaves."""

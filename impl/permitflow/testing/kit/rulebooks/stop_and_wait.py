@@ -1,0 +1,325 @@
+"""Stop and wait: the rules of ``StopAndWait``, the mistakes that break them, and the one small channel there is.
+
+The specification's messages are numbers; chunks of any size and barriers are messages alike.  Of watermarks it does not
+speak.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.testing.kit import mistakes
+from permitflow.testing.kit.adapter import Feature, Received
+from permitflow.testing.kit.mistakes import changed_after, changed_before, right, send_from
+from permitflow.testing.kit.outside import CONSUME, WITHDRAWN, Outside, Perform, World
+from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Mistake, Rule, Rulebook, whole_run_rules
+from permitflow.testing.moves import Move
+from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
+from permitflow_model.kernel.system import require
+from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
+
+__all__ = ["RULEBOOK", "StopAndWaitOutside"]
+
+
+class StopAndWaitOutside(Outside):
+    """Notes: of each message in the channel its number, kind and rows."""
+
+    system: ClassVar[Any] = SYSTEM
+
+    def received(self, world: World, message: int) -> Received:
+        """A message as the receiving application gets it."""
+        of = {number: (kind, rows) for number, kind, rows in world.notes}
+        kind, rows = of.get(message, (Kind.CHUNK, 1))  # only chunks of one row are withdrawn by a mistaken channel
+        return Received(kind, message if kind is Kind.CHUNK else 0, rows)
+
+    def offer(self, world: World, hop: int, kind: Kind, rows: int = 0) -> World:
+        """Offer a chunk or a barrier."""
+        number = world.hops[hop].offered
+        others = (note for note in world.notes if note[0] != number)
+        return self.act(world, hop, "Offer")._replace(notes=(*others, (number, kind, rows)))
+
+    def withdraw(self, world: World, position: int) -> World:
+        """Cancel a send; those behind it move up."""
+        gone = tuple(world.hops[0].waiting)[position]
+        notes = tuple((number - (number > gone), *it) for number, *it in world.notes if number != gone)
+        return super().withdraw(world, position)._replace(notes=notes)
+
+    def rebased_notes(self, world: World) -> Any:
+        """Those of the messages that are still here."""
+        here = {message for hop in world.hops for queue in (hop.waiting, hop.wire, hop.inbox) for message in queue}
+        base = world.hops[-1].consumed
+        return tuple(sorted((number - base, *it) for number, *it in world.notes if number in here))
+
+    @staticmethod
+    def withdrawal(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """All that is not older is taken back, and what is younger offered again."""
+        younger = state.waiting.size() - position - 1
+        yield from [("Withdraw", ())] * (younger + 1)
+        yield from [("Offer", ())] * younger
+
+    @staticmethod
+    def withdraw_action(message: int) -> str:
+        """All messages are alike."""
+        return "Withdraw"
+
+    @staticmethod
+    def given_back(state: State, message: int) -> State:
+        """An answer is on its way."""
+        return state._replace(answers=state.answers + 1)
+
+    @staticmethod
+    def consumed_silently(before: State, after: State) -> State:
+        """None is."""
+        return after._replace(answers=before.answers)
+
+    @staticmethod
+    def robbed(state: State) -> State:
+        """One more answer is needed."""
+        return state._replace(free=state.free - 1)
+
+
+class _Lets(StopAndWaitOutside):
+    """Lets some messages pass although one is out."""
+
+    def passes(self, message: Received) -> bool:
+        """May it?"""
+        raise NotImplementedError
+
+    def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
+        """One action."""
+        state = world.hops[hop]
+        if action == "Send" and not state.waiting.is_empty() and self.passes(self.received(world, state.waiting.head())):
+            sent = super().act(self.with_hop(world, hop, state._replace(free=1)), hop, action)
+            return self.with_hop(sent, hop, sent.hops[hop]._replace(free=state.free))
+        return super().act(world, hop, action, *arguments)
+
+
+class LetsEmptyPass(_Lets):
+    """Lets empty chunks pass."""
+
+    def passes(self, message: Received) -> bool:
+        """Is it one?"""
+        return message.kind is Kind.CHUNK and not message.rows
+
+
+class LetsBarriersPass(_Lets):
+    """Lets barriers pass."""
+
+    def passes(self, message: Received) -> bool:
+        """Is it one?"""
+        return message.kind is Kind.BARRIER
+
+
+class CountsRows(StopAndWaitOutside):
+    """Waits for an answer for each row."""
+
+    def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
+        """One action."""
+        waiting = world.hops[hop].waiting
+        if action == "Send" and not waiting.is_empty():
+            require(self.received(world, waiting.head()).rows <= 1)
+        return super().act(world, hop, action, *arguments)
+
+
+# The rules.
+
+_SEND, _CONSUME, _WITHDRAW = (right(StopAndWaitOutside, name) for name in ("Send", CONSUME, "Withdraw"))
+ONES = (Move("OfferChunk", (1,)),)
+TAKE, DONE_WITH, RECEIVE, BARRIER = Move("Take"), Move("Consume"), Move("Receive"), Move("OfferBarrier")
+_SENT_AND_READ = (*ONES, RECEIVE)
+_GIVEN_UP = (*ONES, Move("WithdrawChunk"), RECEIVE)
+_NOW = (Move("SendChunkNow", (1,)), RECEIVE)
+_NONE: Lacks = frozenset()
+_BARRIERS, _WEIGHTS = frozenset({Feature.BARRIERS}), frozenset({Feature.WEIGHTS})
+_CANCELLATION, _REFUSALS = frozenset({Feature.CANCELLATION}), frozenset({Feature.REFUSALS})
+
+
+def _it(
+    name: str,
+    moves: tuple[Move, ...],
+    actions: dict[str, Perform] | None = None,
+    *,
+    outside: type[Outside] = Outside,
+    needs: Lacks = _NONE,
+) -> Mistake:
+    return Mistake(name, StopAndWait(), moves, actions or {}, outside, needs)
+
+
+def _rule(name: str, statement: str, operator: str, needs: Lacks, *mistakes: Mistake) -> Rule:
+    return Rule(SYSTEM.module, name, statement, operator, needs, mistakes)
+
+
+def _answers(change: Callable[[int], int]) -> dict[str, Perform]:
+    """Gives another number of answers to a message."""
+    changed = changed_after(_CONSUME, lambda before, after: after._replace(answers=before.answers + change(1)))
+    return {CONSUME: changed}
+
+
+RULES = (
+    # A message is out.
+    _rule(
+        "one-at-a-time",
+        "A message waits while another one is out: the application never holds more than one.",
+        "Bounded",
+        _NONE,
+        _it(
+            "sends while a message is out",
+            ONES,
+            {"Send": changed_before(_SEND, lambda state, _: state._replace(free=1))},
+        ),
+    ),
+    _rule(
+        "sent-when-free",
+        "A message leaves at once if none is out.",
+        "Send",
+        _NONE,
+        _it("keeps the first message back until a second one waits", ONES, {"Send": lambda s, p: _held_back(s, p)}),
+    ),
+    _rule(
+        "any-size",
+        "A chunk is one message, however many rows it has.",
+        "Send",
+        _WEIGHTS,
+        _it(
+            "lets an empty chunk pass while a message is out",
+            (Move("OfferChunk", (0,)), RECEIVE),
+            outside=LetsEmptyPass,
+        ),
+        _it("keeps a chunk of several rows back", (Move("OfferChunk", (2,)), RECEIVE), outside=CountsRows),
+    ),
+    _rule(
+        "barrier-is-a-message",
+        "A barrier waits for its turn and for the answer, as chunks do.",
+        "Send",
+        _BARRIERS,
+        _it("lets a barrier pass while a message is out", (*ONES, BARRIER), outside=LetsBarriersPass),
+    ),
+    # It is answered.
+    _rule(
+        "answered-when-consumed",
+        "A message is answered when the application has consumed it, not before.",
+        "Consume",
+        _NONE,
+        _it("answers a message when it arrives", ONES, mistakes.deliver_and_return(StopAndWaitOutside)),
+        _it(
+            "answers a message when it is handed over",
+            (*ONES, TAKE, DONE_WITH),
+            outside=mistakes.ReturnsOnHandOver,
+            needs=frozenset({Feature.ACKNOWLEDGEMENT}),
+        ),
+    ),
+    _rule(
+        "every-message-answered",
+        "Each message that was consumed is answered.",
+        "Conservation",
+        _NONE,
+        _it("leaves a message without an answer", _SENT_AND_READ, _answers(lambda one: one - 1)),
+    ),
+    _rule(
+        "answered-once",
+        "Each message that was consumed is answered once.",
+        "Conservation",
+        _NONE,
+        _it("answers a message twice", _SENT_AND_READ, _answers(lambda one: one + 1)),
+    ),
+    # Order.
+    _rule(
+        "oldest-leaves-first",
+        "Messages leave in the order in which they were offered.",
+        "Send",
+        _NONE,
+        _it(
+            "lets the newest waiting message leave first",
+            _SENT_AND_READ,
+            {"Send": send_from(_SEND, lambda line, _: len(line) - 1)},
+        ),
+    ),
+    _rule(
+        "exactly-once",
+        "Every message that has left is received, once.",
+        "ExactlyOnceInOrder",
+        _NONE,
+        _it("loses a message", _SENT_AND_READ, {"Deliver": mistakes.deliver_nothing(StopAndWaitOutside)}),
+        _it("hands a message over twice", _SENT_AND_READ, {"Deliver": mistakes.deliver_twice(StopAndWaitOutside)}),
+    ),
+    # Sends are given up.
+    _rule(
+        "withdrawn-never-sent",
+        "A send that was cancelled while it waited has sent nothing.",
+        "Withdraw",
+        _CANCELLATION,
+        _it("sends a cancelled message later", _GIVEN_UP, {"Withdraw": mistakes.keep_withdrawn}),
+    ),
+    _rule(
+        "withdrawn-needs-no-answer",
+        "A send that was cancelled while it waited is not waited for.",
+        "Withdraw",
+        _CANCELLATION,
+        _it(
+            "waits for the answer to a cancelled message",
+            _GIVEN_UP,
+            {"Withdraw": mistakes.withdraw_and_forget(StopAndWaitOutside, "Withdraw")},
+        ),
+    ),
+    _rule(
+        "refused-changes-nothing",
+        "What the channel refuses leaves it as it was.",
+        "Send",
+        _REFUSALS,
+        _it("sends a refused message later", _NOW, outside=mistakes.KeepsRefused),
+        _it("waits for the answer to a refused message", _NOW, outside=mistakes.PaysForRefused),
+    ),
+)
+
+
+def _held_back(state: State, parameters: Parameters) -> State:
+    require(state.waiting.size() > 1)
+    return _SEND(state, parameters)  # type: ignore[no-any-return]
+
+
+class StopAndWaitRules(Rulebook):
+    """All of the above; there are no parameters to choose."""
+
+    outside = StopAndWaitOutside
+    pair = StopAndWaitPair
+    rules = (*RULES, *whole_run_rules(SYSTEM.module, withdraw="Withdraw"))
+    unit = "answers"
+    plain = StopAndWait()
+    not_modelled = frozenset({Feature.WATERMARKS})
+    used_by_pairs = _CANCELLATION
+
+    def model(
+        self, agreed: StopAndWait, sizes: Sequence[int], *, waiters: int, tags: int = 1, lacks: Lacks = frozenset()
+    ) -> Parameters:
+        """The specification's constants."""
+        return Parameters(waiters=waiters, withdrawals=True, tags=waiters + 2 if tags == FEW else tags)
+
+    def graphs(self, lacks: Lacks, hops: int) -> list[Graph]:
+        """Chunks of two sizes, and barriers."""
+        if hops > 1:
+            lacks |= _WEIGHTS | _REFUSALS | _BARRIERS
+        return [Graph(StopAndWait(), (1,) if Feature.WEIGHTS in lacks else (0, 2), lacks | self.not_modelled)]
+
+    def pair_graphs(self, lacks: Lacks) -> list[Graph]:
+        """Three messages wait at most."""
+        return [Graph(StopAndWait(), (1,), lacks, waiters=3)]
+
+    def left_out(self, lacks: Lacks) -> list[str]:
+        """A pair need not be able to withdraw."""
+        return ["Withdraw"] if Feature.CANCELLATION in lacks else []
+
+    def drawn(self, integer: Integer, lacks: Lacks, hops: int) -> tuple[StopAndWait, tuple[int, ...]]:
+        """Chunks of several sizes."""
+        return StopAndWait(), (1,) if Feature.WEIGHTS in lacks else (0, 1, integer(2, 100))
+
+    def drawn_pair(self, integer: Integer) -> tuple[StopAndWait, tuple[int, ...]]:
+        """The model knows no sizes."""
+        return StopAndWait(), (1,)
+
+    def of_a_run(self, lacks: Lacks, *, is_observed: bool) -> tuple[StopAndWait, tuple[int, ...]]:
+        """Chunks of several sizes."""
+        return StopAndWait(), (1,) if Feature.WEIGHTS in lacks else (0, 1, 5)
+
+
+RULEBOOK = StopAndWaitRules()
