@@ -16,8 +16,8 @@ import permitflow.protocol
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
 from permitflow.protocol.recording import ENDS
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
+from permitflow.testing.moves import Move
 from permitflow.testing.subjects.permits import CorePair
-from permitflow.testing.moves import Move, PairAdapter
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
 from permitflow_model.manifest import module_paths
@@ -101,10 +101,6 @@ def recorded_actions() -> dict[str, set[str]]:
     return {end: {event.action for event in trace.events if event.end == end} for end in ("sender", "receiver")}
 
 
-def adapter_methods(adapter: type) -> set[str]:
-    return {name for name in vars(adapter) if not name.startswith("_")} - {"observe"}
-
-
 def tables() -> dict[str, list[dict[str, str]]]:
     """The tables of docs/vocabulary.md by the heading of their first column."""
     found: dict[str, list[dict[str, str]]] = {}
@@ -158,7 +154,6 @@ def sources_of_actions() -> dict[str, set[str]]:
     by_method = {Move(name).method: name for name in actions_of_the_specification()}
     recorded = recorded_actions()
     spelt = {
-        "the adapters' interface": adapter_methods(PairAdapter),
         # It may have methods besides; the interface has not.
         "the core's adapter": {name for name in by_method if callable(getattr(CorePair, name, None))},
         "the model's functions": {action.perform.__name__ for action in SYSTEM.actions},

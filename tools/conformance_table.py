@@ -12,12 +12,15 @@ from permitflow.testing.kit.adapter import ChannelAdapter
 from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
-from permitflow.testing.kit.judging import judge_adapter, judge_pair
-from permitflow.testing.kit.report import Outcome, Report
-from permitflow.testing.kit.rules import all_rules
+from permitflow.testing.kit.judging import PERMITS, judge_adapter, judge_pair
+from permitflow.testing.kit.rules import Outcome, Report, flows, rulebook_of
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "conformance-kit.md"
-MARKS = ("<!-- the rules, written by make docs -->\n", "<!-- the results, written by make docs -->\n")
+OTHERS = [flow for flow in flows() if flow != PERMITS]
+MARKS = [
+    f"<!-- {what}, written by make docs -->\n"
+    for what in ("the rules", "the results", *(f"the rules of {flow}" for flow in OTHERS))
+]
 END = "<!-- end -->\n"
 CORE = "core pair"
 
@@ -37,7 +40,7 @@ CELLS = {Outcome.HOLDS: "holds", Outcome.BREAKS: "**breaks**", Outcome.NOT_APPLI
 def table(reports: Mapping[str, Report]) -> str:
     """A line for each rule, a column for each report."""
     lines = [f"| Rule | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
-    for rule in all_rules():
+    for rule in rulebook_of(PERMITS).rules:
         cells = [cell(report, rule.id) for report in reports.values()]
         lines.append(f"| `{rule.id}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -51,10 +54,10 @@ def cell(report: Report, rule: str) -> str:
         return ""
 
 
-def rules() -> str:
+def rules(flow: str) -> str:
     """A line for each rule: what it says, where it stands, and the mistakes that are sought."""
     lines = ["| Rule | What it says | Specification | Mistakes |", "|---|---|---|---|"]
-    for rule in all_rules():
+    for rule in rulebook_of(flow).rules:
         clause = f"`{rule.operator}`" if rule.operator else f"`{rule.contract}` of the channels"
         mistakes = "; ".join(mistake.name for mistake in rule.mistakes)
         lines.append(f"| `{rule.id}` | {rule.statement} | {clause} | {mistakes} |")
@@ -63,7 +66,7 @@ def rules() -> str:
 
 def with_tables(document: str, reports: Mapping[str, Report]) -> str:
     """The document with its tables written again."""
-    for mark, text in zip(MARKS, (rules(), table(reports)), strict=True):
+    for mark, text in zip(MARKS, (rules(PERMITS), table(reports), *map(rules, OTHERS)), strict=True):
         before, _, rest = document.partition(mark)
         document = f"{before}{mark}\n{text}\n{END}{rest.partition(END)[2]}"
     return document

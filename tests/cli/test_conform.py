@@ -2,11 +2,20 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 Command = Callable[..., tuple[int, str, str]]
 
+ONE_PLACE = """
+import asyncio
+from permitflow.testing.kit.examples.queues import QueueChannel
+
+class OnePlace(QueueChannel):
+    async def open(self, parameters, record):
+        self.queue = asyncio.Queue(1)
+"""
 QUEUE = "permitflow.testing.kit.examples.queues:QueueChannel"
 
 
@@ -24,6 +33,22 @@ def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
     assert command("conform", QUEUE, "--rule", "window")[0] == 0
 
 
+def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue answers when a message is taken: the next one leaves too early."""
+    (tmp_path / "one_place.py").write_text(ONE_PLACE)
+    monkeypatch.chdir(tmp_path)
+    ours = "permitflow.testing.kit.examples.our_channels:"
+    asked = ("--flow", "stop-and-wait", "--rule", "answered-when-consumed")
+
+    assert command("conform", f"{ours}LocalChannel", *asked)[0] == 0
+    assert command("conform", f"{ours}make_core_pair", "--pair", *asked)[0] == 0
+    code, stdout, _ = command("conform", "one_place:OnePlace", *asked)
+
+    assert code == 1
+    assert "It answers a message when it is handed over." in stdout
+    assert "(StopAndWait.tla:" in stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -36,6 +61,8 @@ def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
         (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair wants what can be called"),
         ((QUEUE, "--rule", "windows"), "--rule must be a rule: window, whole-window, "),
         ((QUEUE, "--rule", "windows"), ", not 'windows'"),
+        ((QUEUE, "--flow", "permit"), "--flow must be one of permits, stop-and-wait, not 'permit'"),
+        ((QUEUE, "--flow", "stop-and-wait", "--rule", "window"), "--rule must be a rule: one-at-a-time, "),
     ],
 )
 def test_what_is_no_adapter_or_rule_is_named(command: Command, arguments: tuple[str, ...], complaint: str) -> None:

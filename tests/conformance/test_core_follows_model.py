@@ -16,21 +16,22 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.permits import Permits as CorePermits
 from permitflow.protocol.permits import held as held_permits
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.kit.random_runs import machine_for
+from permitflow.testing.kit.rulebooks.permits import RULEBOOK
 from permitflow.testing.moves import Divergence, compare, walk
+from permitflow.testing.subjects.permits import CorePair
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import NOTHING, SYSTEM, Parameters, Permits, State, held, plus, sum_permits, total
 
 
-def make_core(agreed: ChannelParameters, tags: int, record: RecorderFactory) -> CorePair:
+def make_core(agreed: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:
     return CorePair(agreed, tags=tags, record=record)
 
 
 def test_the_core_follows_the_model() -> None:
     profile = settings(stateful_step_count=60)
-    run_state_machine_as_test(machine_for(make_core), settings=profile)
+    run_state_machine_as_test(machine_for(RULEBOOK, make_core), settings=profile)
 
 
 class GrantsOnArrival(CorePair):
@@ -94,12 +95,12 @@ class ReturnsTwice(CorePair):
 
 @pytest.mark.parametrize("wrong", [GrantsOnArrival, Overtaking, BarrierOvertakes, ForgetsWatermark, ReturnsTwice])
 def test_a_core_that_does_something_else_is_found_out(wrong: type[CorePair]) -> None:
-    def make(agreed: ChannelParameters, tags: int, record: RecorderFactory) -> CorePair:
+    def make(agreed: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:
         return wrong(agreed, tags=tags, record=record)
 
     unshrunk = settings(settings.get_profile("unshrunk"), stateful_step_count=60, max_examples=200)
     with pytest.raises(Divergence):
-        run_state_machine_as_test(machine_for(make), settings=unshrunk)
+        run_state_machine_as_test(machine_for(RULEBOOK, make), settings=unshrunk)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, 
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
-from permitflow.testing.kit.random_runs import channel_parameters, drawn_from
+from permitflow.testing.kit.random_runs import drawn_from, integers
+from permitflow.testing.kit.rulebooks.permits import RULEBOOK
 from permitflow.testing.moves import Divergence, Move
 from permitflow.testing.subjects import UNLIMITED
 from permitflow.testing.subjects.permits import model_of
@@ -663,9 +664,10 @@ class ChannelMachine(RuleBasedStateMachine):
     run: ChannelRun | None = None
     """The run, once the channel is open."""
 
-    @initialize(agreed=channel_parameters())
-    def start(self, agreed: ChannelParameters) -> None:
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
         """Open a channel; it is at rest."""
+        agreed, _ = RULEBOOK.drawn_pair(integers(data))
         self.channel = ChannelRun(self.kind, agreed)
         self.runner.run(self.channel.open())
         self.run = self.channel

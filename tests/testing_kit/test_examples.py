@@ -16,8 +16,7 @@ from permitflow.testing.kit.examples.memory_streams import CountedStream, Stream
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import ChannelJudge
-from permitflow.testing.kit.report import Outcome, Report
-from permitflow.testing.kit.rules import all_rules
+from permitflow.testing.kit.rules import Outcome, Report, rulebook_of
 from tools import conformance_table
 
 JudgeOf = Callable[[type[ChannelAdapter]], ChannelJudge]
@@ -65,8 +64,19 @@ class TestCore(PairKit):
 def test_nothing_is_left_unchecked_of_the_local_channel(judge_of: JudgeOf) -> None:
     report = judge_of(LocalChannel).report()
 
-    assert report.held == tuple(rule.id for rule in all_rules())
+    assert report.held == tuple(rule.id for rule in rulebook_of("permits").rules)
     assert report["every-edge"].finding == "1,962 of 1,962 edges walked, in 412 states"
+
+
+def test_our_channels_keep_the_rules_of_stop_and_wait(run: asyncio.Runner) -> None:
+    flow = "stop-and-wait"
+    rules = tuple(rule.id for rule in rulebook_of(flow).rules)
+
+    assert ChannelJudge(LocalChannel, flow=flow, runner=run, random_runs=RANDOM_RUNS).report().held == rules
+    of_a_chain = ChannelJudge(ExchangeChannel, flow=flow, runner=run, random_runs=RANDOM_RUNS).report()
+    assert of_a_chain.held == tuple(rule for rule in rules if rule != "observed-run")
+    core = judge_pair(make_core_pair, flow=flow, name="core", random_runs=RANDOM_RUNS)
+    assert core.held == tuple(rule.id for rule in rulebook_of(flow).pair_rules)
 
 
 def test_of_a_chain_only_the_onlooker_is_left_out(judge_of: JudgeOf) -> None:

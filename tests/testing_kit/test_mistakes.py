@@ -7,25 +7,27 @@ rule.
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters, held
+from permitflow.protocol.permits import held
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.stop_and_wait import Answer
 from permitflow.testing import ChannelAdapter, Received, Refused, judge_adapter, judge_pair
-from permitflow.testing.subjects.permits import CorePair
+from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.kit.adapter import Feature
-from permitflow.testing.kit.judging import pair_rules
-from permitflow.testing.kit.mistakes import spoilt
-from permitflow.testing.kit.outside import NOTHING, REFUSED, WITHDRAWN, Outside, World
-from permitflow.testing.kit.probes import parameters_of
-from permitflow.testing.kit.report import Report
-from permitflow.testing.kit.rules import PROBED_RULES, Mistake, Rule, constants
+from permitflow.testing.kit.outside import NOTHING, REFUSED, WITHDRAWN, World
+from permitflow.testing.kit.rulebooks.permits import constants
+from permitflow.testing.kit.rules import Mistake, Report, Rule, flows, rulebook_of
 from permitflow.testing.moves import Move
+from permitflow.testing.subjects.permits import CorePair
+from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 
-RIGHT = Mistake("makes no mistake", constants(2), ())
-MISTAKES = [(rule, mistake) for rule in PROBED_RULES for mistake in rule.mistakes]
+MISTAKES = [
+    (flow, rule, mistake) for flow in flows() for rule in rulebook_of(flow).probed_rules for mistake in rule.mistakes
+]
 
 
 class ModelChannel(ChannelAdapter):
@@ -33,14 +35,12 @@ class ModelChannel(ChannelAdapter):
 
     lacks = frozenset({Feature.END, Feature.ABORT})
 
-    def __init__(self, mistake: Mistake) -> None:
-        self.mistake = mistake
+    def __init__(self, flow: str, *mistakes: Mistake) -> None:
+        self.book = rulebook_of(flow)
+        self.mistakes = mistakes
 
-    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-        of = parameters_of(parameters, (4,))
-        self.outside: Outside = self.mistake.outside(
-            type(of)(**{**vars(of), "waiters": 50}), system=spoilt(dict(self.mistake.actions))
-        )
+    async def open(self, parameters: object, record: RecorderFactory) -> None:
+        self.outside = self.book.seen(parameters, (4,), made=self.mistakes, waiters=50)
         self.world = self.outside.start()
         self.serials: dict[int, int] = {}
         self.changed = asyncio.Event()
@@ -50,22 +50,22 @@ class ModelChannel(ChannelAdapter):
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def waits(self, number: int) -> bool:
-        return any(message.id == number for message in self.world.hops[0].waiting)
+    def line(self) -> list[int]:
+        return [self.outside.number(message) for message in self.world.hops[0].waiting]
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         number = self.world.hops[0].offered
         self.serials[number] = serial
-        self.go(self.outside.act(self.world, 0, "OfferChunk", rows))
-        await self.leaves(number, "WithdrawChunk")
+        self.go(self.outside.offer(self.world, 0, Kind.CHUNK, rows))
+        await self.leaves(number)
 
-    async def leaves(self, number: int, withdraw: str) -> None:
+    async def leaves(self, number: int) -> None:
         try:
-            while self.waits(number):
+            while number in self.line():
                 await self.changed.wait()
         except asyncio.CancelledError:
-            if self.waits(number):
-                self.go(self.outside.act(self.world, 0, withdraw))
+            if number in self.line():
+                self.go(self.outside.withdraw(self.world, self.line().index(number)))
             raise
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
@@ -78,8 +78,8 @@ class ModelChannel(ChannelAdapter):
 
     async def offer_barrier(self) -> None:
         number = self.world.hops[0].offered
-        self.go(self.outside.act(self.world, 0, "OfferBarrier"))
-        await self.leaves(number, "WithdrawBarrier")
+        self.go(self.outside.offer(self.world, 0, Kind.BARRIER))
+        await self.leaves(number)
 
     def offer_watermark(self, value: int) -> None:
         self.go(self.outside.announce(self.world, 0, value))
@@ -99,33 +99,77 @@ class ModelChannel(ChannelAdapter):
         self.go(self.outside.consume(self.world))
 
 
-@pytest.mark.parametrize(("rule", "mistake"), MISTAKES, ids=lambda one: getattr(one, "name", ""))
-def test_the_rule_is_broken_and_the_mistake_is_named(rule: Rule, mistake: Mistake) -> None:
-    report = judge_adapter(lambda: ModelChannel(mistake), only=[rule.id])
+@pytest.mark.parametrize(("flow", "rule", "mistake"), MISTAKES, ids=lambda one: getattr(one, "name", one))
+def test_the_rule_is_broken_and_the_mistake_is_named(flow: str, rule: Rule, mistake: Mistake) -> None:
+    report = judge_adapter(lambda: ModelChannel(flow, mistake), flow=flow, only=[rule.id])
 
     assert report.broken == (rule.id,)
     # Two mistakes against one rule may look alike in the shortest run.
     assert report[rule.id].finding in {one.name for one in rule.mistakes if one.agreed == mistake.agreed}
 
 
-def test_the_model_without_a_mistake_keeps_all_rules() -> None:
-    report = judge_adapter(lambda: ModelChannel(RIGHT), only=[rule.id for rule in PROBED_RULES])
+@pytest.mark.parametrize("flow", flows())
+def test_the_model_without_a_mistake_keeps_all_rules(flow: str) -> None:
+    rules = tuple(rule.id for rule in rulebook_of(flow).probed_rules)
 
-    assert report.held == tuple(rule.id for rule in PROBED_RULES)
+    report = judge_adapter(lambda: ModelChannel(flow), flow=flow, only=rules)
+
+    assert report.held == rules
 
 
 def test_a_mistake_that_hides_others_does_not_hide_that_they_are_made() -> None:
     """A channel that counts chunks and also loses permits breaks both rules, and no other."""
-    both = {rule.id: rule.mistakes[0] for rule in PROBED_RULES if rule.id in ("cost-is-rows", "none-lost")}
+    rules = rulebook_of("permits").probed_rules
+    both = {rule.id: rule.mistakes[0] for rule in rules if rule.id in ("cost-is-rows", "none-lost")}
     actions = {name: perform for mistake in both.values() for name, perform in mistake.actions.items()}
     mistake = Mistake("makes two mistakes", constants(2), (Move("Take"),), actions)
 
     report = judge_adapter(
-        lambda: ModelChannel(mistake), only=["window", "cost-is-rows", "none-lost", "oldest-leaves-first"]
+        lambda: ModelChannel("permits", mistake), only=["window", "cost-is-rows", "none-lost", "oldest-leaves-first"]
     )
 
     assert report.broken == tuple(both)
     assert [report[rule].finding for rule in both] == [mistake.name for mistake in both.values()]
+
+
+class AnswersOnArrival(StopAndWaitPair):
+    """Answers a message when it arrives."""
+
+    def deliver(self) -> None:
+        super().deliver()
+        self.consume()
+
+
+class LosesAnswers(StopAndWaitPair):
+    """Loses every answer."""
+
+    def consume(self) -> None:
+        super().consume()
+        self.feedback.clear()
+
+
+class AnswersTwice(StopAndWaitPair):
+    """Sends each answer twice."""
+
+    def consume(self) -> None:
+        super().consume()
+        self.feedback.append(self.feedback[-1])
+
+
+class Overtakes(StopAndWaitPair):
+    """Lets the newest message leave first."""
+
+    def send(self) -> None:
+        self._waiting.reverse()
+        super().send()
+
+
+class DoesNotWait(StopAndWaitPair):
+    """Takes what has left for answered."""
+
+    def send(self) -> None:
+        super().send()
+        self.sender.on_feedback(Answer())
 
 
 class GrantsOnArrival(CorePair):
@@ -162,8 +206,20 @@ class NeverFlushes(CorePair):
         self.receiver.take_feedback()
 
 
-def judged(wrong: type[CorePair], only: str) -> Report:
-    return judge_pair(lambda agreed, tags, record: wrong(agreed, tags=tags, record=record), name="wrong", only=[only])
+def judged(wrong: Callable[..., FlowPair], only: str) -> Report:
+    flow = "stop-and-wait" if wrong in STOP_AND_WAIT else "permits"
+    return judge_pair(
+        lambda agreed, tags, record: wrong(agreed, tags=tags, record=record), flow=flow, name="wrong", only=[only]
+    )
+
+
+STOP_AND_WAIT: tuple[Callable[..., FlowPair], ...] = (
+    AnswersOnArrival,
+    LosesAnswers,
+    AnswersTwice,
+    Overtakes,
+    DoesNotWait,
+)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +230,15 @@ def judged(wrong: type[CorePair], only: str) -> Report:
         (StackedWire, "oldest-arrives-first", "does something else than the model"),
         (NeverFlushes, "residue-returned", "does something else than the model"),
         (NeverFlushes, "every-edge", "does something else than the model"),
+        (AnswersOnArrival, "answered-when-consumed", "does something else than the model"),
+        (LosesAnswers, "every-message-answered", "leaves a message without an answer"),
+        (AnswersTwice, "answered-once", "answers a message twice"),
+        (Overtakes, "oldest-leaves-first", "does something else than the model"),
+        (DoesNotWait, "one-at-a-time", "does something else than the model"),
+        *((wrong, rule, "does something else") for wrong in STOP_AND_WAIT for rule in ("every-edge", "random-runs")),
     ],
 )
-def test_a_wrong_pair_breaks_the_rule(wrong: type[CorePair], rule: str, finding: str) -> None:
+def test_a_wrong_pair_breaks_the_rule(wrong: Callable[..., FlowPair], rule: str, finding: str) -> None:
     report = judged(wrong, rule)
 
     assert report.broken == (rule,)
@@ -194,7 +256,7 @@ def test_a_rule_that_cannot_be_told_behind_another_mistake_is_not_called_broken(
 
 
 def test_a_right_pair_keeps_all_rules_that_do_not_need_long_runs() -> None:
-    only = [rule.id for rule in pair_rules() if rule.mistakes]
+    only = [rule.id for rule in rulebook_of("permits").pair_rules if rule.mistakes]
 
     report = judge_pair(lambda agreed, tags, record: CorePair(agreed, tags=tags, record=record), name="core", only=only)
 

@@ -13,10 +13,13 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, Feature, PairKit, RuleBroken, judge_adapter
-from permitflow.testing.subjects.permits import CorePair
+from permitflow.testing.kit.examples.our_channels import LocalChannel
 from permitflow.testing.kit.examples.queues import QueueChannel
-from permitflow.testing.kit.judging import ChannelJudge, judge_pair, pair_rules
-from permitflow.testing.kit.rules import all_rules, selected
+from permitflow.testing.kit.judging import ChannelJudge, judge_pair
+from permitflow.testing.kit.rules import rulebook_of, selected
+from permitflow.testing.subjects.permits import CorePair
+
+RULES = rulebook_of("permits").rules
 
 
 class Kit(ChannelKit):
@@ -33,14 +36,34 @@ def kit(run: asyncio.Runner) -> Kit:
 
 
 def check(kit: Kit, rule: str) -> None:
-    kit.check(*selected(all_rules(), [rule]))
+    kit.check(*selected(RULES, [rule]))
 
 
-def test_there_is_a_test_for_every_rule_and_its_docstring_says_it() -> None:
-    for base, rules in ((ChannelKit, all_rules()), (PairKit, pair_rules())):
-        for rule in rules:
-            test = getattr(base, f"test_{rule.id.replace('-', '_')}")
-            assert test.__doc__ == f"{rule.statement} ({rule.clause})"
+@pytest.mark.parametrize("base", [ChannelKit, PairKit])
+@pytest.mark.parametrize("flow", ["permits", "stop-and-wait"])
+def test_there_is_a_test_for_every_rule_and_its_docstring_says_it(base: type[ChannelKit | PairKit], flow: str) -> None:
+    class OfPermits(base):  # type: ignore[valid-type,misc]
+        pass
+
+    OfFlow = type("OfFlow", (OfPermits,), {"flow": flow})
+
+    book = rulebook_of(flow)
+    tests = {
+        f"test_{rule.id.replace('-', '_')}": f"{rule.statement} ({rule.clause})"
+        for rule in (book.rules if base is ChannelKit else book.pair_rules)
+    }
+    found = {name: getattr(OfFlow, name) for name in dir(OfFlow) if name.startswith("test_")}
+    assert {name: test.__doc__ for name, test in found.items() if test is not None} == tests
+
+
+def test_a_kit_of_another_flow_asks_its_rules(run: asyncio.Runner) -> None:
+    class OneByOne(ChannelKit):
+        adapter = LocalChannel
+        flow = "stop-and-wait"
+
+    OneByOne.runner = run
+    OneByOne().test_barrier_is_a_message()
+    OneByOne.teardown_class()
 
 
 def test_a_rule_that_holds_passes(kit: Kit) -> None:
@@ -78,7 +101,7 @@ def test_without_a_judge_or_a_loop_the_kit_makes_its_own() -> None:
         adapter = QueueChannel
 
     check_alone = Alone().check
-    check_alone(*selected(all_rules(), ["whole-window"]))
+    check_alone(*selected(RULES, ["whole-window"]))
     runner = Alone.runner
     assert runner is not None
     Alone.teardown_class()

@@ -2,7 +2,7 @@
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,9 @@ from permitflow.cli.options import whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
-    from permitflow.testing import Report
+    from collections.abc import Callable
+
+    from permitflow.testing import ChannelAdapter, PairAdapter, Report
 
 __all__ = ["conform"]
 
@@ -24,13 +26,16 @@ def conform(
     pair: Annotated[
         bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
     ] = False,
+    flow: Annotated[
+        str, typer.Option(metavar="NAME", help="The protocol that it claims to obey; permits by default.")
+    ] = "permits",
     rule: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this rule; may be repeated.")] = None,
     random_runs: Annotated[
         int, typer.Option(parser=whole_number(least=1), metavar="N", help="Runs that Hypothesis draws; 60 by default.")
     ] = 60,
     as_json: Json = False,
 ) -> None:
-    """Check a channel against every rule of the specification.
+    """Check a channel against every rule of its protocol's specification.
 
     The channel may be anybody's: an adapter says how to open it, to send and to receive (docs/conformance-kit.md). For
     each rule: it holds; or it is broken, with the mistake in words and the shortest run that was found; or it is not
@@ -40,21 +45,21 @@ def conform(
       permitflow conform my_channel:MyAdapter
       permitflow conform my_channel:MyAdapter --rule none-lost --rule cancelled-send
       permitflow conform permitflow.testing.kit.examples.queues:QueueChannel
+      permitflow conform --flow stop-and-wait my_channel:MyAdapter
 
-    Exit code 0: no rule is broken. 1: one is. 2: there is no such adapter or rule.
+    Exit code 0: no rule is broken. 1: one is. 2: there is no such adapter, flow or rule.
     """
     from permitflow.errors import InvalidParametersError
 
     with requires_extra("testing"):
         from permitflow.testing import judge_adapter, judge_pair
     made = _load(adapter)
+    asked: dict[str, Any] = {"flow": flow, "name": adapter, "only": rule or [], "random_runs": random_runs}
     try:
-        if pair:
-            report = judge_pair(_pair(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
-        else:
-            report = judge_adapter(_channel(made, adapter), name=adapter, only=rule or [], random_runs=random_runs)  # type: ignore[arg-type]
+        report = judge_pair(_pair(made, adapter), **asked) if pair else judge_adapter(_channel(made, adapter), **asked)
     except InvalidParametersError as error:
-        unusable(f"--rule {error.rule}, not {error.value!r}" if error.name == "only" else str(error))
+        option = {"only": "--rule", "flow": "--flow"}.get(error.name)
+        unusable(f"{option} {error.rule}, not {error.value!r}" if option else str(error))
     if as_json:
         print_json(report.as_json())
     else:
@@ -76,7 +81,7 @@ def _load(place: str) -> object:
     return getattr(module, name)
 
 
-def _channel(made: object, place: str) -> object:
+def _channel(made: object, place: str) -> "type[ChannelAdapter]":
     from permitflow.testing import ChannelAdapter
 
     if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
@@ -84,7 +89,7 @@ def _channel(made: object, place: str) -> object:
     return made
 
 
-def _pair(made: object, place: str) -> object:
+def _pair(made: object, place: str) -> "Callable[..., PairAdapter]":
     from permitflow.testing import ChannelAdapter
 
     if isinstance(made, type) and issubclass(made, ChannelAdapter):

@@ -145,6 +145,14 @@ class FlowPair:
                 number += message.kind is not Kind.WATERMARK
             yield messages
 
+    def observe(self) -> Any:
+        """The state of both ends and of the wires, in the specification's terms.
+
+        Raises:
+            Divergence: the messages here are not those that were offered, in their order.
+        """
+        raise NotImplementedError
+
     @property
     def offered_number(self) -> int:
         """The number of the next message that is offered."""

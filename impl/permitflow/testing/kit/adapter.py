@@ -1,11 +1,10 @@
 """What a third party writes: a channel, as the applications at its two ends see it, and what the channel may lack."""
 
 from enum import StrEnum
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 
 __all__ = ["Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused", "lacks_of", "require_methods"]
@@ -74,7 +73,7 @@ class Received(NamedTuple):
 class ChannelAdapter:
     """One channel with an application at each end; the kit makes a new one for every run.
 
-    Methods are named after the specification's actions.  ``open``, ``offer_chunk`` and ``take`` must be there; a
+    Methods are named after the actions of the permit channel, and mean the same in every protocol.  ``open``, ``offer_chunk`` and ``take`` must be there; a
     method that is left out is a feature that the channel lacks.  What else it lacks stands in ``lacks``.  All is
     called in one event loop.
     """
@@ -95,8 +94,11 @@ class ChannelAdapter:
     with threads, timers or a network needs time, in both directions.
     """
 
-    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-        """Open a channel with these parameters.  One that can record does so with ``record``."""
+    async def open(self, parameters: Any, record: RecorderFactory) -> None:
+        """Open a channel with these parameters of the flow: with permits, they are ``ChannelParameters``.
+
+        One that can record does so with ``record``.
+        """
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -19,6 +19,17 @@ class RuleBroken(AssertionError):
     """A rule of the specification does not hold; the message says which, where it stands, and shows a run."""
 
 
+def _test_of(name: str, rule: Rule) -> "Callable[[_Kit], None]":
+    def test(self: "_Kit") -> None:
+        __tracebackhide__ = True
+        self.check(rule)
+
+    test.__doc__ = f"{rule.statement} ({rule.clause})"
+    test.__name__ = name
+    test.rule = rule  # type: ignore[attr-defined]  # by which the test is known as one of the kit's
+    return test
+
+
 class _Kit:
     """What both kits do with a verdict."""
 
@@ -124,14 +135,3 @@ class PairKit(_Kit):
         if kit.judge is None:
             kit.judge = PairJudge(self.make_pair, flow=kit.flow, lacks=self.lacks, random_runs=self.random_runs)
         return kit.judge.verdict(rule)
-
-
-def _test_of(name: str, rule: Rule) -> Callable[[_Kit], None]:
-    def test(self: _Kit) -> None:
-        __tracebackhide__ = True
-        self.check(rule)
-
-    test.__doc__ = f"{rule.statement} ({rule.clause})"
-    test.__name__ = name
-    test.rule = rule  # type: ignore[attr-defined]  # by which the test is known as one of the kit's
-    return test

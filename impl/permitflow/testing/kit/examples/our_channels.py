@@ -10,11 +10,12 @@ from permitflow.channels.local import open_channel
 from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
-from permitflow.testing.subjects.permits import CorePair
+from permitflow.testing.kit.rules import rulebook_of
 from permitflow.transports.grpc_aio import get, put
 
 __all__ = ["ExchangeChannel", "LocalChannel", "make_core_pair"]
@@ -84,7 +85,7 @@ class _OurChannel(ChannelAdapter):
 class LocalChannel(_OurChannel):
     """The asyncio channel inside a process."""
 
-    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+    async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
         """Open a channel."""
         self.sender, self.receiver = open_channel(parameters, record=record)
 
@@ -96,7 +97,7 @@ class ExchangeChannel(_OurChannel):
     timeout_seconds = 10.0
     quiet_seconds = 0.002
 
-    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+    async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
         """Start an exchange with one channel, and dial it from both sides."""
         is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
@@ -107,7 +108,7 @@ class ExchangeChannel(_OurChannel):
             self._stage.result()
 
     async def _hold_open(
-        self, parameters: ChannelParameters, record: RecorderFactory, is_open: "asyncio.Future[None]"
+        self, parameters: Parameters, record: RecorderFactory, is_open: "asyncio.Future[None]"
     ) -> None:
         exchange = Exchange(record=record)
         exchange.add_channel("channel", parameters, SCHEMA)
@@ -133,6 +134,7 @@ class ExchangeChannel(_OurChannel):
         return payload.column("serial")[0].as_py() if payload.num_rows else None
 
 
-def make_core_pair(parameters: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:
-    """A sender and a receiver at rest."""
-    return CorePair(parameters, tags=tags, record=record)
+def make_core_pair(parameters: Parameters, tags: int, record: RecorderFactory | None) -> FlowPair:
+    """A sender and a receiver at rest, of the flow whose parameters these are."""
+    pair: FlowPair = rulebook_of(parameters.flow.name).pair(parameters, tags=tags, record=record)
+    return pair

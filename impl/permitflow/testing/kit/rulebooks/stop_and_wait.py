@@ -12,7 +12,7 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.kit import mistakes
 from permitflow.testing.kit.adapter import Feature, Received
 from permitflow.testing.kit.mistakes import changed_after, changed_before, right, send_from
-from permitflow.testing.kit.outside import CONSUME, WITHDRAWN, Outside, Perform, World
+from permitflow.testing.kit.outside import CONSUME, Outside, Perform, World
 from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Mistake, Rule, Rulebook, whole_run_rules
 from permitflow.testing.moves import Move
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
@@ -89,7 +89,11 @@ class _Lets(StopAndWaitOutside):
     def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
         """One action."""
         state = world.hops[hop]
-        if action == "Send" and not state.waiting.is_empty() and self.passes(self.received(world, state.waiting.head())):
+        if (
+            action == "Send"
+            and not state.waiting.is_empty()
+            and self.passes(self.received(world, state.waiting.head()))
+        ):
             sent = super().act(self.with_hop(world, hop, state._replace(free=1)), hop, action)
             return self.with_hop(sent, hop, sent.hops[hop]._replace(free=state.free))
         return super().act(world, hop, action, *arguments)
