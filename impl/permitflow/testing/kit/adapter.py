@@ -73,9 +73,9 @@ class Received(NamedTuple):
 class ChannelAdapter:
     """One channel with an application at each end; the kit makes a new one for every run.
 
-    Methods are named after the actions of the permit channel, and mean the same in every protocol.  ``open``, ``offer_chunk`` and ``take`` must be there; a
-    method that is left out is a feature that the channel lacks.  What else it lacks stands in ``lacks``.  All is
-    called in one event loop.
+    Methods are named after the actions of the permit channel, and mean the same in every protocol.  ``open``,
+    ``offer_chunk`` and ``take`` must be there; a method that is left out is a feature that the channel lacks.  What
+    else it lacks stands in ``lacks``.  All is called in one event loop.
     """
 
     lacks: ClassVar[frozenset[Feature]] = frozenset()

@@ -89,11 +89,8 @@ class _Lets(StopAndWaitOutside):
     def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
         """One action."""
         state = world.hops[hop]
-        if (
-            action == "Send"
-            and not state.waiting.is_empty()
-            and self.passes(self.received(world, state.waiting.head()))
-        ):
+        oldest = None if state.waiting.is_empty() else self.received(world, state.waiting.head())
+        if action == "Send" and oldest is not None and self.passes(oldest):
             sent = super().act(self.with_hop(world, hop, state._replace(free=1)), hop, action)
             return self.with_hop(sent, hop, sent.hops[hop]._replace(free=state.free))
         return super().act(world, hop, action, *arguments)
@@ -160,6 +157,11 @@ def _answers(change: Callable[[int], int]) -> dict[str, Perform]:
     return {CONSUME: changed}
 
 
+def _with_another(state: State, _: Parameters) -> State:
+    require(state.waiting.size() > 1)
+    return state
+
+
 RULES = (
     # A message is out.
     _rule(
@@ -178,7 +180,7 @@ RULES = (
         "A message leaves at once if none is out.",
         "Send",
         _NONE,
-        _it("keeps the first message back until a second one waits", ONES, {"Send": lambda s, p: _held_back(s, p)}),
+        _it("keeps a message back until a second one waits", ONES, {"Send": changed_before(_SEND, _with_another)}),
     ),
     _rule(
         "any-size",
@@ -275,11 +277,6 @@ RULES = (
         _it("waits for the answer to a refused message", _NOW, outside=mistakes.PaysForRefused),
     ),
 )
-
-
-def _held_back(state: State, parameters: Parameters) -> State:
-    require(state.waiting.size() > 1)
-    return _SEND(state, parameters)  # type: ignore[no-any-return]
 
 
 class StopAndWaitRules(Rulebook):
