@@ -352,6 +352,7 @@ def serve_command(schedule: Schedule, address: str, folder: Path) -> Sequence[st
         *("serve", "--stream", STREAM, "--address", address, "--row-permits", str(schedule.row_permits)),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),
         *(replay if schedule.retention is Retention.REPLAY else ()),
+        *(() if schedule.checksums else ("--no-checksums",)),
     ]
 
 

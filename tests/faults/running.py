@@ -164,15 +164,16 @@ class _Run:
         await self.start_exchange(f"{scheme}127.0.0.1:0")
         if not self.address:
             raise RuntimeError(f"the exchange does not start: {(self.folder / 'exchange.errors').read_text()}")
-        self.proxy = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.faults.proxy", self.schedule.as_json()),
-            self.address.removeprefix("tcp://"),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "proxy.errors").open("ab"),
-            start_new_session=True,
-        )
+        with (self.folder / "proxy.errors").open("ab") as errors:
+            self.proxy = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.faults.proxy", self.schedule.as_json()),
+                self.address.removeprefix("tcp://"),
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
         assert self.proxy.stdout is not None
         self.ports = json.loads(await self.proxy.stdout.readline())
         for party in (Party.CONSUMER, Party.PRODUCER):

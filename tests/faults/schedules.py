@@ -152,6 +152,8 @@ class Schedule:
     producer: End
     consumer: End
     faults: tuple[Fault, ...]
+    checksums: bool = True
+    """Does the exchange make them?"""
 
     @property
     def name(self) -> str:

@@ -1,5 +1,6 @@
 """A cycle of schedules, with every kind of fault, carrier and retention, holds all laws; and each law can be broken."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.judge import LAWS, judged
-from tests.faults.running import Evidence, Life
+from tests.faults.judge import LAWS, Verdict, judged
+from tests.faults.running import Evidence, Life, Nursery, run_schedule
 from tests.faults.schedules import CYCLE, Carrier, Client, Direction, End, Fault, Kind, Party, Retention, Schedule, draw
 
 SEED = 1
@@ -68,6 +69,56 @@ def test_a_seed_draws_the_same_schedules_again_and_another_one_others() -> None:
     assert draw(3, 0) != draw(4, 0)
     schedule = draw(3, 17)
     assert Schedule.from_json(schedule.as_json()) == schedule
+
+
+# The law about altered values is able to fail: without checksums it does.
+
+
+def flipping(carrier: Carrier, *, checksums: bool) -> Schedule:
+    """A few large chunks, of which two values are altered on the producer's link and two on the consumer's."""
+    end = End(client=Client.ASYNCIO, largest_chunk_rows=ROWS_OF_FLIPS // 2, pause_seconds=0.0, idle_seconds=0.0)
+    places = ((Party.PRODUCER, Direction.UP), (Party.CONSUMER, Direction.DOWN))
+    faults = tuple(
+        Fault(kind=Kind.BIT_FLIP, link=link, direction=direction, after_bytes=int(share * 24 * ROWS_OF_FLIPS), bit=3)
+        for link, direction in places
+        for share in (0.3, 0.7)
+    )
+    return Schedule(
+        seed=0,
+        number=0,
+        carrier=carrier,
+        retention=Retention.ONCE,
+        row_permits=8192,
+        rows=ROWS_OF_FLIPS,
+        producer=end,
+        consumer=end,
+        faults=faults,
+        checksums=checksums,
+    )
+
+
+ROWS_OF_FLIPS = 12_000
+
+
+async def judgement(schedule: Schedule, folder: Path) -> Verdict:
+    async with Nursery() as nursery:
+        return judged(await run_schedule(schedule, nursery, folder))
+
+
+def judge_flips(carrier: Carrier, folder: Path, *, checksums: bool) -> Verdict:
+    """Run it in a folder of its own."""
+    own = folder / str(checksums)
+    own.mkdir()
+    return asyncio.run(judgement(flipping(carrier, checksums=checksums), own))
+
+
+@pytest.mark.parametrize("carrier", Carrier)
+def test_flipped_bits_break_the_law_about_values_unless_there_are_checksums(tmp_path: Path, carrier: Carrier) -> None:
+    without = judge_flips(carrier, tmp_path, checksums=False)
+    assert "nothing altered is delivered" in {law for law, _ in without.broken}, without
+    with_sums = judge_flips(carrier, tmp_path, checksums=True)
+    assert with_sums.broken == []
+    assert any("was altered on the way" in outcome for outcome in with_sums.outcomes.values()), with_sums.outcomes
 
 
 # The laws, on runs that are made up.
