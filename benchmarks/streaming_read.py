@@ -28,12 +28,12 @@ from benchmarks.harness import Partner, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
 from permitflow.channels.interface import stream_channels
-from permitflow.protocol.permits import DEFAULT_KEPT_ROW_PERMITS
+from permitflow.protocol.replay import DEFAULT_KEPT_ROWS
 
 CHUNK_ROWS = 8_192
 STREAM = "orders"
 BURST_CHUNKS = 16
-CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROW_PERMITS // 2 // CHUNK_ROWS
+CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROWS // 2 // CHUNK_ROWS
 # Batches that fill the exchange, and start workers.
 WARM_UP_BATCHES = 3
 LEAST_BATCHES = WARM_UP_BATCHES + 3

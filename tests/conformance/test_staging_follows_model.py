@@ -25,7 +25,7 @@ class Sink:
     """A query that writes into a channel, and the rows that can be read there."""
 
     books: StagingBooks = field(default_factory=StagingBooks)
-    log: ReplayBooks = field(default_factory=lambda: ReplayBooks(row_permits=1))
+    log: ReplayBooks = field(default_factory=lambda: ReplayBooks(limit_rows=1))
     batch: int = -1
     attempts: int = 0
     running: Part | None = None

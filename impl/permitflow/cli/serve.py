@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -20,14 +20,12 @@ from permitflow.errors import (
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters, flow_named, flow_names
 from permitflow.protocol.permits import (
-    DEFAULT_KEPT_CHUNK_COST,
-    DEFAULT_KEPT_ROW_PERMITS,
     DEFAULT_ROW_PERMITS,
     PERMITS,
     Oversize,
     kept_parameters,
 )
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.shared_memory import SameHost
@@ -68,7 +66,7 @@ def serve(
         typer.Option(
             parser=whole_number(least=2, most=_MOST),
             metavar="ROWS",
-            help=f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROW_PERMITS}.",
+            help=f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
         ),
     ] = None,
     permit_batch: Annotated[
@@ -85,7 +83,7 @@ def serve(
             parser=_ROWS,
             metavar="ROWS",
             help="The most permits a chunk takes. Default: row permits less batch; "
-            f"{DEFAULT_KEPT_CHUNK_COST} with replay and its default of row permits.",
+            f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
         ),
     ] = None,
     barrier_permits: Annotated[
@@ -120,12 +118,21 @@ def serve(
             help="With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
         ),
     ] = None,
+    kept_rows: Annotated[
+        int | None,
+        typer.Option(
+            parser=_ROWS,
+            metavar="ROWS",
+            help="With replay: the most rows of a channel that are kept before producers wait. "
+            f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
+        ),
+    ] = None,
     staging_rows: Annotated[
         int | None,
         typer.Option(
             parser=_ROWS,
             metavar="ROWS",
-            help="With replay: rows of a channel that may be staged at once. Default: four times the row permits.",
+            help="With replay: rows of a channel that may be staged at once. Default: four times the kept rows.",
         ),
     ] = None,
     staging_timeout_seconds: Annotated[
@@ -227,7 +234,7 @@ def serve(
     if twice := [name for name, count in Counter(one.name for one in stream).items() if count > 1]:
         unusable(f"--stream: {twice[0]!r} is given twice")
     consumers = _consumers(consumer)
-    of_replay = {"--consumer": consumer, "--store": store, "--staging-rows": staging_rows}
+    of_replay = {"--consumer": consumer, "--store": store, "--kept-rows": kept_rows, "--staging-rows": staging_rows}
     _require_replay(retention, {**of_replay, "--staging-timeout-seconds": staging_timeout_seconds})
     parameters = _parameters(
         flow,
@@ -250,6 +257,7 @@ def serve(
         retention=retention,
         consumers=consumers,
         store=store,
+        kept_rows=kept_rows,
         staging_rows=staging_rows,
         staging_timeout_seconds=DEFAULT_TIMEOUT_SECONDS if staging_timeout_seconds is None else staging_timeout_seconds,
         drain_seconds=drain_seconds,
@@ -297,11 +305,8 @@ def _parameters(flow: str, retention: Retention, **given: int | str | None) -> P
     try:
         if retention is Retention.REPLAY and flow == PERMITS.name:
             return kept_parameters(**stated)
-        parameters: Parameters = flow_named(flow).parse(stated)
+        return cast(Parameters, flow_named(flow).parse(stated))
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
     except ParameterMismatchError:
         unusable(f"--flow: there is no flow {flow!r}, but {' and '.join(flow_names())}")
-    if retention is Retention.REPLAY:
-        unusable(f"--retention: rows are kept with permits only, not with {flow}")
-    return parameters

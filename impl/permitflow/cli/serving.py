@@ -27,7 +27,6 @@ from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, Statistics, each_rates_between, rates_between
 from permitflow.tracing import FileTrace
@@ -94,6 +93,7 @@ class Plan:
     """For whom rows are kept."""
     store: Path | None
     """The folder of the store; None: rows are kept in memory."""
+    kept_rows: int | None
     staging_rows: int | None
     staging_timeout_seconds: float
     drain_seconds: float
@@ -203,11 +203,15 @@ async def _serve(
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False)."""
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
-    if store is not None and isinstance(plan.parameters, ChannelParameters):  # others are not kept
+    if store is not None:
         # All of it, before the first channel is written down.
         store.require_fitting(plan.channels, parameters=plan.parameters, consumers=plan.consumers)
     exchange.add_channels(
-        plan.channels, retention=plan.retention, consumers=plan.consumers, staging_rows=plan.staging_rows
+        plan.channels,
+        retention=plan.retention,
+        consumers=plan.consumers,
+        kept_rows=plan.kept_rows,
+        staging_rows=plan.staging_rows,
     )
     # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a second,
     # in which nobody is served.

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from permitflow.errors import InvalidParametersError, RetentionError, UnknownCha
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.health import Readiness
 from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.staging import StagingAreas, default_staging_rows
+from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
@@ -19,15 +19,29 @@ from permitflow.exchange.turns import Turns
 from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.names import require_name
-from permitflow.protocol.permits import PERMITS, ChannelParameters, kept_parameters
+from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
+from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, Retention, require_consumers
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
 from permitflow.transports.texts import require_text
 
-__all__ = ["Exchange", "stream_channels"]
+__all__ = ["Exchange", "Keeping", "stream_channels"]
+
+# Of the rows that are kept: room for two batches, each twice as large.  One is read, one is written meanwhile.
+STAGED_SHARE = 4
+
+
+class Keeping(TypedDict, total=False):
+    """What is said of channels that keep their rows."""
+
+    consumers: Sequence[str]
+    """For whom rows are kept; by default for one, ``default``.  A channel that is read once has one without a name."""
+    kept_rows: int | None
+    """The most rows that are kept before producers wait; by default the window of the flow, or 1,048,576."""
+    staging_rows: int | None
+    """The most rows that are staged, or published beyond the kept rows; by default four times as many as these."""
 
 
 class Exchange:
@@ -97,12 +111,11 @@ class Exchange:
     def add_channel(
         self,
         name: str,
-        parameters: ChannelParameters | None = None,
+        parameters: Parameters | None = None,
         schema: pa.Schema | None = None,
         *,
         retention: Literal[Retention.REPLAY],
-        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
-        staging_rows: int | None = None,
+        **keeping: Unpack[Keeping],
     ) -> ReplayChannel: ...
 
     @overload
@@ -113,8 +126,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention,
-        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
-        staging_rows: int | None = None,
+        **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel: ...
 
     def add_channel(
@@ -124,30 +136,24 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
-        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
-        staging_rows: int | None = None,
+        **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel:
         """Add a channel.
 
         Args:
             name: unique among the channels of this exchange.
-            parameters: of the channel, and the most that is granted to each stream of it; of any flow, but of
-                permits if the channel keeps its rows.
+            parameters: of the channel, and the most that is granted to each stream of it; of any flow.
             schema: of its chunks; by default that of the first producer.
             retention: whether rows are gone once they were read, or kept until they are acknowledged.
-            consumers: for whom rows are kept; a channel that is read once has one consumer, without a name.
-            staging_rows: the most rows that are staged, or published beyond the row permits; by default four times
-                the window.  A channel that is read once stages nothing.
+            keeping: of a channel that keeps its rows, see ``Keeping``.
 
         Raises:
             InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none;
-                another flow than permits for a channel that keeps its rows.
+                room for no row.
             SchemaMismatchError: the store has kept the channel with another schema.
             StoreError: the store has kept it otherwise, or cannot be read.
         """
-        (channel,) = self.add_channels(
-            [name], parameters, schema, retention=retention, consumers=consumers, staging_rows=staging_rows
-        )
+        (channel,) = self.add_channels([name], parameters, schema, retention=retention, **keeping)
         return channel
 
     def add_channels(
@@ -157,8 +163,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
-        consumers: Sequence[str] = (DEFAULT_CONSUMER,),
-        staging_rows: int | None = None,
+        **keeping: Unpack[Keeping],
     ) -> Sequence[BridgeChannel | ReplayChannel]:
         """Add channels that are alike, all or none; a store on disk is flushed once for all of them.
 
@@ -166,6 +171,7 @@ class Exchange:
         """
         self._require_free(names)
         chosen = parameters or self._parameters
+        consumers = keeping.get("consumers", (DEFAULT_CONSUMER,))
         if retention is Retention.ONCE:
             if tuple(consumers) != (DEFAULT_CONSUMER,):
                 rule = "are named for channels with retention 'replay' only"
@@ -175,23 +181,23 @@ class Exchange:
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
-        if not isinstance(chosen, ChannelParameters):
-            rule = f"must be {PERMITS.name!r} for a channel that keeps its rows"
-            raise InvalidParametersError(name="flow", value=chosen.flow.name, rule=rule)
-        limit_rows = default_staging_rows(chosen.row_permits) if staging_rows is None else staging_rows
+        kept_rows, staging_rows = keeping.get("kept_rows"), keeping.get("staging_rows")
+        limit_rows = (chosen.window_rows or DEFAULT_KEPT_ROWS) if kept_rows is None else kept_rows
+        staging_rows = STAGED_SHARE * limit_rows if staging_rows is None else staging_rows
         # Before the store is asked: what it has written down would be in the way of the next try.
         require_consumers(consumers)
         for consumer in consumers:
             require_text("consumers", consumer)
-        require_room(limit_rows)
+        require_room(kept_rows=limit_rows, staging_rows=staging_rows)
         places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
-        keeping = [
-            ReplayChannel(name, chosen, schema, place, consumers) for name, place in zip(names, places, strict=True)
+        keepers = [
+            ReplayChannel(name, chosen, schema, place, consumers, limit_rows)
+            for name, place in zip(names, places, strict=True)
         ]
-        for channel in keeping:
-            self.staging.add_channel(channel.log, limit_rows)
+        for channel in keepers:
+            self.staging.add_channel(channel.log, staging_rows)
             self._channels[channel.name] = channel
-        return keeping
+        return keepers
 
     def _require_free(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

@@ -30,11 +30,11 @@ from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direct
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import Stream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, Retention
 from permitflow.transports.arrow import owned, read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
@@ -133,7 +133,7 @@ class KeepingProducer(ABC):
         if self._end.shares_memory:
             # What the producer's process can still reach must not be kept for longer than it takes to look at it.
             chunks = owned(chunks)
-        pieces, ends = _cut(chunks, self._channel.parameters.max_chunk_cost)
+        pieces, ends = _cut(chunks, self._channel.most_rows)
         kept = consumed = 0
         while consumed < len(messages):
             done = bisect_right(ends, kept)
@@ -267,7 +267,7 @@ class ReplayConsumer:
     async def _send(self, get: Get, start: int) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
         # No more than may be under way: what is read is held until it has left.
-        most_rows = self._end.parameters.window_rows or self._channel.parameters.row_permits
+        most_rows = self._end.parameters.window_rows or self._channel.most_rows
         async for batches in self._channel.log.read(consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))
 
@@ -293,16 +293,19 @@ class ReplayChannel:
     def __init__(
         self,
         name: str,
-        parameters: ChannelParameters,
+        parameters: Parameters,
         schema: pa.Schema | None,
         store: ChannelStore,
         consumers: Sequence[str],
+        limit_rows: int,
     ) -> None:
         """Use ``Exchange.add_channel``."""
         self.name = name
         self.parameters = parameters
-        self.log = ReplayLog(name, parameters, schema, store, consumers)
+        self.log = ReplayLog(name, limit_rows, schema, store, consumers)
         """The rows."""
+        self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
+        """Of a piece: larger chunks are cut."""
         self.streams = Streams(name)
         self._producers: dict[str, ReplayProducer] = {}
         self._opened_at = monotonic()
@@ -313,7 +316,7 @@ class ReplayChannel:
     async def append(self, chunk: pa.RecordBatch, producer: str = "") -> None:
         """Put a chunk in, as a producer that dials does; wait until there is room for it.
 
-        A chunk above ``max_chunk_cost`` is put in by slices.  Cancelled, it may be in by part.
+        A chunk above ``most_rows`` is put in by slices.  Cancelled, it may be in by part.
 
         Raises:
             ChannelError: the channel is over.
@@ -321,7 +324,7 @@ class ReplayChannel:
             StoreError: it could not be written.
         """
         await self.log.declare(chunk.schema)
-        for piece in slices(chunk, self.parameters.max_chunk_cost):
+        for piece in slices(chunk, self.most_rows):
             if piece.num_rows:
                 await self.log.append((piece,), producer)
 
@@ -340,7 +343,7 @@ class ReplayChannel:
             ChannelAbortedError: the channel is broken, and all that it kept was read.
         """
         start = self.log.books.require_readable(consumer, from_row, to_row)
-        async for batches in self.log.read(consumer, start, to_row, most_rows=self.parameters.row_permits):
+        async for batches in self.log.read(consumer, start, to_row, most_rows=self.log.books.limit_rows):
             for batch in batches:
                 yield batch
 
@@ -362,6 +365,7 @@ class ReplayChannel:
             parameters=self.parameters,
             schema=log.schema,
             log_id=log.log_id,
+            limit_rows=log.books.limit_rows,
         )
 
     async def acknowledge(self, row: int, consumer: str = "", log_id: str = "") -> None:
@@ -451,9 +455,9 @@ class ReplayChannel:
             sent_chunks=log.appended_chunks,
             sent_rows=books.next_row - next_row,
             consumed_rows=books.first_kept_row - first_kept_row,
-            window_rows=books.row_permits,
-            rows_held=min(books.kept_rows, books.row_permits),
-            peak_rows_held=min(books.peak_kept_rows, books.row_permits),
+            window_rows=books.limit_rows,
+            rows_held=min(books.kept_rows, books.limit_rows),
+            peak_rows_held=min(books.peak_kept_rows, books.limit_rows),
             inbox_rows=books.kept_rows,
             peak_inbox_rows=books.peak_kept_rows,
             waiting_sends=log.waiting.running,

@@ -25,7 +25,6 @@ from permitflow.errors import (
 )
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import MOST_PRODUCERS, ReplayBooks
 from permitflow.transports.arrow import require_equal_schemas
 
@@ -59,7 +58,7 @@ class ReplayLog:
     def __init__(
         self,
         name: str,
-        parameters: ChannelParameters,
+        limit_rows: int,
         schema: pa.Schema | None,
         store: ChannelStore,
         consumers: Sequence[str],
@@ -75,11 +74,10 @@ class ReplayLog:
         if schema is not None and kept.schema is not None:
             require_equal_schemas(ours=kept.schema, theirs=schema)
         self.name = name
-        self.parameters = parameters
         self.log_id = kept.log_id
         """Its name; another one after rows were lost."""
         self.books = ReplayBooks(
-            parameters.row_permits,
+            limit_rows,
             consumers,
             channel=name,
             next_row=kept.next_row,
@@ -187,7 +185,7 @@ class ReplayLog:
         Those who wait are served in the order in which they came.  Cancelled, it has kept all of these or none.
 
         Args:
-            batches: of the schema that was declared, none empty, none above ``row_permits``.
+            batches: of the schema that was declared, none empty, none above the limit.
             producer: whose they are; empty: of no named producer.
             require: called before anything is kept; raises if it must not be any more.
 
@@ -198,9 +196,9 @@ class ReplayLog:
 
         Spec: Produce of SparkMicroBatch.
         """
-        rows, row_permits = batches[0].num_rows, self.books.row_permits
-        if rows > row_permits:
-            rule = f"must be at most row_permits = {row_permits}: cut the chunk first"
+        rows, limit_rows = batches[0].num_rows, self.books.limit_rows
+        if rows > limit_rows:
+            rule = f"must be at most the {limit_rows} rows that are kept at once: cut the chunk first"
             raise InvalidParametersError(name="rows", value=rows, rule=rule)
 
         def require_open() -> None:

@@ -1,6 +1,6 @@
 """The staging areas of an exchange: rows that no consumer sees before all rows of their batch are published.
 
-Published rows are rows of their channels at once.  Those for which a channel has no permits take room of its staging
+Published rows are rows of their channels at once.  Those beyond what a channel keeps take room of its staging
 area until rows are acknowledged, so that a slow consumer stops direct producers first, then the writers of the next
 batch.
 """
@@ -33,7 +33,7 @@ from permitflow.protocol.staging import (
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["StagedProducer", "StagingAreas", "default_staging_rows"]
+__all__ = ["StagedProducer", "StagingAreas"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +42,6 @@ _DISCARDED_AT_ONCE = 256
 
 # How often to look whether something is to be forgotten, while something is staged.
 _TIDY_SECONDS = 1.0
-
-
-def default_staging_rows(row_permits: int) -> int:
-    """Room for two batches of twice a window each: one that is read, and one that is written meanwhile."""
-    return 4 * row_permits
 
 
 class _Place:
@@ -125,7 +120,7 @@ class StagingAreas:
 
         Args:
             part: the attempt.
-            chunks: none empty, none above ``row_permits``.
+            chunks: none empty, none above what the channel keeps.
 
         Raises:
             StagingFullError: the batch can never be here as a whole.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.traffic import Statistics
 
 __all__ = [
@@ -125,11 +125,13 @@ class ChannelPosition(Generic[S]):
     state: ChannelState
     reason: str
     """Why it is broken; else empty."""
-    parameters: ChannelParameters
+    parameters: Parameters
     schema: S | None
     """None: no producer has stated it yet."""
     log_id: str = ""
     """Another one after rows were lost: then the same numbers mean other rows."""
+    limit_rows: int = 0
+    """The most rows that are kept at once, unless more are published."""
 
 
 @dataclass(frozen=True, slots=True)

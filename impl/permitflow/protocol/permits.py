@@ -29,6 +29,7 @@ from permitflow.protocol import flow
 from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound, messages_of
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
+from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 
 __all__ = [
     "NOTHING_STATED",
@@ -52,13 +53,6 @@ _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the wh
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
 # for large chunks, and lets each chunk of a full channel wait as much longer: docs/performance.md, "The defaults".
 DEFAULT_ROW_PERMITS = 32_768
-# Of a channel that keeps its rows.  A micro-batch of Spark holds half a window of each channel and takes at least some
-# 0.2 s, whatever it holds: two channels of 32,768 rows pass on 0.15 million rows a second, two of a million rows nearly
-# what Spark does with rows in memory: `make streaming-read`, docs/spark-streaming.md.  A bound in rows is none in
-# bytes: a window of rows of 100 bytes is 100 MiB, once it is full.
-DEFAULT_KEPT_ROW_PERMITS = 1_048_576
-# With that window, larger chunks are cut: what travels in one piece holds up others, and may not exceed 256 MiB.
-DEFAULT_KEPT_CHUNK_COST = 32_768
 DEFAULT_BARRIER_PERMITS = 1
 # Returning an eighth of the window at a time keeps the number of grant messages small; with half of it, the sender
 # would stand still until its consumer is halfway through: docs/performance.md, "The batch".
@@ -161,9 +155,7 @@ def kept_parameters(*, row_permits: int | None = None, **others: Any) -> Channel
     """
     if row_permits is not None:
         return ChannelParameters(row_permits=row_permits, **others)
-    return ChannelParameters(
-        row_permits=DEFAULT_KEPT_ROW_PERMITS, **{"max_chunk_cost": DEFAULT_KEPT_CHUNK_COST, **others}
-    )
+    return ChannelParameters(row_permits=DEFAULT_KEPT_ROWS, **{"max_chunk_cost": KEPT_CHUNK_ROWS, **others})
 
 
 def _oversize(value: object) -> Oversize:

@@ -1,9 +1,9 @@
 """The books of a channel that keeps its rows until every consumer has acknowledged them.
 
 Rows are numbered from 0.  What is kept lies between the first row that some consumer has not acknowledged and the next
-one that will come.  A producer's chunk comes in if no more than ``row_permits`` are kept then; so its rows hold their
-permits until they are forgotten: this is the ledger of a channel whose receiver consumes by acknowledging.  A published
-batch comes in at once.  Its rows beyond ``row_permits`` take room of the staging area, which bounds them.
+one that will come.  A producer's chunk comes in if no more than ``limit_rows`` are kept then: this is the ledger of a
+channel whose receiver consumes by acknowledging.  A published batch comes in at once.  Its rows beyond ``limit_rows``
+take room of the staging area, which bounds them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,27 @@ from permitflow.errors import (
 )
 from permitflow.protocol.names import require_name
 
-__all__ = ["DEFAULT_CONSUMER", "MOST_PRODUCERS", "ReplayBooks", "Retention", "require_consumers"]
+__all__ = [
+    "DEFAULT_CONSUMER",
+    "DEFAULT_KEPT_ROWS",
+    "KEPT_CHUNK_ROWS",
+    "MOST_PRODUCERS",
+    "ReplayBooks",
+    "Retention",
+    "require_consumers",
+]
 
 DEFAULT_CONSUMER = "default"
 """Whose reading it is where nobody says whose."""
+
+DEFAULT_KEPT_ROWS = 1_048_576
+"""Where nobody has chosen how many.  A micro-batch of Spark holds half of them and takes at least some 0.2 s, whatever
+it holds: two channels of 32,768 rows pass on 0.15 million rows a second, two of a million rows nearly what Spark does
+with rows in memory: `make streaming-read`, docs/spark-streaming.md.  A bound in rows is none in bytes: so many rows of
+100 bytes are 100 MiB, once they are all there."""
+
+KEPT_CHUNK_ROWS = 32_768
+"""Larger chunks are cut, where so many are kept: what travels in one piece holds up others, and has 256 MiB at most."""
 
 MOST_PRODUCERS = 65_536
 """Names of producers that a channel remembers, for as long as it is there."""
@@ -45,7 +62,7 @@ class ReplayBooks:
 
     def __init__(
         self,
-        row_permits: int,
+        limit_rows: int,
         consumers: Sequence[str] = (DEFAULT_CONSUMER,),
         *,
         channel: str = "",
@@ -55,7 +72,7 @@ class ReplayBooks:
         """Begin, or go on where a store has kept the rows.
 
         Args:
-            row_permits: the most rows that are kept at once.
+            limit_rows: the most rows that are kept at once, unless more are published.
             consumers: for whom rows are kept; each reads and acknowledges on its own.
             channel: its name, for errors.
             next_row: the number of the next row that will come.
@@ -65,7 +82,7 @@ class ReplayBooks:
             InvalidParametersError: there is no consumer, or one is named twice or not at all.
         """
         require_consumers(consumers)
-        self.row_permits = row_permits
+        self.limit_rows = limit_rows
         self.channel = channel
         self.next_row = next_row
         """The number of the next row that will come."""
@@ -85,17 +102,17 @@ class ReplayBooks:
 
     @property
     def kept_rows(self) -> int:
-        """How many rows hold a permit."""
+        """How many rows are kept."""
         return self.next_row - self.first_kept_row
 
     @property
     def room_rows(self) -> int:
-        """How many rows may come now; less than 0 if more were published than there are permits."""
-        return self.row_permits - self.kept_rows
+        """How many rows may come now; less than 0 if more were published than may be kept."""
+        return self.limit_rows - self.kept_rows
 
     @property
     def excess_rows(self) -> int:
-        """How many rows are kept beyond the permits."""
+        """How many rows are kept beyond the limit."""
         return max(0, -self.room_rows)
 
     def has_room(self, rows: int) -> bool:
@@ -113,11 +130,11 @@ class ReplayBooks:
         if rows < 0:
             raise LocalProtocolError(f"a chunk cannot have {rows} rows")
         if not self.has_room(rows):
-            raise WouldBlock(f"{rows} rows need room, {self.room_rows} of {self.row_permits} row permits are here")
+            raise WouldBlock(f"{rows} rows need room, and there is room for {self.room_rows} of {self.limit_rows}")
         return self._take(rows)
 
     def publish(self, rows: int) -> int:
-        """Take rows over that were staged for the channel, whether there are permits or not; the number of the first.
+        """Take rows over that were staged for the channel, whether there is room or not; the number of the first.
 
         Spec: ProduceBatch of SparkMicroBatch.
         """

@@ -292,14 +292,15 @@ def require_batch(query: str, batch: int) -> None:
         raise InvalidParametersError(name="batch", value=batch, rule="must be at least 0")
 
 
-def require_room(limit_rows: int) -> None:
-    """Refuse an area without room.
+def require_room(**limits: int) -> None:
+    """Refuse limits without room.
 
     Raises:
         InvalidParametersError: there is no room for a row.
     """
-    if limit_rows < 1:
-        raise InvalidParametersError(name="staging_rows", value=limit_rows, rule="must be at least 1")
+    for name, rows in limits.items():
+        if rows < 1:
+            raise InvalidParametersError(name=name, value=rows, rule="must be at least 1")
 
 
 MOST_QUERIES = 65_536
@@ -388,7 +389,7 @@ class StagingBooks:
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        require_room(limit_rows)
+        require_room(staging_rows=limit_rows)
         area = self._areas[channel] = StagingArea(limit_rows, log)
         return area
 

@@ -154,8 +154,8 @@ class SourceRecorder(QueryRecorder):
         Spec: Restart of SparkMicroBatch.
         """
         for channel, position in positions.items():
-            permits, row = position.parameters.row_permits, position.acknowledged_row
-            self.note("Restart", channel, row=row, row_permits=permits, batch_cap=cap(position))
+            row, limit_rows = position.acknowledged_row, position.limit_rows
+            self.note("Restart", channel, row=row, row_permits=limit_rows, batch_cap=cap(position))
 
     def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
         """Rows were acknowledged; noted only where the exchange says something that it has not said before.

@@ -279,4 +279,4 @@ def _require_kept(position: Position, row: int, log_id: str) -> None:
 
 def _half_window(position: Position) -> int:
     # With half of it, a full batch can wait while a full one runs: see `spark-double-buffer` in the specification.
-    return max(1, position.parameters.row_permits // 2)
+    return max(1, position.limit_rows // 2)

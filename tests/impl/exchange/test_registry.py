@@ -36,7 +36,6 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Rates, Statistics, rates_between
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import control, get, put
@@ -184,16 +183,6 @@ def test_every_end_inside_the_exchange_is_recorded_under_a_name_of_its_own(compl
     }
     assert actions["orders/0#put1", "receiver"] == ["Deliver", "Consume", "Flush"]
     assert actions["orders/0#get1", "sender"] == ["OfferChunk", "SendChunk", "AddPermits"]
-
-
-def test_only_a_channel_that_is_read_once_may_have_any_flow(store: Store) -> None:
-    """Of one that keeps its rows, permits return at the pace of acknowledgements."""
-    exchange = Exchange(parameters=StopAndWait(), store=store)
-    assert exchange.add_channel("once").parameters == StopAndWait()
-    for parameters in (None, StopAndWait()):
-        with pytest.raises(InvalidParametersError, match="flow must be 'permits' for a channel that keeps its rows"):
-            exchange.add_channel("kept", parameters, retention=Retention.REPLAY)
-    assert exchange.add_channel("kept", SMALL, retention=Retention.REPLAY).parameters == SMALL
 
 
 CHUNK = pa.record_batch({"n": pa.array(range(8), pa.int64())})

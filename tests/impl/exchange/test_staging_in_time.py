@@ -88,7 +88,7 @@ def areas_of(clock: Clock, store: MemoryStore | None = None) -> StagingAreas:
 
 def add_channel(areas: StagingAreas, store: MemoryStore, name: str) -> ReplayLog:
     place = store.open_channels([name], parameters=WINDOW, consumers=("default",))[0]
-    log = ReplayLog(name, WINDOW, None, place, ("default",))
+    log = ReplayLog(name, WINDOW.row_permits, None, place, ("default",))
     areas.add_channel(log, 16)
     return log
 

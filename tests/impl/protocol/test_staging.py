@@ -24,7 +24,7 @@ class Exchange:
     def __init__(self) -> None:
         """Nothing is staged."""
         self.books = StagingBooks(TIMEOUT_SECONDS)
-        self.logs = {name: ReplayBooks(row_permits=0) for name in "ab"}
+        self.logs = {name: ReplayBooks(limit_rows=0) for name in "ab"}
         """Of channels without permits: all that is published takes room, until it is acknowledged."""
         self.areas: dict[str, StagingArea] = {
             name: self.books.add_channel(name, LIMIT_ROWS, log) for name, log in self.logs.items()

@@ -27,7 +27,7 @@ def at(
     window: ChannelParameters = WINDOW,
 ) -> Position:
     reason = "the disk is on fire" if state is ChannelState.BROKEN else ""
-    return ChannelPosition(channel, acknowledged, next_row, state, reason, window, None, log_id)
+    return ChannelPosition(channel, acknowledged, next_row, state, reason, window, None, log_id, window.row_permits)
 
 
 def positions(*each: Position) -> dict[str, Position]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec, joined, runs
 
 __all__ = ["MemoryChannelStore", "MemoryStore"]
@@ -150,7 +150,7 @@ class MemoryStore:
         self,
         names: Sequence[str],
         *,
-        parameters: ChannelParameters,
+        parameters: Parameters,
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> list[MemoryChannelStore]:

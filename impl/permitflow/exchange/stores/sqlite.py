@@ -27,13 +27,12 @@ from permitflow.exchange.stores.sqlite_rows import (
     load_published,
     publish_parts,
     stage_batches,
-    stated,
 )
 from permitflow.exchange.stores.store import KeptChannel, PublishedPart
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.replay import KEPT_CHUNK_ROWS
 from permitflow.transports.arrow import BatchCodec, require_equal_schemas
 
 __all__ = ["SqliteStore"]
@@ -238,7 +237,7 @@ class SqliteStore:
         self,
         names: Sequence[str],
         *,
-        parameters: ChannelParameters,
+        parameters: Parameters,
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> list[SqliteChannelStore]:
@@ -255,7 +254,7 @@ class SqliteStore:
                 if schema is not None and stored.kept.schema is not None:
                     require_equal_schemas(ours=stored.kept.schema, theirs=schema)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
-        most_rows = parameters.max_chunk_cost
+        most_rows = parameters.most_rows or KEPT_CHUNK_ROWS
         places = {name: self._place(name, self._stored.pop(name), most_rows) for name in names}
         self._channels |= places
         return list(places.values())
@@ -295,7 +294,7 @@ class SqliteStore:
     ) -> None:
         self._require_equal(channel, "consumers", sorted(stored.kept.acknowledged or ()), sorted(consumers))
         self._require_equal(channel, "flow", stored.flow, parameters.flow.name)
-        given = stated(parameters)
+        given = parameters.flow.stated(parameters)
         for what in {**given, **stored.parameters}:
             self._require_equal(channel, what, stored.parameters.get(what), given.get(what))
 
@@ -310,13 +309,13 @@ class SqliteStore:
             )
 
     def _added(
-        self, names: Sequence[str], parameters: ChannelParameters, consumers: Sequence[str]
+        self, names: Sequence[str], parameters: Parameters, consumers: Sequence[str]
     ) -> dict[str, StoredChannel]:
         """Write new channels down: all or none, and one flush, which may take milliseconds, for all."""
         if not names:
             return {}
         kept = [KeptChannel(log_id=uuid4().hex) for _ in names]
-        flow, by_name = parameters.flow.name, stated(parameters)
+        flow, by_name = parameters.flow.name, parameters.flow.stated(parameters)
         facts = [(name, channel.log_id, flow, json.dumps(by_name)) for name, channel in zip(names, kept, strict=True)]
         ids = self._database.done(lambda connection: [_add(connection, each, consumers) for each in facts])
         added = zip(names, ids, kept, strict=True)

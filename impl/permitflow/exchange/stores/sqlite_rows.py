@@ -16,7 +16,6 @@ import pyarrow as pa
 from permitflow.errors import LocalProtocolError, UndecodableDataError
 from permitflow.exchange.stores.store import KeptChannel, KeptPart
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec, joined, read_schema, runs
@@ -40,7 +39,6 @@ __all__ = [
     "publish_parts",
     "read_batch",
     "stage_batches",
-    "stated",
     "take_over_published",
 ]
 
@@ -366,12 +364,6 @@ SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM 
 """
 
 
-def stated(parameters: Parameters) -> Mapping[str, object]:
-    """The parameters of a flow by their names, ready for JSON."""
-    by_name: dict[str, object] = parameters.flow.state(parameters)._asdict()
-    return by_name
-
-
 def name_flows(connection: sqlite3.Connection) -> None:
     """Let each channel name its flow, which an older release has not done.  Within a transaction of the caller."""
     names = PERMITS.wishes._fields  # type: ignore[attr-defined]  # a named tuple
@@ -394,7 +386,7 @@ class StoredChannel(NamedTuple):
     flow: str
     """Its name."""
     parameters: Mapping[str, object]
-    """Of the flow, as ``stated``."""
+    """As ``Flow.stated`` gives them."""
     kept: KeptChannel
     batches: Sequence[tuple[int, pa.RecordBatch]] = ()
     """Each with the number of its first row, in order."""

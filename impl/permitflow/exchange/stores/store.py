@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
 
 __all__ = ["ChannelStore", "KeptChannel", "KeptPart", "PublishedPart", "Store"]
 
@@ -157,7 +157,7 @@ class Store(Protocol):
         self,
         names: Sequence[str],
         *,
-        parameters: ChannelParameters,
+        parameters: Parameters,
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> Sequence[ChannelStore]:

@@ -331,7 +331,7 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -341,6 +341,7 @@ class ChannelPosition(_message.Message):
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_ROWS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     acknowledged_row: int
     next_row: int
@@ -350,7 +351,8 @@ class ChannelPosition(_message.Message):
     parameters: bytes
     schema: bytes
     log_id: str
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ...) -> None: ...
+    limit_rows: int
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")

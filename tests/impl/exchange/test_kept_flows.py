@@ -1,0 +1,139 @@
+"""A channel keeps its rows whatever its flow: each once, in order, across a restart, and no more than it may keep."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, StoreMismatchError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.transports.grpc_aio import control, get, put
+from tests.support.kept_rows import SCHEMA, numbers, read, rows
+from tests.support.number_streams import CHANNEL, until
+from tests.support.xon_xoff import XonXoff
+
+KEPT_ROWS = 40
+CHUNK_ROWS = 3
+FLOWS: dict[str, Parameters] = {
+    "permits": ChannelParameters(row_permits=32, permit_batch=4),
+    "stop-and-wait": StopAndWait(),
+    "xon-xoff": XonXoff(16),
+}
+
+Life = AbstractAsyncContextManager[tuple[ReplayChannel, str]]
+
+
+@pytest.fixture(params=FLOWS)
+def parameters(request: pytest.FixtureRequest) -> Parameters:
+    return FLOWS[request.param]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def live(request: pytest.FixtureRequest, parameters: Parameters, listen: str, tmp_path: Path) -> Callable[[], Life]:
+    """Serve a channel: in memory by the same exchange each time, on disk by the next one."""
+
+    def exchange_on(store: SqliteStore | None) -> Exchange:
+        exchange = Exchange(parameters=parameters, store=store)
+        exchange.add_channel(CHANNEL, retention=Retention.REPLAY, kept_rows=KEPT_ROWS)
+        return exchange
+
+    in_memory = exchange_on(None)
+
+    @asynccontextmanager
+    async def live() -> AsyncIterator[tuple[ReplayChannel, str]]:
+        store = SqliteStore(tmp_path) if request.param == "sqlite" else None
+        exchange = in_memory if store is None else exchange_on(store)
+        try:
+            async with ExchangeServer(exchange, listen) as server:
+                yield exchange.replay_channel(CHANNEL), server.address
+        finally:
+            if store is not None:
+                store.close()
+
+    return live
+
+
+async def produce(address: str, stop: int) -> int:
+    """Put rows up to this one, by a producer that comes again; how many of them were kept before."""
+    async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
+        assert sender.first_row is not None
+        for row in range(sender.first_row, stop, CHUNK_ROWS):
+            await sender.send(rows(row, min(row + CHUNK_ROWS, stop)))
+            await asyncio.sleep(0)  # XON/XOFF would send many thousands before it looks whether Off has come
+        await sender.end(closes_channel=False)
+        return sender.first_row
+
+
+async def test_rows_are_kept_once_and_in_order_across_a_restart(live: Callable[[], Life]) -> None:
+    async with live() as (channel, address):
+        producing = asyncio.create_task(produce(address, 1_000_000))
+        await until(lambda: channel.log.waiting.running == 1)
+        producing.cancel()
+        await until(lambda: not channel.statistics().producers)
+        assert await read(address, 0, KEPT_ROWS) == list(range(KEPT_ROWS))
+    async with live() as (channel, address), control(address) as orders:
+        (at,) = await orders.acknowledge({CHANNEL: 30})
+        assert (at.next_row, at.acknowledged_row, at.limit_rows) == (KEPT_ROWS, 30, KEPT_ROWS)
+        assert at.parameters == channel.parameters
+        assert await produce(address, 60) == KEPT_ROWS
+        assert await read(address, 30, 60) == list(range(30, 60))
+    async with live() as (channel, address), get(address, CHANNEL) as receiver:
+        assert channel.position().acknowledged_row == 30
+        assert await produce(address, 65) == 60
+        await channel.end()
+        assert await numbers(receiver) == list(range(30, 65)), "who follows gets all that is not acknowledged"
+
+
+async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> None:
+    async with live() as (channel, address), control(address) as orders:
+        producing = asyncio.create_task(produce(address, 3 * KEPT_ROWS))
+        for acknowledged in range(0, 3 * KEPT_ROWS, 5):
+            await orders.acknowledge({CHANNEL: acknowledged})
+            await until(lambda: channel.log.waiting.running == 1 or producing.done())
+        await producing
+        books = channel.log.books
+        assert books.next_row == 3 * KEPT_ROWS
+        assert books.peak_kept_rows <= KEPT_ROWS
+        assert channel.statistics().numbers.window_rows == KEPT_ROWS
+
+
+async def test_a_chunk_of_more_rows_than_are_kept_is_cut(live: Callable[[], Life]) -> None:
+    async with live() as (channel, address), control(address) as orders:
+        seen: list[int] = []
+        async with put(address, CHANNEL, SCHEMA, producer="p") as sender, get(address, CHANNEL) as receiver:
+            sending = asyncio.create_task(sender.send(rows(0, 2 * KEPT_ROWS)))
+            while len(seen) < 2 * KEPT_ROWS:
+                seen += (await receiver.receive()).payload["n"].to_pylist()
+                await orders.acknowledge({CHANNEL: len(seen)})
+            await sending
+            await sender.end(closes_channel=True)
+        assert seen == list(range(2 * KEPT_ROWS))
+        assert channel.log.books.peak_kept_rows <= KEPT_ROWS
+
+
+async def test_a_store_of_another_flow_is_refused(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path) as store:
+        Exchange(store=store).add_channel(CHANNEL, StopAndWait(), retention=Retention.REPLAY)
+    with SqliteStore(tmp_path) as store, pytest.raises(StoreMismatchError, match="with flow stop-and-wait"):
+        Exchange(store=store).add_channel(CHANNEL, retention=Retention.REPLAY)
+
+
+async def test_how_much_is_kept_where_nobody_says() -> None:
+    exchange = Exchange()
+    limits = {
+        name: exchange.add_channel(name, parameters, retention=Retention.REPLAY).position().limit_rows
+        for name, parameters in FLOWS.items()
+    }
+    assert limits == {"permits": 32, "stop-and-wait": DEFAULT_KEPT_ROWS, "xon-xoff": DEFAULT_KEPT_ROWS}
+    assert exchange.replay_channel("xon-xoff").most_rows == KEPT_CHUNK_ROWS
+    with pytest.raises(InvalidParametersError, match="kept_rows must be at least 1, not 0"):
+        exchange.add_channel("none", retention=Retention.REPLAY, kept_rows=0)
