@@ -21,7 +21,7 @@ from tests.support.kept_rows import SCHEMA, numbers, read, rows
 from tests.support.number_streams import CHANNEL, until
 from tests.support.xon_xoff import XonXoff
 
-KEPT_ROWS = 40
+KEPT_ROWS = 39
 CHUNK_ROWS = 3
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=32, permit_batch=4),
