@@ -79,9 +79,13 @@ def read(address: str, consumer: str, to_row: int) -> int:
         return sum(batch.num_rows for batch in source)
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
-def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, ending: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("flow", "ending"),
+    [("permits", signal.SIGKILL), ("permits", signal.SIGTERM), ("stop-and-wait", signal.SIGKILL)],
+)
+def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: str, ending: signal.Signals) -> None:
     options = ("--stream", "orders:2", *REPLAY, "--consumer", "etl", "--consumer", "audit", "--store", str(tmp_path))
+    options += ("--flow", flow, "--kept-rows", "3500")
     with serving(*options) as first:
         assert produce(first.address, 30) == 0
         with control(first.address) as orders:
@@ -100,6 +104,7 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, ending
     assert (last["stored"], last["lost"]) == ({"orders/0": 3500}, {})
     kept = last["channels"][0]["kept"]
     assert (kept["lag_rows"], kept["next_row"]) == ({"etl": 2500, "audit": 3500}, 3500)
+    assert last["channels"][0]["window_rows"] == 3500
 
 
 def test_it_listens_at_several_addresses_and_all_of_them_serve_the_same_channels() -> None:

@@ -34,7 +34,7 @@ STAGED_SHARE = 4
 
 
 class Keeping(TypedDict, total=False):
-    """What is said of channels that keep their rows."""
+    """Further arguments for channels that keep their rows: ``consumers``, ``kept_rows``, ``staging_rows``."""
 
     consumers: Sequence[str]
     """For whom rows are kept; by default for one, ``default``.  A channel that is read once has one without a name."""

@@ -122,7 +122,8 @@ class KeepingProducer(ABC):
                 chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
                 await self._keep(chunks)
                 if len(chunks) < len(messages):
-                    rule = f"keeps chunks, and knows no {messages[len(chunks)].kind.value}"
+                    what = f"keeps rows only, and a {messages[len(chunks)].kind.value} is none"
+                    rule = f"{what}: send it on a channel that is read once, or say it in a column"
                     raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
         except EndOfStream:
             return

@@ -277,12 +277,16 @@ async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open
         await until(lambda: channel.log.state is ChannelState.BROKEN)
 
 
-async def test_what_is_no_chunk_is_refused_and_what_came_before_is_kept() -> None:
+@pytest.mark.parametrize("kind", ["barrier", "watermark"])
+async def test_what_is_no_chunk_is_refused_and_what_came_before_is_kept(kind: str) -> None:
     async with serving() as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
             await sender.send(rows(0, 2))
-            await sender.send_barrier("epoch 1")
-            with pytest.raises(RetentionError, match="keeps chunks, and knows no barrier"):
+            if kind == "barrier":
+                await sender.send_barrier("epoch 1")
+            else:
+                sender.send_watermark("epoch 1")
+            with pytest.raises(RetentionError, match=f"keeps rows only, and a {kind} is none: send it on a channel"):
                 await sender.end()
         assert channel.log.rows_of("p") == 2
         assert await read(address, 0, 2) == [0, 1]
