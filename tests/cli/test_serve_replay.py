@@ -84,8 +84,9 @@ def read(address: str, consumer: str, to_row: int) -> int:
     [("permits", signal.SIGKILL), ("permits", signal.SIGTERM), ("stop-and-wait", signal.SIGKILL)],
 )
 def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: str, ending: signal.Signals) -> None:
-    options = ("--stream", "orders:2", *REPLAY, "--consumer", "etl", "--consumer", "audit", "--store", str(tmp_path))
-    options += ("--flow", flow, "--kept-rows", "3500")
+    consumers = ("--consumer", "etl", "--consumer", "audit")
+    kept = (*REPLAY, "--flow", flow, "--kept-rows", "3500", "--store", str(tmp_path))
+    options = ("--stream", "orders:2", *consumers, *kept)
     with serving(*options) as first:
         assert produce(first.address, 30) == 0
         with control(first.address) as orders:
@@ -102,9 +103,9 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: 
         assert read(second.address, "audit", 3500) == 3500
         last = second.stop()
     assert (last["stored"], last["lost"]) == ({"orders/0": 3500}, {})
-    kept = last["channels"][0]["kept"]
-    assert (kept["lag_rows"], kept["next_row"]) == ({"etl": 2500, "audit": 3500}, 3500)
     assert last["channels"][0]["window_rows"] == 3500
+    rows = last["channels"][0]["kept"]
+    assert (rows["lag_rows"], rows["next_row"]) == ({"etl": 2500, "audit": 3500}, 3500)
 
 
 def test_it_listens_at_several_addresses_and_all_of_them_serve_the_same_channels() -> None:

@@ -84,7 +84,7 @@ class Query:
         """Wait until so many rows are kept; nobody may wait for room that is there."""
         turns = 0
         while self.channel.position().next_row < next_row:
-            turns = turns + 1 if self.channel.log.waiting.running else 0
+            turns = turns + 1 if self.channel.waiting.running else 0
             assert turns < TURNS_TO_WAKE, "a chunk for which there is room still waits"
             await asyncio.sleep(0)
 
@@ -99,7 +99,7 @@ class Query:
             await self._send(state)
             # It waits for room, or was taken over though there is none: then the rows differ.
             channel = self.channel
-            await until(lambda: channel.log.waiting.running == 1 or channel.position().next_row != state.produced)
+            await until(lambda: channel.waiting.running == 1 or channel.position().next_row != state.produced)
 
     async def _send(self, state: State) -> None:
         await self.sender.send(rows(state.produced, state.produced + state.waiting))

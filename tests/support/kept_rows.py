@@ -67,7 +67,7 @@ async def fill(address: str, start: int, stop: int, *, producer: str = "", close
 
 def has_rows(channel: ReplayChannel, next_row: int) -> bool:
     """Have so many rows come?"""
-    return channel.log.books.next_row >= next_row
+    return channel.books.next_row >= next_row
 
 
 async def refused(deed: Coroutine[Any, Any, object]) -> PermitflowError:

@@ -21,13 +21,13 @@ from permitflow.errors import (
 )
 from permitflow.exchange.bridge import Bridge
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
-from permitflow.exchange.streams import Stream, Streams
+from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.session import State
-from permitflow.transports.arrow import read_schema, require_equal_schemas
+from permitflow.transports.arrow import require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
@@ -81,7 +81,7 @@ class BridgeChannel:
         """May producers put?"""
         return self._state is BridgeState.OPEN
 
-    async def schema(self) -> pa.Schema:
+    async def known_schema(self) -> pa.Schema:
         """The schema of the chunks, as soon as it is known.
 
         Raises:
@@ -215,17 +215,10 @@ class BridgeChannel:
         )
 
 
-class _Producer:
+class _Producer(ProducerStream[BridgeChannel]):
     """A producer: its stream is bridged into the channel.  If it leaves without End, the channel breaks."""
 
-    def __init__(self, channel: BridgeChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
-        """``peer`` is the producer's address."""
-        self._channel = channel
-        self._end = end
-        self._peer = peer
-        self._same_host = same_host
-        self._stream: Stream | None = None
-        self._has_finished = False
+    _has_finished = False
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
         """Agree, and pass on what comes."""
@@ -258,8 +251,8 @@ class _Producer:
 
     async def give_up(self, abort: Abort) -> None:
         """Break the channel."""
-        if self._stream is not None:
-            self._channel.abort(f"the producer at {self._peer} gave up: {abort.reason}")
+        if self.name:
+            self._channel.abort(f"the producer at {self.peer} gave up: {abort.reason}")
 
     async def _accept(self, put: Put, schema: pa.Schema) -> None:
         channel = self._channel
@@ -270,36 +263,28 @@ class _Producer:
         await self._end.meet(self._same_host)
         # Others may have come, or ended the channel, meanwhile.
         channel.require_producible(schema)
-        name = channel.streams.new_name(Direction.PUT)
-        self._end.accept(channel.parameters, schema=schema, stream=name)
+        self._agree(schema)
         channel.announce(schema)
-        self._stream = Stream(name, self._peer, Direction.PUT, self._end)
-        channel.streams.open(self._stream)
         channel.producers.add(self)
 
     def fail(self, reason: str) -> None:
         """What came of this stream is incomplete, and so is its channel."""
-        if self._stream is not None and not self._has_finished:
-            self._channel.abort(f"the producer at {self._peer} is gone: {reason}")
+        if self.name and not self._has_finished:
+            self._channel.abort(f"the producer at {self.peer} is gone: {reason}")
 
     def leave(self) -> None:
         """The stream is over."""
         self._channel.producers.discard(self)
-        if self._stream is not None:
-            self._channel.streams.close(self._stream)
+        super().leave()
 
 
-class _Consumer:
+class _Consumer(ConsumerStream[BridgeChannel]):
     """A consumer: the channel is bridged into its stream.  If it leaves after its first message, the channel breaks."""
 
     def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str, same_host: SameHost) -> None:
         """``peer`` is the consumer's address."""
-        self.peer = peer
-        self._channel = channel
-        self._end = end
-        self._same_host = same_host
+        super().__init__(channel, end, peer, same_host)
         self._holds_channel = False
-        self._stream: Stream | None = None
         self._bridge: Bridge | None = None
         self._left = asyncio.Event()
 
@@ -307,14 +292,13 @@ class _Consumer:
         """Agree, and pass on what comes."""
         channel = self._channel
         if get.probe:
-            await self._accept(get)
+            self._agree(await self._meet(get), is_probe=True)
             await self._end.end(closes_channel=False)
             return
         self._require_no_replay(get)
         channel.claim(self)
         self._holds_channel = True
-        self._stream = await self._accept(get)
-        channel.streams.open(self._stream)
+        self._agree(await self._meet(get))
         self._bridge = Bridge(channel.receiver, self._end, self._end.until_room)
         aborted = await self._bridge.run()
         if aborted is not None:
@@ -333,16 +317,6 @@ class _Consumer:
             rule = f"has one consumer at a time, who has no name like {get.consumer!r}"
         if rule:
             raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
-
-    async def _accept(self, get: Get) -> Stream:
-        channel = self._channel
-        await self._end.meet(self._same_host)
-        schema = await channel.schema()
-        if get.schema is not None:
-            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
-        name = channel.streams.new_name(Direction.GET)
-        self._end.accept(channel.parameters, schema=schema, stream=name)
-        return Stream(name, self.peer, Direction.GET, self._end)
 
     async def has_consumed_all(self) -> bool:
         """Wait until everything that is in the channel now was consumed; False: the consumer has left before.
@@ -378,5 +352,4 @@ class _Consumer:
     def leave(self) -> None:
         """The stream is over."""
         self._left.set()
-        if self._stream is not None:
-            self._channel.streams.close(self._stream)
+        super().leave()

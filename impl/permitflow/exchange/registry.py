@@ -195,7 +195,7 @@ class Exchange:
             for name, place in zip(names, places, strict=True)
         ]
         for channel in keepers:
-            self.staging.add_channel(channel.log, staging_rows)
+            self.staging.add_channel(channel, staging_rows)
             self._channels[channel.name] = channel
         return keepers
 

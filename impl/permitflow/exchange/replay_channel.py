@@ -1,61 +1,519 @@
-"""A channel that keeps its rows until every consumer has acknowledged them, as the exchange serves it.
+"""A channel that keeps its rows until every consumer has acknowledged them: where the books meet the store.
 
-What a producer sends is consumed once it is kept.  A producer that vanishes leaves an open channel: it, or another
-one, may come again.  A consumer reads a range, or follows the channel to its end.  Reading acknowledges nothing, so any
+Rows are counted once they are kept, and forgotten once that is noted.  Producers wait for room, in the order in which
+they came.  What one sends is consumed once it is kept; one that vanishes leaves an open channel: it, or another one,
+may come again.  A consumer reads a range, or follows the channel to its end.  Reading acknowledges nothing, so any
 number of streams may read the same rows; one that leaves harms no other.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+import contextlib
+from abc import abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import accumulate, takewhile
 from time import monotonic
+from typing import TypeVar
 
 import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.channels.waiting import Stopwatch
 from permitflow.chunks import slices
 from permitflow.errors import (
     ChannelAbortedError,
+    ChannelClosedError,
     ChannelError,
     EndOfStream,
+    InvalidParametersError,
+    LogReplacedError,
     ProducerReplacedError,
     RetentionError,
+    RowsForgottenError,
     StagingError,
+    TooManyProducersError,
 )
-from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
-from permitflow.exchange.streams import Stream, Streams
+from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
-from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, Retention
-from permitflow.transports.arrow import owned, read_schema, require_equal_schemas
+from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
+from permitflow.transports.arrow import owned, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["KeepingProducer", "ReplayChannel", "ReplayConsumer", "ReplayProducer"]
+__all__ = ["KeepingProducer", "ReplayChannel", "settled"]
+
+T = TypeVar("T")
 
 # Messages: enough to make the way of each of them short, few enough for others to have their turn.
 _AT_ONCE = 512
+_STATES = {
+    ChannelState.OPEN: BridgeState.OPEN,
+    ChannelState.ENDED: BridgeState.ENDED,
+    ChannelState.BROKEN: BridgeState.BROKEN,
+}
 
 
-class KeepingProducer(ABC):
-    """See ``ProducerStream``."""
+async def settled(writing: Coroutine[object, object, T]) -> T:
+    """Finish a write, and what notes it, even if the caller is cancelled meanwhile."""
+    task = asyncio.create_task(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            # The caller may be cancelled again.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it
+        raise
 
-    def __init__(self, channel: "ReplayChannel", end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
-        """``peer`` is the producer's address."""
-        self.peer = peer
-        self._channel = channel
-        self._end = end
-        self._same_host = same_host
-        self._stream: Stream | None = None
+
+def _nothing() -> None:
+    """Require nothing."""
+
+
+class ReplayChannel:
+    """A named channel between any number of producers and its consumers, each of which may read again.
+
+    Its rows are numbered: a log, of which each row is kept until all consumers have acknowledged it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Parameters,
+        schema: pa.Schema | None,
+        store: ChannelStore,
+        consumers: Sequence[str],
+        limit_rows: int,
+    ) -> None:
+        """Go on with what the store has kept; use ``Exchange.add_channel``.
+
+        Raises:
+            InvalidParametersError: the consumers are none.
+            SchemaMismatchError: the store has kept rows of another schema.
+            StoreError: it cannot be read.
+        """
+        kept = store.load()
+        if schema is not None and kept.schema is not None:
+            require_equal_schemas(ours=kept.schema, theirs=schema)
+        self.name = name
+        self.parameters = parameters
+        self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
+        """Of a piece: larger chunks are cut."""
+        self.log_id = kept.log_id
+        """The name of its log; another one after rows were lost."""
+        self.books = books = ReplayBooks(
+            limit_rows, consumers, channel=name, next_row=kept.next_row, acknowledged=kept.acknowledged
+        )
+        self.state, self.reason = kept.state, kept.reason
+        self.schema = kept.schema or schema
+        """None: no producer has stated it yet."""
+        self.found = kept
+        """What was there when it was opened."""
+        self.store = store
+        self.waiting = Stopwatch(monotonic)
+        """The time in which producers waited for room."""
+        self.writing = asyncio.Lock()
+        """Held while rows are added behind the last one, or the log is ended."""
+        self.streams = Streams(name)
+        self._producers: dict[str, ReplayProducer] = {}
+        """Those with names that put now."""
+        self._appended_chunks = 0
+        self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
+        self._turn = asyncio.Lock()
+        self._is_declared = kept.schema is not None
+        self._producer_rows = dict(kept.producers)
+        self._is_removed = False
+        self._changed = asyncio.Event()
+        self._acknowledging = asyncio.Lock()
+
+    # Waiting.
+
+    def note_change(self) -> None:
+        """Wake all that wait in ``changed``."""
+        self._changed.set()
+        self._changed.clear()
+
+    async def changed(self) -> None:
+        """Wait until something has changed."""
+        await self._changed.wait()
+
+    async def known_schema(self) -> pa.Schema:
+        """The schema, as soon as a producer has stated it.
+
+        Raises:
+            ChannelError: none will.
+        """
+        while self.schema is None:
+            self.require_appendable()
+            await self._changed.wait()
+        return self.schema
+
+    # Producers.
+
+    def require_appendable(self, schema: pa.Schema | None = None) -> None:
+        """Refuse rows that come too late, or have another schema.
+
+        Raises:
+            ChannelAbortedError: the channel is broken, or was removed.
+            ChannelClosedError: it has ended.
+            SchemaMismatchError: it has another schema.
+        """
+        if self._is_removed or self.state is not ChannelState.OPEN:
+            raise self._refusal()
+        if schema is not None and self.schema is not None:
+            require_equal_schemas(ours=self.schema, theirs=schema)
+
+    def _refusal(self) -> ChannelError:
+        if self._is_removed or self.state is ChannelState.BROKEN:
+            return ChannelAbortedError(channel=self.name, reason=self.reason)
+        return ChannelClosedError(end=f"sender of channel {self.name!r}")
+
+    async def declare(self, schema: pa.Schema) -> None:
+        """Note the schema of the first producer that was accepted.
+
+        Raises:
+            StoreError: it could not be written.
+            ChannelError, SchemaMismatchError: as ``require_appendable``.
+        """
+        self.require_appendable(schema)
+        if not self._is_declared:
+            await settled(self._declare(schema))
+
+    async def _declare(self, schema: pa.Schema) -> None:
+        async with self.writing:
+            self.require_appendable(schema)
+            if not self._is_declared:
+                await self.store.declare(schema)
+                self.schema, self._is_declared = schema, True
+                self.note_change()
+
+    def rows_of(self, producer: str) -> int:
+        """How many rows of a named producer were ever appended."""
+        return self._producer_rows.get(producer, 0)
+
+    async def claim(self, name: str, producer: "ReplayProducer") -> int:
+        """Become the producer of this name, in place of one that may still be there; how many rows of it are kept.
+
+        The older one may be a dead process whose connection has not timed out yet.
+
+        Raises:
+            TooManyProducersError: the name is new, and too many are remembered.
+        """
+        while (older := self._producers.get(name)) is not None:
+            await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
+        known = self._producer_rows
+        if name not in known and len(known) + sum(other not in known for other in self._producers) >= MOST_PRODUCERS:
+            raise TooManyProducersError(channel=self.name, producer=name, limit=MOST_PRODUCERS)
+        self._producers[name] = producer
+        return self.rows_of(name)
+
+    def disclaim(self, name: str, producer: "ReplayProducer") -> None:
+        """Let the next producer of this name go on."""
+        if self._producers.get(name) is producer:
+            del self._producers[name]
+
+    async def append(self, chunk: pa.RecordBatch, producer: str = "") -> None:
+        """Put a chunk in, as a producer that dials does; wait until there is room for it.
+
+        A chunk above ``most_rows`` is put in by slices.  Cancelled, it may be in by part.
+
+        Raises:
+            ChannelError: the channel is over.
+            SchemaMismatchError: it has another schema.
+            StoreError: it could not be written.
+        """
+        await self.declare(chunk.schema)
+        for piece in slices(chunk, self.most_rows):
+            if piece.num_rows:
+                await self.keep((piece,), producer)
+
+    async def keep(
+        self, batches: Sequence[pa.RecordBatch], producer: str = "", require: Callable[[], None] = _nothing
+    ) -> int:
+        """Wait until there is room for the first batch; then keep as many as there is room for, and say how many.
+
+        Those who wait are served in the order in which they came.  Cancelled, it has kept all of these or none.
+
+        Args:
+            batches: of the schema that was declared, none empty, none above the limit.
+            producer: whose they are; empty: of no named producer.
+            require: called before anything is kept; raises if it must not be any more.
+
+        Raises:
+            ChannelError: the channel is over.
+            InvalidParametersError: the first batch will never fit.
+            StoreError: they could not be written; nothing was kept.
+
+        Spec: Produce of SparkMicroBatch.
+        """
+        rows, limit_rows = batches[0].num_rows, self.books.limit_rows
+        if rows > limit_rows:
+            rule = f"must be at most the {limit_rows} rows that are kept at once: cut the chunk first"
+            raise InvalidParametersError(name="rows", value=rows, rule=rule)
+
+        def require_open() -> None:
+            self.require_appendable()
+            require()
+
+        count = 0
+        async with self._turn:
+            while not count:
+                await self._room(rows, require_open)
+                count = await settled(self._keep(batches, producer, require_open))
+        return count
+
+    async def _room(self, rows: int, require: Callable[[], None]) -> None:
+        if self.books.has_room(rows):
+            return
+        self.waiting.start()
+        try:
+            while not self.books.has_room(rows):
+                require()
+                await self._changed.wait()
+        finally:
+            self.waiting.stop()
+
+    async def _keep(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
+        async with self.writing:
+            require()
+            chunk_rows = [batch.num_rows for batch in batches]
+            # A batch that was published meanwhile may have taken the room.
+            count = sum(self.books.has_room(total) for total in accumulate(chunk_rows))
+            if count:
+                rows = sum(chunk_rows[:count])
+                producer_rows = self.rows_of(producer) + rows if producer else 0
+                await self.store.append(self.books.next_row, batches[:count], producer, producer_rows)
+                if producer:
+                    self._producer_rows[producer] = producer_rows
+                self.books.produce(rows)
+                self.note_appended(count)
+        return count
+
+    def note_appended(self, chunks: int) -> None:
+        """So many chunks are part of the log now."""
+        self._appended_chunks += chunks
+        self.note_change()
+
+    async def end(self) -> None:
+        """No producer will put any more: consumers come to the end after what is here.  If it is over, it stays so.
+
+        Raises:
+            StoreError: that could not be written.
+        """
+        await settled(self._finish(ChannelState.ENDED, ""))
+
+    async def break_(self, reason: str) -> None:
+        """What is here is not all: consumers must not take it for the whole.
+
+        Raises:
+            StoreError: that could not be written.
+        """
+        await settled(self._finish(ChannelState.BROKEN, reason))
+
+    async def _finish(self, state: ChannelState, reason: str) -> None:
+        async with self.writing:
+            if self._is_removed or self.state is not ChannelState.OPEN:
+                return
+            await self.store.finish(state, reason)
+            self.state, self.reason = state, reason
+        self.note_change()
+
+    def remove(self) -> None:
+        """The exchange forgets the channel and its rows; its users get an error."""
+        self._is_removed = True
+        self.state, self.reason = ChannelState.BROKEN, "it was removed from the exchange"
+        self.store.remove()
+        self.note_change()
+
+    # Consumers.
+
+    def position(self, consumer: str = "") -> ChannelPosition[pa.Schema]:
+        """Where the channel stands, for a consumer.
+
+        Raises:
+            UnknownConsumerError: rows are not kept for it.
+        """
+        return ChannelPosition(
+            channel=self.name,
+            acknowledged_row=self.books.acknowledged_by(consumer or DEFAULT_CONSUMER),
+            next_row=self.books.next_row,
+            state=self.state,
+            reason=self.reason,
+            parameters=self.parameters,
+            schema=self.schema,
+            log_id=self.log_id,
+            limit_rows=self.books.limit_rows,
+        )
+
+    def require_log(self, log_id: str) -> None:
+        """Refuse a peer that means rows that are lost.
+
+        Args:
+            log_id: the log in which it has counted; empty: any.
+
+        Raises:
+            LogReplacedError: it is another one.
+        """
+        if log_id and log_id != self.log_id:
+            raise LogReplacedError(channel=self.name, wanted_log=log_id, log=self.log_id)
+
+    def require_acknowledgeable(self, row: int, consumer: str = "", log_id: str = "") -> bool:
+        """Refuse what ``acknowledge`` would refuse; would it change anything?"""
+        self.require_log(log_id)
+        return row > self.books.require_acknowledgeable(consumer or DEFAULT_CONSUMER, row)
+
+    async def acknowledge(self, row: int, consumer: str = "", log_id: str = "") -> None:
+        """Note that a consumer needs no row before this one any more.  Less than before changes nothing.
+
+        Raises:
+            UnknownConsumerError: rows are not kept for it.
+            RowsNotThereError: it acknowledges rows that have not come.
+            LogReplacedError: it has counted rows that are lost.
+            StoreError: it could not be written.
+
+        Spec: Acknowledge of SparkMicroBatch.
+        """
+        self.require_acknowledgeable(row, consumer, log_id)
+        await settled(self._acknowledge(consumer or DEFAULT_CONSUMER, row))
+
+    async def _acknowledge(self, consumer: str, row: int) -> None:
+        async with self._acknowledging:
+            if self._is_removed or row <= self.books.acknowledged_by(consumer):
+                return
+            others = (at for name, at in self.books.acknowledged.items() if name != consumer)
+            await self.store.acknowledge(consumer, row, min(row, *others, row))
+            freed = self.books.acknowledge(consumer, row)
+        if freed:
+            self.note_change()
+
+    async def read(
+        self, consumer: str = DEFAULT_CONSUMER, from_row: int | None = None, to_row: int | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The rows ``[from_row, to_row)``, as a consumer that dials gets them.
+
+        Args:
+            consumer: whose reading it is; nothing is acknowledged by it.
+            from_row: the first row; None: the first that this consumer has not acknowledged.
+            to_row: the first row that is not wanted any more; None: all that will ever come.
+
+        Raises:
+            ReplayError: this consumer cannot read these rows.
+            ChannelAbortedError: the channel is broken, and all that it kept was read.
+        """
+        start = self.books.require_readable(consumer, from_row, to_row)
+        async for batches in self.read_runs(consumer, start, to_row, most_rows=self.books.limit_rows):
+            for batch in batches:
+                yield batch
+
+    async def read_runs(
+        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
+    ) -> AsyncIterator[list[pa.RecordBatch]]:
+        """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
+
+        Args:
+            consumer: whose reading it is; nothing is acknowledged by it.
+            from_row: a row that is kept, or the next that will come.
+            to_row: all rows before it must have come.
+            most_rows: that are handed over at a time.
+
+        Raises:
+            ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
+            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
+            StoreError: they cannot be read.
+
+        Spec: RunTask of SparkMicroBatch.
+        """
+        row = self.books.require_readable(consumer, from_row, to_row)
+        while to_row is None or row < to_row:
+            self._require_kept(consumer, row)
+            stop = min(self.books.next_row if to_row is None else to_row, row + most_rows)
+            if stop > row:
+                batches = await self.store.read(row, stop)
+                if sum(batch.num_rows for batch in batches) != stop - row:
+                    self._require_kept(consumer, row)
+                    raise RowsForgottenError(
+                        channel=self.name, wanted_row=row, first_kept_row=self.books.first_kept_row
+                    )
+                yield batches
+                row = stop
+            elif self.state is ChannelState.ENDED:
+                return
+            elif self.state is ChannelState.BROKEN:
+                raise ChannelAbortedError(channel=self.name, reason=self.reason)
+            else:
+                await self._changed.wait()
+
+    def _require_kept(self, consumer: str, row: int) -> None:
+        if self._is_removed:
+            raise self._refusal()
+        self.books.require_readable(consumer, row)
+
+    # Streams.
+
+    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "ReplayProducer":
+        """A producer at this address has dialled."""
+        return ReplayProducer(self, end, peer, same_host)
+
+    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "ReplayConsumer":
+        """A consumer at this address has dialled."""
+        return ReplayConsumer(self, end, peer, same_host)
+
+    def statistics(self) -> BridgeStatistics:
+        """What has happened so far."""
+        books = self.books
+        return BridgeStatistics(
+            name=self.name,
+            state=self._bridge_state(),
+            reason=self.reason,
+            numbers=self._numbers(),
+            producers=self.streams.count(Direction.PUT),
+            streams=self.streams.statistics(),
+            replay=ReplayStatistics(
+                next_row=books.next_row,
+                first_kept_row=books.first_kept_row,
+                acknowledged=books.acknowledged,
+                peak_kept_rows=books.peak_kept_rows,
+            ),
+        )
+
+    def _bridge_state(self) -> BridgeState:
+        if self.state is ChannelState.OPEN and self.schema is None:
+            return BridgeState.WAITING
+        if self.state is ChannelState.ENDED and not self.books.kept_rows:
+            return BridgeState.SPENT
+        return _STATES[self.state]
+
+    def _numbers(self) -> ChannelStatistics:
+        books = self.books
+        next_row, first_kept_row = self._opened_with
+        return ChannelStatistics(
+            name=self.name,
+            sent_chunks=self._appended_chunks,
+            sent_rows=books.next_row - next_row,
+            consumed_rows=books.first_kept_row - first_kept_row,
+            window_rows=books.limit_rows,
+            rows_held=min(books.kept_rows, books.limit_rows),
+            peak_rows_held=min(books.peak_kept_rows, books.limit_rows),
+            inbox_rows=books.kept_rows,
+            peak_inbox_rows=books.peak_kept_rows,
+            waiting_sends=self.waiting.running,
+            waiting_seconds=self.waiting.seconds,
+            open_seconds=monotonic() - self._opened_at,
+        )
+
+
+class KeepingProducer(ProducerStream[ReplayChannel]):
+    """A producer whose rows are kept."""
 
     def _needs_channel(self, put: Put) -> bool:
         """Must the channel be one that still takes rows of this schema?"""
@@ -77,14 +535,6 @@ class KeepingProducer(ABC):
     async def _finish(self, end: End) -> None:
         """All that it has sent is kept."""
 
-    @abstractmethod
-    async def give_up(self, abort: Abort) -> None:
-        """The producer has given up; called as soon as it has, also while a message of it waits."""
-
-    @abstractmethod
-    def fail(self, reason: str) -> None:
-        """The stream has failed; called before ``leave``."""
-
     async def serve(self, put: Put, schema: pa.Schema) -> None:
         """Agree, and keep what comes."""
         await self._accept(put, schema)
@@ -104,16 +554,13 @@ class KeepingProducer(ABC):
         self._judge(put)
         channel = self._channel
         if self._needs_channel(put):
-            await channel.log.declare(schema)
+            await channel.declare(schema)
         await self._end.meet(self._same_host)
         first_row = await self._begin(put)
         if self._needs_channel(put):
             # Others may have ended the channel meanwhile.
-            channel.log.require_appendable(schema)
-        name = channel.streams.new_name(Direction.PUT)
-        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row)
-        self._stream = Stream(name, self.peer, Direction.PUT, self._end)
-        channel.streams.open(self._stream)
+            channel.require_appendable(schema)
+        self._agree(schema, first_row)
 
     async def _keep_all(self) -> None:
         try:
@@ -144,11 +591,6 @@ class KeepingProducer(ABC):
             if kept < len(pieces):
                 kept += await self._append(pieces[kept:])
 
-    def leave(self) -> None:
-        """The stream is over."""
-        if self._stream is not None:
-            self._channel.streams.close(self._stream)
-
 
 def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.RecordBatch], list[int]]:
     """The pieces in which chunks are kept, and of each chunk how many pieces there are up to its end."""
@@ -157,12 +599,15 @@ def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.Reco
 
 
 class ReplayProducer(KeepingProducer):
-    """See ``ProducerStream``."""
+    """A producer of rows that can be read as soon as they are kept.
 
-    def __init__(self, channel: "ReplayChannel", end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
+    If it fails, what it has sent and is kept counts; the rest may come again.
+    """
+
+    def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
         """``peer`` is the producer's address."""
         super().__init__(channel, end, peer, same_host)
-        self._name = ""
+        self._producer = ""
         self._replacement: ProducerReplacedError | None = None
         self._left = asyncio.Event()
 
@@ -179,11 +624,11 @@ class ReplayProducer(KeepingProducer):
     async def _begin(self, put: Put) -> int | None:
         if not put.producer:
             return None
-        self._name = put.producer
+        self._producer = put.producer
         return await self._channel.claim(put.producer, self)
 
     async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
-        return await self._channel.log.append(pieces, self._name, self._require_here)
+        return await self._channel.keep(pieces, self._producer, self._require_here)
 
     def _require_here(self) -> None:
         if self._replacement is not None:
@@ -198,45 +643,33 @@ class ReplayProducer(KeepingProducer):
         """A newer producer of the same name has come: keep nothing any more, and let it go on."""
         self._replacement = error
         self._end.break_off(error)
-        self._channel.log.note_change()
+        self._channel.note_change()
         await self._left.wait()
 
     async def give_up(self, abort: Abort) -> None:
         """Break the channel: what was sent is not all."""
-        if self._stream is not None and self._replacement is None:
+        if self.name and self._replacement is None:
             await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
 
-    def fail(self, reason: str) -> None:
-        """What it has sent and is kept counts; the rest may come again."""
-
     def _disclaim(self) -> None:
-        if self._name:
-            self._channel.disclaim(self._name, self)
+        if self._producer:
+            self._channel.disclaim(self._producer, self)
         self._left.set()
 
 
-class ReplayConsumer:
-    """See ``ConsumerStream``."""
-
-    def __init__(self, channel: "ReplayChannel", end: RemoteSender, peer: str, same_host: SameHost) -> None:
-        """``peer`` is the consumer's address."""
-        self._channel = channel
-        self._end = end
-        self._peer = peer
-        self._same_host = same_host
-        self._stream: Stream | None = None
+class ReplayConsumer(ConsumerStream[ReplayChannel]):
+    """A consumer of rows that can be read again."""
 
     async def serve(self, get: Get) -> None:
         """Agree, and send what is wanted."""
         if get.probe:
-            await self._meet(get)
-            self._accept(None)
+            self._agree(await self._meet(get), is_probe=True)
         else:
             self._start_of(get)
-            await self._meet(get)
+            schema = await self._meet(get)
             # The rows may have been acknowledged meanwhile.
             start = self._start_of(get)
-            self._accept(start)
+            self._agree(schema, start)
             try:
                 await self._send(get, start)
             except ChannelAbortedError as error:
@@ -245,223 +678,12 @@ class ReplayConsumer:
         await self._end.end(closes_channel=False)
 
     def _start_of(self, get: Get) -> int:
-        log = self._channel.log
-        log.require_log(get.log_id)
-        return log.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
-
-    async def _meet(self, get: Get) -> None:
-        await self._end.meet(self._same_host)
-        schema = await self._channel.log.known_schema()
-        if get.schema is not None:
-            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
-
-    def _accept(self, first_row: int | None) -> None:
-        channel = self._channel
-        name = channel.streams.new_name(Direction.GET)
-        schema = channel.log.schema
-        assert schema is not None, "it was waited for"
-        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row)
-        if first_row is not None:
-            self._stream = Stream(name, self._peer, Direction.GET, self._end)
-            channel.streams.open(self._stream)
+        self._channel.require_log(get.log_id)
+        return self._channel.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
 
     async def _send(self, get: Get, start: int) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
         # No more than may be under way: what is read is held until it has left.
         most_rows = self._end.parameters.window_rows or self._channel.most_rows
-        async for batches in self._channel.log.read(consumer, start, get.to_row, most_rows=most_rows):
+        async for batches in self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))
-
-    def fail(self, reason: str) -> None:
-        """Nothing is lost: what it has read can be read again."""
-
-    def leave(self) -> None:
-        """The stream is over."""
-        if self._stream is not None:
-            self._channel.streams.close(self._stream)
-
-
-_STATES = {
-    ChannelState.OPEN: BridgeState.OPEN,
-    ChannelState.ENDED: BridgeState.ENDED,
-    ChannelState.BROKEN: BridgeState.BROKEN,
-}
-
-
-class ReplayChannel:
-    """A named channel between any number of producers and its consumers, each of which may read again."""
-
-    def __init__(
-        self,
-        name: str,
-        parameters: Parameters,
-        schema: pa.Schema | None,
-        store: ChannelStore,
-        consumers: Sequence[str],
-        limit_rows: int,
-    ) -> None:
-        """Use ``Exchange.add_channel``."""
-        self.name = name
-        self.parameters = parameters
-        self.log = ReplayLog(name, limit_rows, schema, store, consumers)
-        """The rows."""
-        self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
-        """Of a piece: larger chunks are cut."""
-        self.streams = Streams(name)
-        self._producers: dict[str, ReplayProducer] = {}
-        self._opened_at = monotonic()
-        self._opened_with = self.log.books.next_row, self.log.books.first_kept_row
-
-    # Inside this process.
-
-    async def append(self, chunk: pa.RecordBatch, producer: str = "") -> None:
-        """Put a chunk in, as a producer that dials does; wait until there is room for it.
-
-        A chunk above ``most_rows`` is put in by slices.  Cancelled, it may be in by part.
-
-        Raises:
-            ChannelError: the channel is over.
-            SchemaMismatchError: it has another schema.
-            StoreError: it could not be written.
-        """
-        await self.log.declare(chunk.schema)
-        for piece in slices(chunk, self.most_rows):
-            if piece.num_rows:
-                await self.log.append((piece,), producer)
-
-    async def read(
-        self, consumer: str = DEFAULT_CONSUMER, from_row: int | None = None, to_row: int | None = None
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """The rows ``[from_row, to_row)``, as a consumer that dials gets them.
-
-        Args:
-            consumer: whose reading it is; nothing is acknowledged by it.
-            from_row: the first row; None: the first that this consumer has not acknowledged.
-            to_row: the first row that is not wanted any more; None: all that will ever come.
-
-        Raises:
-            ReplayError: this consumer cannot read these rows.
-            ChannelAbortedError: the channel is broken, and all that it kept was read.
-        """
-        start = self.log.books.require_readable(consumer, from_row, to_row)
-        async for batches in self.log.read(consumer, start, to_row, most_rows=self.log.books.limit_rows):
-            for batch in batches:
-                yield batch
-
-    # Orders.
-
-    def position(self, consumer: str = "") -> ChannelPosition[pa.Schema]:
-        """Where the channel stands, for a consumer.
-
-        Raises:
-            UnknownConsumerError: rows are not kept for it.
-        """
-        log = self.log
-        return ChannelPosition(
-            channel=self.name,
-            acknowledged_row=log.books.acknowledged_by(consumer or DEFAULT_CONSUMER),
-            next_row=log.books.next_row,
-            state=log.state,
-            reason=log.reason,
-            parameters=self.parameters,
-            schema=log.schema,
-            log_id=log.log_id,
-            limit_rows=log.books.limit_rows,
-        )
-
-    async def acknowledge(self, row: int, consumer: str = "", log_id: str = "") -> None:
-        """Note that a consumer needs no row before this one any more; see ``ReplayLog.acknowledge``."""
-        await self.log.acknowledge(consumer or DEFAULT_CONSUMER, row, log_id)
-
-    async def end(self) -> None:
-        """No producer will put any more: consumers come to the end after what is here.
-
-        Raises:
-            StoreError: that could not be written.
-        """
-        await self.log.finish(ChannelState.ENDED)
-
-    async def break_(self, reason: str) -> None:
-        """What is here is not all: consumers must not take it for the whole.
-
-        Raises:
-            StoreError: that could not be written.
-        """
-        await self.log.finish(ChannelState.BROKEN, reason)
-
-    def remove(self) -> None:
-        """The exchange forgets the channel and its rows."""
-        self.log.remove("it was removed from the exchange")
-
-    # Streams.
-
-    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> ReplayProducer:
-        """A producer at this address has dialled."""
-        return ReplayProducer(self, end, peer, same_host)
-
-    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> ReplayConsumer:
-        """A consumer at this address has dialled."""
-        return ReplayConsumer(self, end, peer, same_host)
-
-    async def claim(self, name: str, producer: ReplayProducer) -> int:
-        """Become the producer of this name, in place of one that may still be there; how many rows of it are kept.
-
-        The older one may be a dead process whose connection has not timed out yet.
-
-        Raises:
-            TooManyProducersError: the name is new, and too many are remembered.
-        """
-        while (older := self._producers.get(name)) is not None:
-            await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
-        self.log.require_nameable(name, self._producers)
-        self._producers[name] = producer
-        return self.log.rows_of(name)
-
-    def disclaim(self, name: str, producer: ReplayProducer) -> None:
-        """Let the next producer of this name go on."""
-        if self._producers.get(name) is producer:
-            del self._producers[name]
-
-    def statistics(self) -> BridgeStatistics:
-        """What has happened so far."""
-        log, books = self.log, self.log.books
-        return BridgeStatistics(
-            name=self.name,
-            state=self._bridge_state(),
-            reason=log.reason,
-            numbers=self._numbers(),
-            producers=self.streams.count(Direction.PUT),
-            streams=self.streams.statistics(),
-            replay=ReplayStatistics(
-                next_row=books.next_row,
-                first_kept_row=books.first_kept_row,
-                acknowledged=books.acknowledged,
-                peak_kept_rows=books.peak_kept_rows,
-            ),
-        )
-
-    def _bridge_state(self) -> BridgeState:
-        log = self.log
-        if log.state is ChannelState.OPEN and log.schema is None:
-            return BridgeState.WAITING
-        if log.state is ChannelState.ENDED and not log.books.kept_rows:
-            return BridgeState.SPENT
-        return _STATES[log.state]
-
-    def _numbers(self) -> ChannelStatistics:
-        log, books = self.log, self.log.books
-        next_row, first_kept_row = self._opened_with
-        return ChannelStatistics(
-            name=self.name,
-            sent_chunks=log.appended_chunks,
-            sent_rows=books.next_row - next_row,
-            consumed_rows=books.first_kept_row - first_kept_row,
-            window_rows=books.limit_rows,
-            rows_held=min(books.kept_rows, books.limit_rows),
-            peak_rows_held=min(books.peak_kept_rows, books.limit_rows),
-            inbox_rows=books.kept_rows,
-            peak_inbox_rows=books.peak_kept_rows,
-            waiting_sends=log.waiting.running,
-            waiting_seconds=log.waiting.seconds,
-            open_seconds=monotonic() - self._opened_at,
-        )

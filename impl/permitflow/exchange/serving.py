@@ -6,9 +6,9 @@ questions and orders about channels, each gets one reply, in order.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +17,6 @@ from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.replay_log import ReplayLog
 from permitflow.exchange.staging import StagedProducer
 from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.streams import ConsumerStream, ProducerStream
@@ -26,7 +25,6 @@ from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
-    ChannelRow,
     ChannelState,
     Close,
     ControlReply,
@@ -39,7 +37,6 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.frames import Get, Put
 from permitflow.protocol.handshake import agree, require_version
-from permitflow.protocol.replay import DEFAULT_CONSUMER
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.arrow import read_schema
@@ -91,7 +88,7 @@ class _Producer:
         end.defer_outcome()
         self._exchange = exchange
         self._peer = peer
-        self._stream: ProducerStream | None = None
+        self._stream: ProducerStream[Any] | None = None
         self._may_come_again = False
 
     async def serve(self) -> None:
@@ -105,7 +102,7 @@ class _Producer:
         self._stream = self._stream_of(put)
         await self._stream.serve(put, schema)
 
-    def _stream_of(self, put: Put) -> ProducerStream:
+    def _stream_of(self, put: Put) -> ProducerStream[Any]:
         exchange, name = self._exchange, put.channel
         if put.staging is None:
             served = exchange.served(name)
@@ -157,7 +154,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
     """
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
     end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums)
-    stream: ConsumerStream | None = None
+    stream: ConsumerStream[Any] | None = None
     try:
         async with carrying(end, stopping):
             get = await end.dialled()
@@ -229,7 +226,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
         case Close():
             channels = await _channels(exchange, request.channels)
             await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before any is closed
-            await _together(exchange, (each.end() for each in channels if each.log.state is ChannelState.OPEN))
+            await _together(exchange, (each.end() for each in channels if each.state is ChannelState.OPEN))
             return await _positions(exchange, channels, request.consumer)
         case Publish():
             await exchange.turns.all(exchange.replay_channel(part.channel) for part in request.parts)
@@ -271,24 +268,15 @@ async def _positions(exchange: Exchange, channels: Iterable[ReplayChannel], cons
 
 
 async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa.Schema]:
-    consumer = request.consumer or DEFAULT_CONSUMER
+    consumer = request.consumer
     channels = await _channels(exchange, (row.channel for row in request.rows))
-    new = await exchange.turns.done(_acknowledgeable([channel.log for channel in channels], request.rows, consumer))
-    await _together(exchange, (log.acknowledge(consumer, row, log_id) for log, (_, row, log_id) in new))
+    named = [*zip(channels, request.rows, strict=True)]
+    # All that cannot be acknowledged is refused first.
+    asked = (channel.require_acknowledgeable(row, consumer, log_id) for channel, (_, row, log_id) in named)
+    are_new = await exchange.turns.all(asked)
+    new = compress(named, are_new)
+    await _together(exchange, (channel.acknowledge(row, consumer, log_id) for channel, (_, row, log_id) in new))
     return await _positions(exchange, channels, consumer)
-
-
-def _acknowledgeable(
-    logs: Iterable[ReplayLog], rows: Iterable[ChannelRow], consumer: str
-) -> Generator[None, None, list[tuple[ReplayLog, ChannelRow]]]:
-    """What is not acknowledged yet; refuses what cannot be."""
-    new = []
-    for log, row in zip(logs, rows, strict=True):
-        log.require_acknowledgeable(consumer, row.row, row.log_id)
-        if row.row > log.books.acknowledged_by(consumer):
-            new.append((log, row))
-        yield
-    return new
 
 
 async def _together(exchange: Exchange, writing: Iterable[Coroutine[object, object, None]]) -> None:

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from permitflow.channels.waiting import Stopwatch
 from permitflow.errors import InvalidParametersError, StoreError
-from permitflow.exchange.replay_channel import KeepingProducer, ReplayChannel
-from permitflow.exchange.replay_log import ReplayLog, settled
+from permitflow.exchange.replay_channel import KeepingProducer, ReplayChannel, settled
 from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.exchange.turns import Turn, Turns
@@ -47,9 +46,9 @@ _TIDY_SECONDS = 1.0
 class _Place:
     """Where rows of one channel are staged."""
 
-    def __init__(self, log: ReplayLog, area: StagingArea) -> None:
+    def __init__(self, channel: ReplayChannel, area: StagingArea) -> None:
         """No producer waits."""
-        self.log = log
+        self.channel = channel
         self.area = area
         self.waiting = Stopwatch(monotonic)
         """The time in which producers waited for room."""
@@ -87,15 +86,15 @@ class StagingAreas:
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: asyncio.TimerHandle | None = None
 
-    def add_channel(self, log: ReplayLog, limit_rows: int) -> None:
+    def add_channel(self, channel: ReplayChannel, limit_rows: int) -> None:
         """Have room for so many rows of a channel, and go on with what was kept of it.
 
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        self._places[log.name] = _Place(log, self.books.add_channel(log.name, limit_rows, log.books))
-        for kept in log.found.staged:
-            part = self.books.restore_part(log.name, kept.staging, kept.chunk_rows, self._clock())
+        self._places[channel.name] = _Place(channel, self.books.add_channel(channel.name, limit_rows, channel.books))
+        for kept in channel.found.staged:
+            part = self.books.restore_part(channel.name, kept.staging, kept.chunk_rows, self._clock())
             if part.state is PartState.LATE:
                 self._left_over.append(part)
         self._go_on()
@@ -145,8 +144,8 @@ class StagingAreas:
         try:
             count = 0
             while not count:
-                await place.log.changed()
-                place.log.require_appendable()
+                await place.channel.changed()
+                place.channel.require_appendable()
                 count = self._take(part, chunks)
             return count
         finally:
@@ -156,9 +155,9 @@ class StagingAreas:
         place = self._places.get(part.channel)
         if place is None:  # removed meanwhile, with the part; its producer is told when it goes on
             return
-        await place.log.store.stage(part.staging, chunks)
+        await place.channel.store.stage(part.staging, chunks)
         if not part.is_kept:
-            await place.log.store.forget([part.staging])
+            await place.channel.store.forget([part.staging])
 
     def end(self, part: Part) -> None:
         """All rows of an attempt are here; see ``StagingBooks.end``."""
@@ -188,32 +187,32 @@ class StagingAreas:
                 for part in plan.published:  # some may have been removed with their channels, while this was planned
                     if part.state is not PartState.ENDED:
                         raise part.error(part.reason)
-                logs = {part.channel: self._places[part.channel].log for part in plan.published}
-                await settled(self._publish(query, batch, plan, logs))
+                channels = {part.channel: self._places[part.channel].channel for part in plan.published}
+                await settled(self._publish(query, batch, plan, channels))
             return plan.was_published
 
-    async def _publish(self, query: str, batch: int, plan: Publication, logs: Mapping[str, ReplayLog]) -> None:
-        turn, writing = Turn(self._turns), list[ReplayLog]()
+    async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
+        turn, writing = Turn(self._turns), list[ReplayChannel]()
         try:
-            for log in logs.values():
-                await log.writing.acquire()
-                writing.append(log)
+            for channel in channels.values():
+                await channel.writing.acquire()
+                writing.append(channel)
                 await turn.pause()
-            for log in writing:
+            for channel in writing:
                 await turn.pause()
-                if log.name in self._places:  # of one that was removed meanwhile, nothing is published
-                    log.require_appendable()
-            numbered = await self._turns.done(_numbered(plan.published, logs))
+                if channel.name in self._places:  # of one that was removed meanwhile, nothing is published
+                    channel.require_appendable()
+            numbered = await self._turns.done(_numbered(plan.published, channels))
             await self._store.publish(query, batch, numbered, plan.forgotten)
             # From here on it is published, whatever has happened to its channels meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
             await turn.rest()
             for part in publication.published:
-                logs[part.channel].note_appended(part.chunks)
+                channels[part.channel].note_appended(part.chunks)
                 await turn.pause()
         finally:
-            for log in writing:
-                log.writing.release()
+            for channel in writing:
+                channel.writing.release()
         self._note_change(publication.late)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
@@ -281,18 +280,20 @@ class StagingAreas:
         if part.channel not in self._places:
             return
         try:
-            await self._places[part.channel].log.store.forget([part.staging])
+            await self._places[part.channel].channel.store.forget([part.staging])
         except StoreError as error:
             _log.warning("rows of an attempt that nobody will publish stay on disk: %s", error)
 
     def _note_change(self, parts: Sequence[Part]) -> None:
         for channel in {part.channel for part in parts} & self._places.keys():
-            self._places[channel].log.note_change()
+            self._places[channel].channel.note_change()
 
 
-def _numbered(parts: Sequence[Part], logs: Mapping[str, ReplayLog]) -> Generator[None, None, list[PublishedPart]]:
+def _numbered(
+    parts: Sequence[Part], channels: Mapping[str, ReplayChannel]
+) -> Generator[None, None, list[PublishedPart]]:
     """The rows of each part follow those before it in its channel."""
-    next_rows = {channel: log.books.next_row for channel, log in logs.items()}
+    next_rows = {name: channel.books.next_row for name, channel in channels.items()}
     numbered = []
     for part in parts:
         numbered.append(PublishedPart(part.channel, part.staging, next_rows[part.channel]))

@@ -1,74 +1,98 @@
-"""The streams of a channel: what statistics remember of them, and what each kind of channel does with them."""
+"""The streams of a channel: a peer that has dialled each, what becomes of it, and what statistics remember."""
 
-from collections import deque
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from permitflow.exchange.statistics import Direction, StreamStatistics
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, Get, Put
+from permitflow.transports.arrow import read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.same_host import SameHost
 
-__all__ = ["ConsumerStream", "ProducerStream", "Stream", "Streams"]
+__all__ = ["ConsumerStream", "ProducerStream", "Streams"]
 
 # Enough to look at; a channel may see thousands of short-lived producers.
 _KEPT_STREAMS = 64
 
 
-class ProducerStream(Protocol):
-    """A producer that has dialled, and the channel that it has named."""
+class Streams:
+    """The streams of one channel: those that are open, and the last of those that are over."""
 
-    async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and take in what comes, to the end.
+    def __init__(self, channel: str) -> None:
+        """There are none."""
+        self._channel = channel
+        self._open: dict[str, AnyStream] = {}
+        self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
+        self._counts = Counter[Direction]()
 
-        Raises:
-            PermitflowError: what the producer must be told.
-        """
-        ...
+    def new_name(self, direction: Direction) -> str:
+        """A name for the next stream: unique in the exchange."""
+        self._counts[direction] += 1
+        return f"{self._channel}#{direction.value}{self._counts[direction]}"
 
-    async def give_up(self, abort: Abort) -> None:
-        """The producer has given up; called as soon as it has, also while a message of it waits."""
-        ...
+    def open(self, stream: "AnyStream") -> None:
+        """Let a stream appear in the statistics."""
+        self._open[stream.name] = stream
 
-    def fail(self, reason: str) -> None:
-        """The stream has failed; called before ``leave``."""
-        ...
+    def close(self, stream: "AnyStream") -> None:
+        """Note that a stream is over."""
+        if self._open.pop(stream.name, None) is not None:
+            self._past.append(stream.statistics())
 
-    def leave(self) -> None:
-        """The stream is over."""
-        ...
+    def count(self, direction: Direction) -> int:
+        """How many are open."""
+        return sum(stream.direction is direction for stream in self._open.values())
 
-
-class ConsumerStream(Protocol):
-    """A consumer that has dialled, and the channel that it has named."""
-
-    async def serve(self, get: Get) -> None:
-        """Agree, and send what is wanted, to the end.
-
-        Raises:
-            PermitflowError: what the consumer must be told.
-        """
-        ...
-
-    def fail(self, reason: str) -> None:
-        """The stream has failed; called before ``leave``."""
-        ...
-
-    def leave(self) -> None:
-        """The stream is over."""
-        ...
+    def statistics(self) -> tuple[StreamStatistics, ...]:
+        """What has happened on each of them."""
+        return (*self._past, *(stream.statistics() for stream in self._open.values()))
 
 
-class Stream:
-    """One producer's or consumer's stream, as statistics remember it."""
+class _Channel(Protocol):
+    name: str
+    parameters: Parameters
+    streams: Streams
 
-    def __init__(self, name: str, peer: str, direction: Direction, end: RemoteReceiver | RemoteSender) -> None:
-        """``peer`` is an address, ``end`` this end of the stream."""
-        self.name = name
+    async def known_schema(self) -> pa.Schema: ...
+
+
+C = TypeVar("C", bound=_Channel)
+E = TypeVar("E", RemoteReceiver, RemoteSender)
+
+
+class _Stream(ABC, Generic[C, E]):
+    """A peer that has dialled, and the channel that it has named."""
+
+    direction: ClassVar[Direction]
+
+    def __init__(self, channel: C, end: E, peer: str, same_host: SameHost) -> None:
+        """``end`` is this end of the stream, ``peer`` the address of the other one."""
         self.peer = peer
-        self.direction = direction
-        self._end = end
+        self.name = ""
+        """Which both ends know, once they have agreed."""
+        self._channel = channel
+        self._end: E = end
+        self._same_host = same_host
+
+    def _agree(self, schema: pa.Schema, first_row: int | None = None, *, is_probe: bool = False) -> None:
+        streams = self._channel.streams
+        name = streams.new_name(self.direction)
+        self._end.accept(self._channel.parameters, schema=schema, stream=name, first_row=first_row)
+        self.name = name
+        if not is_probe:
+            streams.open(self)
+
+    def fail(self, reason: str) -> None:
+        """The stream has failed; called before ``leave``.  Nothing is lost that cannot come again."""
+
+    def leave(self) -> None:
+        """The stream is over."""
+        self._channel.streams.close(self)
 
     def statistics(self) -> StreamStatistics:
         """What has happened so far."""
@@ -81,34 +105,44 @@ class Stream:
         )
 
 
-class Streams:
-    """The streams of one channel: those that are open, and the last of those that are over."""
+AnyStream: TypeAlias = _Stream[Any, Any]
 
-    def __init__(self, channel: str) -> None:
-        """There are none."""
-        self._channel = channel
-        self._open: dict[str, Stream] = {}
-        self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
-        self._counts = {Direction.PUT: 0, Direction.GET: 0}
 
-    def new_name(self, direction: Direction) -> str:
-        """A name for the next stream: unique in the exchange."""
-        self._counts[direction] += 1
-        return f"{self._channel}#{direction.value}{self._counts[direction]}"
+class ProducerStream(_Stream[C, RemoteReceiver]):
+    """A producer that has dialled."""
 
-    def open(self, stream: Stream) -> None:
-        """Let a stream appear in the statistics."""
-        self._open[stream.name] = stream
+    direction = Direction.PUT
 
-    def close(self, stream: Stream) -> None:
-        """Note that a stream is over."""
-        if self._open.pop(stream.name, None) is not None:
-            self._past.append(stream.statistics())
+    @abstractmethod
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and take in what comes, to the end.
 
-    def count(self, direction: Direction) -> int:
-        """How many are open."""
-        return sum(stream.direction is direction for stream in self._open.values())
+        Raises:
+            PermitflowError: what the producer must be told.
+        """
 
-    def statistics(self) -> tuple[StreamStatistics, ...]:
-        """What has happened on each of them."""
-        return (*self._past, *(stream.statistics() for stream in self._open.values()))
+    @abstractmethod
+    async def give_up(self, abort: Abort) -> None:
+        """The producer has given up; called as soon as it has, also while a message of it waits."""
+
+
+class ConsumerStream(_Stream[C, RemoteSender]):
+    """A consumer that has dialled."""
+
+    direction = Direction.GET
+
+    @abstractmethod
+    async def serve(self, get: Get) -> None:
+        """Agree, and send what is wanted, to the end.
+
+        Raises:
+            PermitflowError: what the consumer must be told.
+        """
+
+    async def _meet(self, get: Get) -> pa.Schema:
+        """Wait for what both ends must know before they agree: the schema."""
+        await self._end.meet(self._same_host)
+        schema = await self._channel.known_schema()
+        if get.schema is not None:
+            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
+        return schema

@@ -323,7 +323,7 @@ async def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(de
     async with ExchangeServer(exchange) as server:
         outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
     assert type(outcome.error) is kind
-    assert channel.log.schema is None
+    assert channel.schema is None
 
 
 COMPRESSED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))

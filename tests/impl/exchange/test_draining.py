@@ -41,7 +41,7 @@ async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterato
 
 async def until_kept(exchange: Exchange, rows: int) -> None:
     """Wait until so many rows were taken over."""
-    while exchange.replay_channel(KEPT).log.books.next_row < rows:  # noqa: ASYNC110  # it has no event for that
+    while exchange.replay_channel(KEPT).books.next_row < rows:  # noqa: ASYNC110  # it has no event for that
         await asyncio.sleep(0.001)
 
 
@@ -62,7 +62,7 @@ def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_roo
             producing = group.create_task(produce(address))
             await until_kept(exchange, 8)
             await drain(exchange, 0.0)
-            return await producing, exchange.replay_channel(KEPT).log.rows_of("p")
+            return await producing, exchange.replay_channel(KEPT).rows_of("p")
 
     with SqliteStore(tmp_path) as store:
         reason, rows = complete(test(store if is_durable else None))

@@ -301,7 +301,7 @@ async def test_a_request_that_names_a_channel_twice_is_refused_and_changes_nothi
         error = await answer(address, encode_request(request_))
         assert isinstance(error, InvalidParametersError)
         assert "channels must not name one twice" in str(error)
-        assert exchange.replay_channel("kept").log.state is ChannelState.OPEN
+        assert exchange.replay_channel("kept").state is ChannelState.OPEN
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ async def produce(address: str, stop: int) -> int:
 async def test_rows_are_kept_once_and_in_order_across_a_restart(live: Callable[[], Life]) -> None:
     async with live() as (channel, address):
         producing = asyncio.create_task(produce(address, 1_000_000))
-        await until(lambda: channel.log.waiting.running == 1)
+        await until(lambda: channel.waiting.running == 1)
         producing.cancel()
         await until(lambda: not channel.statistics().producers)
         assert await read(address, 0, KEPT_ROWS) == list(range(KEPT_ROWS))
@@ -98,9 +98,9 @@ async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> 
         producing = asyncio.create_task(produce(address, 3 * KEPT_ROWS))
         for acknowledged in range(0, 3 * KEPT_ROWS, 5):
             await orders.acknowledge({CHANNEL: acknowledged})
-            await until(lambda: channel.log.waiting.running == 1 or producing.done())
+            await until(lambda: channel.waiting.running == 1 or producing.done())
         await producing
-        books = channel.log.books
+        books = channel.books
         assert books.next_row == 3 * KEPT_ROWS
         assert books.peak_kept_rows <= KEPT_ROWS
         assert channel.statistics().numbers.window_rows == KEPT_ROWS
@@ -117,7 +117,7 @@ async def test_a_chunk_of_more_rows_than_are_kept_is_cut(live: Callable[[], Life
             await sending
             await sender.end(closes_channel=True)
         assert seen == list(range(2 * KEPT_ROWS))
-        assert channel.log.books.peak_kept_rows <= KEPT_ROWS
+        assert channel.books.peak_kept_rows <= KEPT_ROWS
 
 
 async def test_a_store_of_another_flow_is_refused(tmp_path: Path) -> None:

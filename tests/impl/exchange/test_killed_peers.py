@@ -191,13 +191,13 @@ async def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_
             producer = start("resume", server.address, "--rows", ROWS, "--chunk-rows", CHUNK_ROWS)
             firsts.append((await asyncio.to_thread(producer.hears, "ready"))["first_row"])
             if number is None:
-                await read_until(channel, found, lambda: channel.log.state is ChannelState.ENDED)
+                await read_until(channel, found, lambda: channel.state is ChannelState.ENDED)
                 await read_until(channel, found, lambda: len(found) == channel.position().next_row)
                 continue
             enough = firsts[-1] + ROWS // 4
             await read_until(channel, found, partial(has_rows, channel, enough))
             producer.signal(number)
-            assert channel.log.state is ChannelState.OPEN
+            assert channel.state is ChannelState.OPEN
     assert found == list(range(ROWS))
     assert firsts == sorted(set(firsts)), "each went on where the one before had got to"
-    assert channel.log.books.peak_kept_rows <= WINDOW.row_permits
+    assert channel.books.peak_kept_rows <= WINDOW.row_permits

@@ -74,7 +74,7 @@ async def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_proce
     older = dialled(channel, "older")
     serving = asyncio.create_task(older.serve(PUT, SCHEMA))
     await turns()
-    assert channel.log.waiting.running == 1
+    assert channel.waiting.running == 1
     async with asyncio.timeout(LONGEST_SECONDS):
         assert await channel.claim("p", dialled(channel, "newer")) == 0
     with pytest.raises(ProducerReplacedError):
@@ -82,4 +82,4 @@ async def test_who_is_replaced_keeps_nothing_and_breaks_nothing_though_its_proce
     await older.give_up(Abort("no more paper"))
     await channel.acknowledge(8)
     assert channel.position().next_row == 8
-    assert channel.log.state is ChannelState.OPEN
+    assert channel.state is ChannelState.OPEN

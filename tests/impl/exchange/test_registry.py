@@ -197,7 +197,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 async def staged(exchange: Exchange, channel: str, partition: int) -> StagedPart:
     """One chunk of batch 0 of the query ``q``."""
-    await exchange.replay_channel(channel).log.declare(CHUNK.schema)
+    await exchange.replay_channel(channel).declare(CHUNK.schema)
     part = exchange.staging.open(channel, Staging("q", 0, partition, "a"))
     await exchange.staging.stage(part, [CHUNK])
     exchange.staging.end(part)
@@ -233,7 +233,7 @@ async def test_nothing_of_a_channel_that_was_removed_stays(store: Store) -> None
     exchange.add_channel("kept", retention=Retention.REPLAY)
     found: list[weakref.ref[object]] = []
     for number in range(5):
-        log = exchange.add_channel(f"removed/{number}", retention=Retention.REPLAY).log
+        log = exchange.add_channel(f"removed/{number}", retention=Retention.REPLAY)
         found += [weakref.ref(log), weakref.ref(log.store)]
         exchange.remove_channel(log.name)
     del log
@@ -245,7 +245,7 @@ async def test_nothing_of_a_channel_that_was_removed_stays(store: Store) -> None
 async def test_whoever_stages_for_a_channel_that_is_removed_is_told_so_when_he_goes_on(store: Store) -> None:
     exchange = Exchange(store=store)
     exchange.add_channels(["removed"], retention=Retention.REPLAY)
-    await exchange.replay_channel("removed").log.declare(CHUNK.schema)
+    await exchange.replay_channel("removed").declare(CHUNK.schema)
     part = exchange.staging.open("removed", Staging("q", 0, 0, "a"))
     staging = asyncio.create_task(exchange.staging.stage(part, [CHUNK]))
     await asyncio.sleep(0)  # it has room, and is about to be written
@@ -301,7 +301,7 @@ async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the
     exchange = await filled()
     channels = [exchange.replay_channel(name) for name in NAMES]
     with monkeypatch.context() as patch:
-        patch.setattr(channels[3].log.store, "acknowledge", fail)
+        patch.setattr(channels[3].store, "acknowledge", fail)
         with pytest.raises(StoreWriteError, match="disk is full"):
             await carry_out(exchange, ORDERS[0])
     stand = [channel.position().acknowledged_row for channel in channels]
@@ -323,7 +323,7 @@ def test_an_order_that_is_given_up_is_carried_out_as_a_whole(complete: Complete,
             may_go_on.set()
             with pytest.raises(asyncio.CancelledError):
                 await closing
-            return {exchange.replay_channel(name).log.state for name in NAMES}
+            return {exchange.replay_channel(name).state for name in NAMES}
 
     assert complete(test()) == {ChannelState.ENDED}
 

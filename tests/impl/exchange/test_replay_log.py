@@ -170,10 +170,10 @@ async def test_a_removed_channel_lets_nobody_wait() -> None:
 
 async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:
     channel = Exchange().add_channel("c", retention=Retention.REPLAY)
-    waiting = asyncio.create_task(channel.log.known_schema())
+    waiting = asyncio.create_task(channel.known_schema())
     await turns()
     await channel.end()
-    for asking in (waiting, channel.log.known_schema()):
+    for asking in (waiting, channel.known_schema()):
         with pytest.raises(ChannelClosedError):
             await asyncio.wait_for(asking, LONGEST_SECONDS)
 
@@ -366,7 +366,7 @@ async def test_what_is_being_written_is_counted_though_its_producer_is_cancelled
     await asyncio.wait({writing})
     assert writing.cancelled()
     assert channel.position().next_row == 3
-    assert channel.log.rows_of("p") == 3
+    assert channel.rows_of("p") == 3
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
 
 
@@ -377,7 +377,7 @@ async def test_what_could_not_be_written_is_not_counted_and_can_be_sent_again() 
     stores.channel.error = StoreWriteError(path="/dev/full", reason="the disk is full")
     with pytest.raises(StoreWriteError):
         await channel.append(rows(0, 3), "p")
-    assert channel.position().next_row == channel.log.rows_of("p") == 0
+    assert channel.position().next_row == channel.rows_of("p") == 0
     stores.channel.error = None
     await channel.append(rows(0, 3), "p")
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]

@@ -50,7 +50,7 @@ async def test_orders_and_questions() -> None:
         assert (at.schema, at.next_row, at.acknowledged_row, at.parameters) == (SCHEMA, 8, 5, SMALL)
         (at,) = await orders.acknowledge([ChannelRow(CHANNEL, 3, at.log_id)], consumer="audit")
         assert at.acknowledged_row == 3
-        assert channel.log.books.first_kept_row == 3
+        assert channel.books.first_kept_row == 3
         (at,) = await orders.close_channels([CHANNEL], consumer="etl")
         assert (at.state, at.acknowledged_row) == (ChannelState.ENDED, 5)
         await orders.close_channels([CHANNEL], consumer="etl")
@@ -83,7 +83,7 @@ async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_noth
                 assert type(await refused(order(orders))) is kind
                 assert isinstance(await refused(orders.positions([])), ChannelClosedError)
         assert channel.position("etl").acknowledged_row == 0
-        assert channel.log.state is ChannelState.OPEN
+        assert channel.state is ChannelState.OPEN
 
 
 async def test_what_does_not_fit_the_wire_is_refused_before_it_is_sent() -> None:
@@ -234,10 +234,10 @@ async def test_a_producer_that_vanishes_while_it_waits_for_room_puts_nothing_mor
     async with one_channel() as (exchange, address):
         channel = exchange.replay_channel(ORDERS)
         putting = asyncio.create_task(send_without_end(address))
-        await until(lambda: channel.log.waiting.running == 1)
+        await until(lambda: channel.waiting.running == 1)
         putting.cancel()
         await asyncio.wait({putting})
-        await until(lambda: channel.log.waiting.running == 0)
+        await until(lambda: channel.waiting.running == 0)
         await channel.acknowledge(8)
         async with put(address, ORDERS, BATCH.schema, producer="p") as sender:
             assert sender.first_row == 8

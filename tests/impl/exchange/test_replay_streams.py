@@ -56,7 +56,7 @@ async def test_a_reader_that_leaves_halfway_harms_nobody() -> None:
         await fill(address, 0, 8)
         async with get(address, CHANNEL) as receiver:
             await receiver.receive()
-        assert channel.log.state is ChannelState.OPEN
+        assert channel.state is ChannelState.OPEN
         assert await read(address, 0, 8) == list(range(8))
 
 
@@ -153,7 +153,7 @@ async def test_a_producer_waits_until_rows_are_acknowledged() -> None:
                 await putting
             assert putting.done() == (row == 32), "it waits for room"
             await channel.acknowledge(row + 8)
-    assert channel.log.books.peak_kept_rows == 8
+    assert channel.books.peak_kept_rows == 8
 
 
 async def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel_whole() -> None:
@@ -167,9 +167,9 @@ async def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel
                 await until(partial(has_rows, channel, len(found) + 1))
                 found += await read(address, len(found), channel.position().next_row)
                 await channel.acknowledge(len(found))
-            await until(lambda: channel.log.state is ChannelState.ENDED)
+            await until(lambda: channel.state is ChannelState.ENDED)
         assert found == list(range(30))
-        assert channel.log.books.peak_kept_rows <= 8
+        assert channel.books.peak_kept_rows <= 8
 
 
 async def test_a_producer_that_comes_again_goes_on_where_it_was() -> None:
@@ -182,8 +182,8 @@ async def test_a_producer_that_comes_again_goes_on_where_it_was() -> None:
                     await sender.send(rows(row, row + 1))
                 await until(partial(has_rows, channel, next_row + 3))
             await until(lambda: not channel.statistics().producers)
-            assert channel.log.state is ChannelState.OPEN, "it has only left"
-            next_row = channel.log.rows_of("p")
+            assert channel.state is ChannelState.OPEN, "it has only left"
+            next_row = channel.rows_of("p")
         await fill(address, next_row, next_row + 1, producer="p", closes=True)
         assert await read(address) == list(range(next_row + 1)), "each row once"
 
@@ -202,7 +202,7 @@ async def test_of_two_producers_of_one_name_the_newer_one_goes_on() -> None:
     async with serving(parameters=ChannelParameters(row_permits=20, permit_batch=1)) as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as older:
             await older.send(rows(0, 1))
-            await until(lambda: channel.log.rows_of("p") == 1)
+            await until(lambda: channel.rows_of("p") == 1)
             async with put(address, CHANNEL, SCHEMA, producer="p") as newer:
                 assert newer.first_row == 1
                 with pytest.raises(ProducerReplacedError, match="producer 'p' of channel 'orders/0' was replaced"):
@@ -216,7 +216,7 @@ async def test_an_older_producer_that_waits_for_room_makes_way_at_once() -> None
     async with serving() as (channel, address), asyncio.TaskGroup() as group:
         async with put(address, CHANNEL, SCHEMA, producer="p") as older:
             blocked = group.create_task(refused(send_for_ever(older)))
-            await until(lambda: channel.log.waiting.running == 1)
+            await until(lambda: channel.waiting.running == 1)
             async with put(address, CHANNEL, SCHEMA, producer="p") as newer:
                 assert newer.first_row == 8
                 assert isinstance(await blocked, ProducerReplacedError)
@@ -232,7 +232,7 @@ async def test_a_producer_that_gives_up_breaks_the_channel_and_what_it_has_put_c
             await sender.send(rows(0, 3))
             await until(lambda: channel.position().next_row == 3)
             sender.abort("no more paper")
-        await until(lambda: channel.log.state is ChannelState.BROKEN)
+        await until(lambda: channel.state is ChannelState.BROKEN)
         assert "no more paper" in channel.position().reason
         assert await read(address, 0, 3) == [0, 1, 2]
         error = await refused(read(address))
@@ -245,12 +245,12 @@ async def test_a_producer_that_gives_up_while_its_rows_wait_for_room_breaks_the_
     async with serving() as (channel, address), asyncio.TaskGroup() as group:
         async with put(address, CHANNEL, SCHEMA) as sender:
             blocked = group.create_task(refused(send_for_ever(sender)))
-            await until(lambda: channel.log.waiting.running == 1)
+            await until(lambda: channel.waiting.running == 1)
             sender.abort("no more paper")
             assert isinstance(await blocked, ChannelClosedError)
-        await until(lambda: channel.log.state is ChannelState.BROKEN)
+        await until(lambda: channel.state is ChannelState.BROKEN)
         assert channel.position().next_row == 8
-        assert channel.log.waiting.running == 0
+        assert channel.waiting.running == 0
 
 
 async def test_a_name_that_is_a_book_is_refused() -> None:
@@ -271,10 +271,10 @@ async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open
         with pytest.raises(ZeroDivisionError):
             await stumble(address, "p")
         await until(lambda: not channel.statistics().producers)
-        assert channel.log.state is ChannelState.OPEN
+        assert channel.state is ChannelState.OPEN
         with pytest.raises(ZeroDivisionError):
             await stumble(address, "")
-        await until(lambda: channel.log.state is ChannelState.BROKEN)
+        await until(lambda: channel.state is ChannelState.BROKEN)
 
 
 @pytest.mark.parametrize("kind", ["barrier", "watermark"])
@@ -288,7 +288,7 @@ async def test_what_is_no_chunk_is_refused_and_what_came_before_is_kept(kind: st
                 sender.send_watermark("epoch 1")
             with pytest.raises(RetentionError, match=f"keeps rows only, and a {kind} is none: send it on a channel"):
                 await sender.end()
-        assert channel.log.rows_of("p") == 2
+        assert channel.rows_of("p") == 2
         assert await read(address, 0, 2) == [0, 1]
 
 

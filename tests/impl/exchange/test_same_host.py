@@ -119,7 +119,7 @@ async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings
             await sender.end()
         del sender
         gc.collect()
-        assert channel.log.books.kept_rows == 8
+        assert channel.books.kept_rows == 8
         assert not rings()
 
 

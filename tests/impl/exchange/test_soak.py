@@ -188,5 +188,5 @@ async def test_each_row_of_each_producer_reaches_each_consumer_once_and_in_order
         for producer in PRODUCERS:
             assert [n for name, n in rows_of_consumer if name == producer] == list(range(ROWS))
     assert found[0] == found[1], "consumers see the same order"
-    assert channel.log.books.peak_kept_rows <= WINDOW.row_permits
+    assert channel.books.peak_kept_rows <= WINDOW.row_permits
     assert channel.statistics().producers == 0

@@ -368,7 +368,7 @@ def chunks(numbers: list[int]) -> list[pa.RecordBatch]:
 async def stage(exchange: Exchange, numbers: list[int], batch: int, *, ends: bool = True) -> StagedPart:
     name = f"attempt at {numbers} {random.random()}"
     pieces = chunks(numbers)
-    await exchange.replay_channel("a").log.declare(pieces[0].schema)
+    await exchange.replay_channel("a").declare(pieces[0].schema)
     part = exchange.staging.open("a", Staging("q", batch, 0, name))
     done = 0
     while done < len(pieces):
@@ -420,13 +420,13 @@ async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_af
     with exchange_in(tmp_path) as (exchange, channel):
         await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
         # They came while the batch was published; the process is killed before it forgets them.
-        await channel.log.store.stage(late, chunks([2, 3]))
+        await channel.store.stage(late, chunks([2, 3]))
     with exchange_in(tmp_path) as (exchange, channel):
-        assert [part.staging for part in channel.log.found.staged] == [late]
+        assert [part.staging for part in channel.found.staged] == [late]
         # Of another query, and written after all that was handed to the store before.
         await exchange.staging.publish("other", 0, [])
     with exchange_in(tmp_path) as (_, channel):
-        assert channel.log.found.staged == ()
+        assert channel.found.staged == ()
         assert await read(channel, 1) == [1]
 
 

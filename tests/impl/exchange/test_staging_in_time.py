@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelAbortedError, StagedPartError, StoreWriteError
-from permitflow.exchange.replay_log import ReplayLog
+from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.store import PublishedPart
-from permitflow.protocol.control import ChannelState, StagedPart
+from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.staging import Part
@@ -86,11 +86,11 @@ def areas_of(clock: Clock, store: MemoryStore | None = None) -> StagingAreas:
     return areas
 
 
-def add_channel(areas: StagingAreas, store: MemoryStore, name: str) -> ReplayLog:
+def add_channel(areas: StagingAreas, store: MemoryStore, name: str) -> ReplayChannel:
     place = store.open_channels([name], parameters=WINDOW, consumers=("default",))[0]
-    log = ReplayLog(name, WINDOW.row_permits, None, place, ("default",))
-    areas.add_channel(log, 16)
-    return log
+    channel = ReplayChannel(name, WINDOW, None, place, ("default",), WINDOW.row_permits)
+    areas.add_channel(channel, 16)
+    return channel
 
 
 def rows(count: int) -> pa.RecordBatch:
@@ -130,12 +130,12 @@ async def test_what_a_silent_query_has_staged_is_forgotten(clock: Clock) -> None
 async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -> None:
     store = MemoryStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    log = add_channel(areas, store, "a")
+    channel = add_channel(areas, store, "a")
     full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
     assert await areas.stage(full, [rows(8), rows(8)]) == 2
     waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
     await asyncio.sleep(0)
-    await log.finish(ChannelState.BROKEN, "its disk burnt")
+    await channel.break_("its disk burnt")
     with pytest.raises(ChannelAbortedError, match="its disk burnt"):
         await waiting
     areas.stop()
@@ -175,14 +175,14 @@ async def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
 async def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(clock: Clock) -> None:
     store = MemoryStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    log = add_channel(areas, store, "a")
+    channel = add_channel(areas, store, "a")
     full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
     assert await areas.stage(full, [rows(8), rows(8)]) == 2
     waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
     await turns()
-    log.remove("nobody needs it")
+    channel.remove()
     areas.remove_channel("a")
-    with pytest.raises(ChannelAbortedError, match="nobody needs it"):
+    with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
         await asyncio.wait_for(waiting, LONGEST_SECONDS)
     areas.stop()
 
@@ -226,25 +226,25 @@ async def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_ca
     store = SlowStore()
     store.is_open.set()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    log = add_channel(areas, store, "a")
+    channel = add_channel(areas, store, "a")
     part = areas.open("a", Staging("q", 0, 0, "x"))
     assert await areas.stage(part, [rows(6), rows(6)]) == 2
     areas.end(part)
     store.is_full = True
     with pytest.raises(StoreWriteError):
         await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-    assert (log.books.next_row, areas.statistics("a").staged_rows) == (0, 12)
+    assert (channel.books.next_row, areas.statistics("a").staged_rows) == (0, 12)
     store.is_full = False
     assert not await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-    assert (log.books.next_row, areas.statistics("a").published_rows) == (12, 4)
+    assert (channel.books.next_row, areas.statistics("a").published_rows) == (12, 4)
     areas.stop()
 
 
 async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their_own(clock: Clock) -> None:
     store = SlowStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    log = add_channel(areas, store, "a")
-    await log.declare(rows(1).schema)
+    channel = add_channel(areas, store, "a")
+    await channel.declare(rows(1).schema)
     store.is_open.set()
     part = areas.open("a", Staging("q", 0, 0, "x"))
     assert await areas.stage(part, [rows(6)]) == 1
@@ -252,14 +252,14 @@ async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their
     store.is_open.clear()
     publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
     await turns()
-    appending = asyncio.create_task(log.append([rows(3)]))
+    appending = asyncio.create_task(channel.keep([rows(3)]))
     await turns()
     store.is_open.set()
     await publishing
     await turns()
-    assert (log.books.next_row, appending.done()) == (6, False), "it has looked for room after the publication"
-    await log.acknowledge("default", 1)
+    assert (channel.books.next_row, appending.done()) == (6, False), "it has looked for room after the publication"
+    await channel.acknowledge(1)
     assert await appending == 1
-    kept = [n for batch in await log.store.read(1, 9) for n in batch["n"].to_pylist()]
+    kept = [n for batch in await channel.store.read(1, 9) for n in batch["n"].to_pylist()]
     assert kept == [1, 2, 3, 4, 5, 0, 1, 2]
     areas.stop()

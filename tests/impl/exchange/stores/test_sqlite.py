@@ -285,7 +285,7 @@ def test_who_was_refused_can_try_again(run: asyncio.Runner, open_store: OpenStor
         new, old = exchange.add_channels(["new", "old"], retention=Retention.REPLAY)
         assert isinstance(new, ReplayChannel)
         assert isinstance(old, ReplayChannel)
-        assert (new.log.books.next_row, old.log.books.next_row) == (0, 3)
+        assert (new.books.next_row, old.books.next_row) == (0, 3)
 
     run.run(keep())
     run.run(try_twice())
