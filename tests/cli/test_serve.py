@@ -357,10 +357,7 @@ def test_what_the_exchange_refuses_is_unusable(process: Command, arguments: list
         ),
         (["--stream", "a", "--flow", "session"], "--flow: there is no flow 'session'"),
         (["--stream", "a", "--flow", "stop-and-wait", "--row-permits", "8"], "flow stop-and-wait, which has none"),
-        (
-            ["--stream", "a", "--flow", "stop-and-wait", "--retention", "replay"],
-            "--retention: rows are kept with permits",
-        ),
+        (["--stream", "a", "--kept-rows", "8"], "--kept-rows: rows are gone once they were read"),
         (["--stream", "a", "--trace", "/nowhere/run.jsonl"], "--trace: cannot write /nowhere/run.jsonl"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
