@@ -487,7 +487,7 @@ async def test_an_exchange_keeps_so_many_attempts_and_refuses_the_next() -> None
 class ManyProducers(MemoryStore):
     """A store with a channel that has had nearly all producers that it may have."""
 
-    def open_channels(self, names: Sequence[str], **facts: Any) -> list[MemoryChannelStore]:
+    def open_channels(self, names: Sequence[str], **facts: Any) -> Sequence[MemoryChannelStore]:
         places = super().open_channels(names, **facts)
         kept = KeptChannel(log_id="log", producers={f"old/{number}": 1 for number in range(MOST_PRODUCERS - 1)})
         for place in places:

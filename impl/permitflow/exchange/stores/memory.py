@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
+from typing import ClassVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,26 +32,27 @@ def _nothing() -> None:
 class MemoryChannelStore:
     """See ``ChannelStore``.  A batch of which one row is needed stays as a whole: slices free no memory."""
 
-    def __init__(self, on_removal: Callable[[], object] = _nothing) -> None:
-        """Keep nothing yet; ``on_removal`` is called when the place is removed."""
+    def __init__(
+        self,
+        on_removal: Callable[[], object] = _nothing,
+        kept: Iterable[tuple[int, pa.RecordBatch]] = (),
+        staged: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
+    ) -> None:
+        """Begin, with what a durable store has.
+
+        Args:
+            on_removal: called when the place is removed.
+            kept: each batch of the channel with the number of its first row, in order.
+            staged: the chunks of each attempt.
+        """
         self._on_removal = on_removal
         self._codec: BatchCodec | None = None
         """None: there was nothing to join yet."""
-        self._first_rows: list[int] = []
-        self._batches: list[pa.RecordBatch] = []
+        rows = [*kept]
+        self._first_rows = [first_row for first_row, _ in rows]
+        self._batches: list[pa.RecordBatch] = [batch for _, batch in rows]
         self._forgotten = 0
-        self._staged: dict[Staging, list[pa.RecordBatch]] = {}
-
-    def restore(
-        self,
-        kept: Iterable[tuple[int, pa.RecordBatch]],
-        staged: Mapping[Staging, Sequence[pa.RecordBatch]],
-    ) -> None:
-        """Begin with what a durable store has: each batch that is kept with the number of its first row."""
-        for first_row, batch in kept:
-            self._first_rows.append(first_row)
-            self._batches.append(batch)
-        self._staged.update({staging: list(batches) for staging, batches in staged.items()})
+        self._staged = {staging: [*batches] for staging, batches in staged.items()}
 
     def load(self) -> KeptChannel:
         """A new log: whatever was there before is lost."""
@@ -139,12 +142,12 @@ class MemoryChannelStore:
 class MemoryStore:
     """See ``Store``."""
 
-    is_durable = False
+    is_durable: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        """Without channels."""
+    def __init__(self, published_batches: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Without channels; what was published before is remembered."""
         self._channels: dict[str, MemoryChannelStore] = {}
-        self._published_batches: dict[str, int] = {}
+        self._published_batches = dict(published_batches)
 
     def open_channels(
         self,
@@ -153,7 +156,7 @@ class MemoryStore:
         parameters: Parameters,
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
-    ) -> list[MemoryChannelStore]:
+    ) -> Sequence[MemoryChannelStore]:
         """Empty places."""
         places = {name: MemoryChannelStore(partial(self._channels.pop, name, None)) for name in names}
         self._channels |= places

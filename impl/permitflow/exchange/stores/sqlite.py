@@ -6,7 +6,7 @@ disk before anybody is told, in memory for those who read.
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMismatchError, StoreUnusableError
-from permitflow.exchange.stores.memory import MemoryChannelStore
+from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.sqlite_database import ADVICE, FILE_NAME, Database, leave_file, open_file
 from permitflow.exchange.stores.sqlite_rows import (
     StoredChannel,
@@ -59,7 +59,7 @@ _REMOVE = (
 )
 
 
-class SqliteChannelStore:
+class SqliteChannelStore(MemoryChannelStore):
     """See ``ChannelStore``.
 
     Permits bound what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
@@ -77,16 +77,14 @@ class SqliteChannelStore:
             most_rows: of a batch that is written from now on.
             on_removal: called when the place is removed.
         """
+        super().__init__(on_removal, stored.batches, stored.parts)
         self._database = database
         self.number = stored.number
         """By which the tables know it."""
         self._most_rows = most_rows
         self._kept = stored.kept
         self._first_kept_row = stored.first_kept_row
-        self._codec = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
-        self.memory = MemoryChannelStore(on_removal)
-        """The same, for those who read."""
-        self.memory.restore(stored.batches, {part.staging: part.chunks for part in stored.parts})
+        self._written = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
 
     def load(self) -> KeptChannel:
         """What was there."""
@@ -96,7 +94,7 @@ class SqliteChannelStore:
         """Note the schema."""
         codec = BatchCodec(schema)
         await self._update("schema = ?", codec.schema_bytes)
-        self._codec = codec
+        self._written = codec
 
     async def append(
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
@@ -112,11 +110,7 @@ class SqliteChannelStore:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
 
         await self._database.submit(write)
-        await self.memory.append(first_row, batches, producer, producer_rows)
-
-    async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
-        """The rows ``[from_row, to_row)``, from memory."""
-        return await self.memory.read(from_row, to_row)
+        await super().append(first_row, batches, producer, producer_rows)
 
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
         """Note how far a consumer has come, and delete the batches of which no row is needed, in one transaction."""
@@ -131,19 +125,19 @@ class SqliteChannelStore:
 
         await self._database.submit(write, makes_room=True)
         self._first_kept_row = first_kept_row
-        await self.memory.acknowledge(consumer, row, first_kept_row)
+        await super().acknowledge(consumer, row, first_kept_row)
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Keep chunks of an attempt."""
         codec, number = self._known_codec(), self.number
         await self._database.submit(lambda connection: stage_batches(connection, codec, number, staging, batches))
-        await self.memory.stage(staging, batches)
+        await super().stage(staging, batches)
 
     async def forget(self, stagings: Sequence[Staging]) -> None:
         """Delete attempts."""
         number = self.number
         await self._database.submit(lambda connection: forget_parts(connection, number, stagings), makes_room=True)
-        await self.memory.forget(stagings)
+        await super().forget(stagings)
 
     async def finish(self, state: ChannelState, reason: str) -> None:
         """Note that no row will come any more."""
@@ -159,7 +153,7 @@ class SqliteChannelStore:
                 connection.execute(statement, (number,))
 
         self._database.post(delete)
-        self.memory.remove()
+        super().remove()
 
     async def _update(self, changes: str, *values: object, makes_room: bool = False) -> None:
         statement, values = f"UPDATE channels SET {changes} WHERE id = ?", (*values, self.number)
@@ -168,12 +162,12 @@ class SqliteChannelStore:
         )
 
     def _known_codec(self) -> BatchCodec:
-        if self._codec is None:
+        if self._written is None:
             raise LocalProtocolError("rows can be kept once their schema is declared")
-        return self._codec
+        return self._written
 
 
-class SqliteStore:
+class SqliteStore(MemoryStore):
     """See ``Store``.  For one exchange at a time; also a context manager that closes it."""
 
     is_durable = True
@@ -189,7 +183,7 @@ class SqliteStore:
         connection, journal = open_file(folder)
         try:
             self._stored = load_channels(connection)
-            self._published = load_published(connection)
+            super().__init__(load_published(connection))
             journal.start(connection)
             self._database = Database(connection, folder, journal)
         except BaseException as error:
@@ -201,7 +195,6 @@ class SqliteStore:
             if isinstance(error, OSError):
                 raise StoreUnusableError(path=str(folder), reason=error.strerror or str(error)) from error
             raise
-        self._channels: dict[str, SqliteChannelStore] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -262,28 +255,22 @@ class SqliteStore:
     def _place(self, name: str, stored: StoredChannel, most_rows: int) -> SqliteChannelStore:
         return SqliteChannelStore(self._database, stored, most_rows, lambda: self._channels.pop(name, None))
 
-    def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query, in the order in which they were published."""
-        return dict(self._published)
-
     async def publish(
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
     ) -> None:
         """Publish a batch, in one transaction for all channels."""
         # Of a channel that is removed meanwhile, nothing is published; what is deleted with it is not looked for.
-        places = [(self._channels[part.channel], part) for part in parts if part.channel in self._channels]
-        numbers = [(place.number, part.staging, part.first_row) for place, part in places]
+        places = ((self._channels.get(channel), staging, first_row) for channel, staging, first_row in parts)
+        numbers = [
+            (place.number, staging, first_row)
+            for place, staging, first_row in places
+            if isinstance(place, SqliteChannelStore)
+        ]
         # Rows that are published can be read and acknowledged.
         await self._database.submit(
             lambda connection: publish_parts(connection, query, batch, numbers, forgotten), makes_room=True
         )
-        for place, part in places:
-            place.memory.publish(part.staging, part.first_row)
-        for place in self._channels.values():
-            place.memory.forget_older(query, batch)
-        for old in (query, *forgotten):
-            self._published.pop(old, None)
-        self._published[query] = batch
+        await super().publish(query, batch, parts, forgotten)
 
     def close(self) -> None:
         """Finish what is under way and close the file: another exchange may open it.  Closing twice is harmless."""

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -25,7 +26,6 @@ __all__ = [
     "TABLES",
     "TABLES_VERSION",
     "StoredChannel",
-    "StoredPart",
     "append_batches",
     "count_rows",
     "forget_batches",
@@ -246,13 +246,6 @@ SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged
 """
 
 
-class StoredPart(NamedTuple):
-    """An attempt as it was left."""
-
-    staging: Staging
-    chunks: Sequence[pa.RecordBatch]
-
-
 def stage_batches(
     connection: sqlite3.Connection,
     codec: BatchCodec,
@@ -334,8 +327,10 @@ def _become_rows(connection: sqlite3.Connection, channel: int, part: int, first_
     connection.execute("DELETE FROM parts WHERE id = ?", (part,))
 
 
-def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) -> Iterator[StoredPart]:
-    """The attempts of a channel, in the order in which they began.
+def load_parts(
+    connection: sqlite3.Connection, codec: BatchCodec, channel: int
+) -> Iterator[tuple[Staging, list[pa.RecordBatch]]]:
+    """The attempts of a channel and their chunks, in the order in which they began.
 
     Raises:
         UndecodableDataError: a batch is not what it was.
@@ -344,7 +339,7 @@ def load_parts(connection: sqlite3.Connection, codec: BatchCodec, channel: int) 
     for (_, *key), chunks in groupby(connection.execute(_LOAD_PARTS, (channel,)), lambda row: row[:5]):
         staging = Staging(*key)
         what = f"a run of staged rows ({staging})"
-        yield StoredPart(staging, [read_batch(codec, what, *chunk[5:]) for chunk in chunks])
+        yield staging, [read_batch(codec, what, *chunk[5:]) for chunk in chunks]
 
 
 def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:
@@ -390,8 +385,8 @@ class StoredChannel(NamedTuple):
     kept: KeptChannel
     batches: Sequence[tuple[int, pa.RecordBatch]] = ()
     """Each with the number of its first row, in order."""
-    parts: Sequence[StoredPart] = ()
-    """Attempts, in the order of ``load_parts``."""
+    parts: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({})
+    """The chunks of each attempt, in the order of ``load_parts``."""
 
     @property
     def first_kept_row(self) -> int:
@@ -422,7 +417,7 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
     try:
         codec = None if schema is None else BatchCodec(read_schema(schema))
         batches = [] if codec is None else list(load_batches(connection, codec, number))
-        parts = [] if codec is None else list(load_parts(connection, codec, number))
+        parts = {} if codec is None else dict(load_parts(connection, codec, number))
     except (ValueError, UndecodableDataError) as error:
         raise ValueError(f"channel {name!r}: {error}") from error
     kept = KeptChannel(
@@ -434,7 +429,8 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
         state=ChannelState(state),
         reason=reason,
         staged=tuple(
-            KeptPart(staging=part.staging, chunk_rows=tuple(chunk.num_rows for chunk in part.chunks)) for part in parts
+            KeptPart(staging=staging, chunk_rows=tuple(chunk.num_rows for chunk in chunks))
+            for staging, chunks in parts.items()
         ),
     )
     channel = StoredChannel(number, flow, json.loads(parameters), kept, batches, parts)

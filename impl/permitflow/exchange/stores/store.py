@@ -7,7 +7,7 @@ it is a disk.  A call that raises has changed nothing.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -148,10 +148,8 @@ class ChannelStore(Protocol):
 class Store(Protocol):
     """Keeps the replay channels of one exchange."""
 
-    @property
-    def is_durable(self) -> bool:
-        """Does what it keeps survive the exchange?"""
-        ...
+    is_durable: ClassVar[bool]
+    """Does what it keeps survive the exchange?"""
 
     def open_channels(
         self,

@@ -354,7 +354,7 @@ def test_what_an_older_release_has_published_and_had_no_room_for_becomes_rows_in
     kept = [(first_row, batch["n"][0].as_py()) for first_row, batch in load_batches(connection, CODEC, CHANNEL)]
     assert kept == [(0, 1), (1, 1), (2, 10), (3, 11), (4, 0), (5, 1)]
     assert connection.execute("SELECT next_row FROM channels").fetchall() == [(6,)]
-    assert [part.staging.partition for part in load_parts(connection, CODEC, CHANNEL)] == [2]
+    assert [staging.partition for staging, _ in load_parts(connection, CODEC, CHANNEL)] == [2]
 
 
 def test_every_commit_is_flushed(open_store: OpenStore) -> None:
