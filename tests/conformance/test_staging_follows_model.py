@@ -13,6 +13,7 @@ from permitflow.protocol.staging import Part, PartState, StagingBooks
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows, State
+from tests.support.staged import publish
 
 PARAMETERS = {
     "batches of one": Parameters(row_count=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=True, faults=2),
@@ -65,8 +66,12 @@ class Sink:
         assert self.done is not None
         at = self.done.staging
         rows = self.rows_of[at.attempt]
-        publication = self.books.publish(
-            at.query, self.batch, [StagedPart("table", at.partition, at.attempt, rows.end - rows.start)], now=0.0
+        publication = publish(
+            self.books,
+            at.query,
+            self.batch,
+            [StagedPart("table", at.partition, at.attempt, rows.end - rows.start)],
+            now=0.0,
         )
         for part in publication.published:
             self.table += range(*self.rows_of[part.staging.attempt])
@@ -149,10 +154,10 @@ def refuse(sink: Sink, state: State) -> None:
         rows = sink.rows_of[part.staging.attempt]
         stated = [StagedPart("table", 0, part.staging.attempt, rows.end - rows.start)]
         if part.staging.batch <= sink.books.published_batches.get("query", -1):
-            assert sink.books.publish("query", part.staging.batch, stated, now=0.0).was_published
+            assert publish(sink.books, "query", part.staging.batch, stated, now=0.0).was_published
         else:
             with pytest.raises(StagedPartError):
-                sink.books.publish("query", part.staging.batch, stated, now=0.0)
+                publish(sink.books, "query", part.staging.batch, stated, now=0.0)
     sink.compare(state)
 
 
@@ -169,7 +174,7 @@ class Forgetful(Sink):
 
     def publish(self, state: State) -> None:
         super().publish(state)
-        self.books._published.batches.clear()  # type: ignore[attr-defined]  # what a wrong program could do
+        self.books._published.clear()  # what a wrong program could do
 
 
 class Shared(Sink):

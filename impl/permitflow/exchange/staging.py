@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from time import monotonic
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -43,15 +44,13 @@ _DISCARDED_AT_ONCE = 256
 _TIDY_SECONDS = 1.0
 
 
-class _Place:
+class _Place(NamedTuple):
     """Where rows of one channel are staged."""
 
-    def __init__(self, channel: ReplayChannel, area: StagingArea) -> None:
-        """No producer waits."""
-        self.channel = channel
-        self.area = area
-        self.waiting = Stopwatch(monotonic)
-        """The time in which producers waited for room."""
+    channel: ReplayChannel
+    area: StagingArea
+    waiting: Stopwatch
+    """The time in which producers waited for room."""
 
 
 class StagingAreas:
@@ -92,7 +91,8 @@ class StagingAreas:
         Raises:
             InvalidParametersError: there is no room for a row.
         """
-        self._places[channel.name] = _Place(channel, self.books.add_channel(channel.name, limit_rows, channel.books))
+        area = self.books.add_channel(channel.name, limit_rows, channel.books)
+        self._places[channel.name] = _Place(channel, area, Stopwatch(monotonic))
         for kept in channel.found.staged:
             part = self.books.restore_part(channel.name, kept.staging, kept.chunk_rows, self._clock())
             if part.state is PartState.LATE:

@@ -12,6 +12,7 @@ one: the others are forgotten (``tidy``).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from math import inf
@@ -32,7 +33,6 @@ __all__ = [
     "Part",
     "PartState",
     "Publication",
-    "PublishedBatches",
     "StagedQuery",
     "StagingArea",
     "StagingBooks",
@@ -60,37 +60,25 @@ class PartState(StrEnum):
     """Its rows are gone, and nobody has published them."""
 
 
+@dataclass(slots=True, eq=False)
 class Part:
     """One attempt at one partition of a batch, as far as it goes into one channel.  ``StagingBooks`` changes it."""
 
-    __slots__ = (
-        "batch_number",
-        "channel",
-        "chunks",
-        "number",
-        "reason",
-        "rows",
-        "staging",
-        "state",
-        "wanted_rows",
-        "wanted_since",
-    )
-
-    def __init__(self, channel: str, staging: Staging, number: int, batch_number: int) -> None:
-        """Numbers count up: this attempt's, and that of the first attempt at anything of its batch."""
-        self.channel = channel
-        self.staging = staging
-        self.number = number
-        self.batch_number = batch_number
-        self.state = PartState.OPEN
-        self.rows = 0
-        """That were staged."""
-        self.chunks = 0
-        self.reason = ""
-        """Why it was forgotten."""
-        self.wanted_rows = 0
-        """Of the chunk that waits for room; 0: none does."""
-        self.wanted_since = inf
+    channel: str
+    staging: Staging
+    number: int
+    """It counts up."""
+    batch_number: int
+    """That of the first attempt at anything of its batch."""
+    state: PartState = PartState.OPEN
+    rows: int = 0
+    """That were staged."""
+    chunks: int = 0
+    reason: str = ""
+    """Why it was forgotten."""
+    wanted_rows: int = 0
+    """Of the chunk that waits for room; 0: none does."""
+    wanted_since: float = inf
 
     @property
     def place(self) -> tuple[int, str]:
@@ -111,26 +99,21 @@ class Part:
         """What is wrong with it."""
         return StagedPartError(channel=self.channel, **self.staging._asdict(), reason=reason)
 
-    def __repr__(self) -> str:
-        return f"Part({self.channel!r}, {self.staging!r}, {self.state.value}, rows={self.rows})"
 
-
+@dataclass(slots=True, eq=False)
 class StagingArea:
     """The room of one channel for staged rows; published rows that are beyond the channel's permits take it as well."""
 
-    __slots__ = ("limit_rows", "line", "log", "parts", "quiet_since", "staged_rows")
-
-    def __init__(self, limit_rows: int, log: ReplayBooks) -> None:
-        """Empty; ``log`` are the books of the channel."""
-        self.limit_rows = limit_rows
-        self.log = log
-        self.parts: set[Part] = set()
-        """Not published."""
-        self.line: set[Part] = set()
-        """Those with a chunk that waits for room."""
-        self.staged_rows = 0
-        self.quiet_since = -inf
-        """When rows were given up for the last time, or published ones were in the way."""
+    limit_rows: int
+    log: ReplayBooks
+    """The books of the channel."""
+    parts: set[Part] = field(default_factory=set)
+    """Not published."""
+    line: set[Part] = field(default_factory=set)
+    """Those with a chunk that waits for room."""
+    staged_rows: int = 0
+    quiet_since: float = -inf
+    """When rows were given up for the last time, or published ones were in the way."""
 
     @property
     def free_rows(self) -> int:
@@ -233,15 +216,14 @@ class Publication(NamedTuple):
     """Queries whose last published batch is remembered no longer."""
 
 
+@dataclass(slots=True, eq=False)
 class StagedQuery:
     """What a query has staged and not published."""
 
-    def __init__(self) -> None:
-        """Nothing yet."""
-        self.batches: dict[int, dict[Part, None]] = {}
-        """By their numbers; in the order in which they began, and so are the parts of each."""
-        self.heard = 0.0
-        """When something was last heard of it."""
+    batches: dict[int, dict[Part, None]] = field(default_factory=dict)
+    """By their numbers; in the order in which they began, and so are the parts of each."""
+    heard: float = 0.0
+    """When something was last heard of it."""
 
     @property
     def parts(self) -> Iterator[Part]:
@@ -306,43 +288,6 @@ def require_room(**limits: int) -> None:
 MOST_QUERIES = 65_536
 """Each batch job without a key of its own is a query, so there must be an end to remembering."""
 
-
-class PublishedBatches:
-    """Of so many queries, of those that have published last, the last published batch."""
-
-    def __init__(self, most_queries: int = MOST_QUERIES) -> None:
-        """Nothing was published."""
-        self._most_queries = most_queries
-        self._batches: dict[str, int] = {}
-
-    @property
-    def batches(self) -> Mapping[str, int]:
-        """By query; who has published last comes last."""
-        return self._batches
-
-    def has(self, query: str, batch: int) -> bool:
-        """Was this batch published, or a later one?"""
-        return batch <= self._batches.get(query, -1)
-
-    def displaced_by(self, query: str) -> tuple[str, ...]:
-        """Those that have not published for longest, and must make room when this query publishes."""
-        excess = len(self._batches) + (query not in self._batches) - self._most_queries
-        others = (other for other in self._batches if other != query)
-        return tuple(islice(others, max(0, excess)))
-
-    def note(self, query: str, batch: int) -> None:
-        """The query has published this batch."""
-        for displaced in self.displaced_by(query):
-            del self._batches[displaced]
-        # At the end, though it may have been there before.
-        self._batches.pop(query, None)
-        self._batches[query] = batch
-
-    def restore(self, batches: Mapping[str, int]) -> None:
-        """Go on with what was remembered before."""
-        self._batches.update(batches)
-
-
 DEFAULT_TIMEOUT_SECONDS = 3_600.0
 
 # A query that has died must not keep others from writing until its time-out: five minutes are long for a query between
@@ -380,7 +325,9 @@ class StagingBooks:
         """Those that are not published."""
         self._queries: dict[str, StagedQuery] = {}
         """Those that have parts which are not published."""
-        self._published = PublishedBatches(most_queries)
+        self._most_queries = most_queries
+        self._published: dict[str, int] = {}
+        """The last published batch of each query; who has published last comes last."""
         self._count = 0
 
     def add_channel(self, channel: str, limit_rows: int, log: ReplayBooks) -> StagingArea:
@@ -409,15 +356,15 @@ class StagingBooks:
     @property
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query; who has published last comes last."""
-        return self._published.batches
+        return self._published
 
     def was_published(self, query: str, batch: int) -> bool:
         """Is there nothing to be published of this batch any more?"""
-        return self._published.has(query, batch)
+        return batch <= self._published.get(query, -1)
 
     def restore(self, published_batches: Mapping[str, int]) -> None:
         """Go on with the batches that an exchange before this one has published."""
-        self._published.restore(published_batches)
+        self._published.update(published_batches)
 
     def restore_part(self, channel: str, staging: Staging, chunk_rows: Sequence[int], now: float) -> Part:
         """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
@@ -504,18 +451,16 @@ class StagingBooks:
 
     # Batches.
 
-    def plan(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
-        """What ``publish`` would publish, and what it would raise.  Changes nothing; nobody is late yet."""
-        steps = self.planning(query, batch, parts)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                planned: Publication = end.value
-                return planned
-
     def planning(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Generator[None, None, Publication]:
-        """As ``plan``, a step for each part.  Meanwhile, nothing of this query may be published or discarded."""
+        """What publishing attempts would do: all of them in the order of their partitions, or none; a step for each.
+
+        All other attempts at this batch, and at older ones of the query, will be late.  Without parts the batch is
+        empty.  Nothing is changed yet, and meanwhile nothing of this query may be published or discarded.
+
+        Raises:
+            InvalidParametersError: the query has no name, or the batch is below 0.
+            StagedPartError: one of them is not here as a whole, has other rows, or has a rival among them.
+        """
         require_batch(query, batch)
         if self.was_published(query, batch):
             return Publication(True, (), (), ())
@@ -527,20 +472,7 @@ class StagingBooks:
             chosen[part.place] = part
             yield
         published = tuple(chosen[place] for place in sorted(chosen))
-        return Publication(False, published, (), self._published.displaced_by(query))
-
-    def publish(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
-        """Make attempts part of their channels: all of them in the order of their partitions, or none.
-
-        All other attempts at this batch, and at older ones of the query, are late.  Without parts the batch is empty.
-
-        Raises:
-            InvalidParametersError: the query has no name, or the batch is below 0.
-            StagedPartError: one of them is not here as a whole, has other rows, or has a rival among them; nothing was
-                published.
-        """
-        planned = self.plan(query, batch, parts)
-        return planned if planned.was_published else self.carry_out(query, batch, planned, now)
+        return Publication(False, published, (), self._displaced_by(query))
 
     def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
         """Do what was planned and, meanwhile, written down; what was done.
@@ -555,7 +487,9 @@ class StagingBooks:
         late = tuple(part for part in self._of_query(query) if part.staging.batch <= batch)
         for part in late:
             self._drop(part, PartState.LATE, "", now)
-        self._published.note(query, batch)
+        for other in (*self._displaced_by(query), query):
+            self._published.pop(other, None)
+        self._published[query] = batch
         return planned._replace(published=published, late=late)
 
     def discard(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> tuple[Part, ...]:
@@ -618,6 +552,11 @@ class StagingBooks:
         query = self._queries.get(staging.query)
         others = () if query is None else query.batches.get(staging.batch, ())
         return next((part.batch_number for part in others), self._count)
+
+    def _displaced_by(self, query: str) -> tuple[str, ...]:
+        """Those that have not published for longest, and must make room when this query publishes."""
+        excess = len(self._published) + (query not in self._published) - self._most_queries
+        return tuple(islice((other for other in self._published if other != query), max(0, excess)))
 
     def _drop(self, part: Part, state: PartState, reason: str, now: float) -> None:
         self._remove(part, state, now)

@@ -77,6 +77,7 @@ from tests.support.peers_by_hand import (
     send_for_ever,
     serving,
 )
+from tests.support.staged import publish
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -374,7 +375,7 @@ def test_what_an_older_exchange_has_kept_under_a_long_name_is_gone_on_with() -> 
     books = StagingBooks()
     books.add_channel("kept", 8, ReplayBooks(8, channel="kept"))
     books.restore_part("kept", Staging("q", 0, 0, BOOK), [3], 0.0)
-    assert [part.rows for part in books.publish("q", 0, [StagedPart("kept", 0, BOOK, 3)], 0.0).published] == [3]
+    assert [part.rows for part in publish(books, "q", 0, [StagedPart("kept", 0, BOOK, 3)], 0.0).published] == [3]
 
 
 class OneMessage(PlayedCarrier):

@@ -12,6 +12,7 @@ from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
 from permitflow.protocol.staging import SILENT_SHARE, YIELD_SECONDS, Part, PartState, StagingArea, StagingBooks
+from tests.support.staged import publish
 
 LIMIT_ROWS = 10
 TIMEOUT_SECONDS = 100.0
@@ -49,7 +50,7 @@ class Exchange:
     def publish(self, *parts: Part, batch: int = 0, query: str = "q") -> bool:
         """Was it published before?"""
         stated = [StagedPart(part.channel, part.staging.partition, part.staging.attempt, part.rows) for part in parts]
-        publication = self.books.publish(query, batch, stated, now=0.0)
+        publication = publish(self.books, query, batch, stated, now=0.0)
         self._published += publication.published
         return publication.was_published
 
@@ -116,7 +117,7 @@ def test_a_batch_is_published_as_a_whole_or_not_at_all(exchange: Exchange, wrong
     part, whole = exchange.staged(2), exchange.staged(1, 7)
     exchange.open(1)
     with pytest.raises(StagedPartError, match=words):
-        exchange.books.publish("q", 0, [StagedPart("a", 7, "x", 1), wrong], now=0.0)
+        publish(exchange.books, "q", 0, [StagedPart("a", 7, "x", 1), wrong], now=0.0)
     assert not exchange.drain()
     assert not exchange.publish(part, whole), "it can be published still"
 
@@ -176,18 +177,18 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
 def test_the_queries_that_published_last_are_remembered() -> None:
     books = StagingBooks(most_queries=2)
     books.restore({"old": 7, "older release": 3})
-    assert books.publish("old", 8, [], now=0.0).forgotten == ()
-    assert books.publish("new", 0, [], now=0.0).forgotten == ("older release",)
+    assert publish(books, "old", 8, [], now=0.0).forgotten == ()
+    assert publish(books, "new", 0, [], now=0.0).forgotten == ("older release",)
     assert [*books.published_batches.items()] == [("old", 8), ("new", 0)]
-    assert books.publish("old", 8, [], now=0.0).was_published
-    assert books.publish("another", 1, [], now=0.0).forgotten == ("old",), "to be told again is not to publish"
+    assert publish(books, "old", 8, [], now=0.0).was_published
+    assert publish(books, "another", 1, [], now=0.0).forgotten == ("old",), "to be told again is not to publish"
     assert not books.was_published("old", 8)
 
 
 def test_a_memory_that_was_larger_shrinks() -> None:
     books = StagingBooks(most_queries=2)
     books.restore(dict.fromkeys("abcd", 0))
-    assert books.publish("c", 1, [], now=0.0).forgotten == ("a", "b")
+    assert publish(books, "c", 1, [], now=0.0).forgotten == ("a", "b")
     assert [*books.published_batches] == ["d", "c"]
 
 
@@ -417,7 +418,7 @@ class Staged(RuleBasedStateMachine):
             for part in one_each.values()
         ]
         before = self.books.published_batches.get(query, -1)
-        publication = self.books.publish(query, batch, stated, self.now)
+        publication = publish(self.books, query, batch, stated, self.now)
         assert publication.was_published == (batch <= before)
         if not publication.was_published:
             assert set(publication.published) == set(one_each.values())
