@@ -45,13 +45,13 @@ mutants-of: setup  ## mistakes in one file, made by cosmic-ray: make mutants-of 
 	@$(BIN)/python -m pip install --quiet --editable ".[mutants]"
 	@$(WITH_JAVA) $(BIN)/python tools/mutants.py --of $(FILE) $(TESTS)
 
-matrix: setup  ## the oldest and the newest releases of what we need; writes docs/versions.md (half an hour)
+matrix: setup  ## the oldest and the newest releases of what we need; writes docs/reference/versions.md (half an hour)
 	@$(WITH_JAVA) $(BIN)/python tools/version_matrix.py
 
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 
-docs: setup  ## regenerate docs/cli.md, docs/api.md, and the tables of docs/conformance-kit.md
+docs: setup  ## regenerate docs/reference/cli.md, docs/reference/api.md, and the tables of docs/guides/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/conformance_table.py
@@ -103,7 +103,7 @@ hostile-peers: setup  ## what a neighbour notices of a peer that asks for too mu
 faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops and kills: nothing is lost in silence (ten minutes)
 	@$(BIN)/python -m tests.faults
 
-tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/tutorial.md and its picture
+tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/start/tutorial.md and its picture
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document
 
 pictures: setup  ## take the screenshots in docs/pictures again

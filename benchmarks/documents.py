@@ -163,7 +163,7 @@ def update_documents(folder: Path, results: Results) -> list[Path]:
     Raises:
         KeyError: a page asks for a table that does not exist.
     """
-    pages = [page for page in sorted(folder.glob("*.md")) if tables_asked_for(page)]
+    pages = [page for page in sorted(folder.rglob("*.md")) if tables_asked_for(page)]
     for page in pages:
         update_document(page, results)
     return [*pages, *draw_all(results, folder / PICTURES, prefix="performance-")]

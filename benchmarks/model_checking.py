@@ -3,7 +3,7 @@
     python -m benchmarks.model_checking                          everything, minutes
     python -m benchmarks.model_checking --against CHECKOUT       another version of this project beside this one
     python -m benchmarks.model_checking --smoke                  does it still run? seconds
-    python -m benchmarks.model_checking --folder build/bench     for docs/performance.md, too
+    python -m benchmarks.model_checking --folder build/bench     for docs/concepts/performance.md, too
 
 Each measurement is a process of its own and counts its CPU seconds, children included; the best of several rounds
 counts, and rounds of two checkouts take turns.  TLC has one worker, as in all checks here, and its start counts.

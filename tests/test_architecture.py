@@ -1,4 +1,4 @@
-"""Imports go only where docs/architecture.md says they may."""
+"""Imports go only where docs/concepts/architecture.md says they may."""
 
 import ast
 import re
@@ -137,7 +137,7 @@ def modules(repository: Path) -> Mapping[str, Path]:
 
 @pytest.fixture(scope="module")
 def architecture(repository: Path) -> Architecture:
-    return Architecture((repository / "docs/architecture.md").read_text())
+    return Architecture((repository / "docs/concepts/architecture.md").read_text())
 
 
 def test_every_import_follows_the_table(architecture: Architecture, repository: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
 
 
 def test_the_readme_names_every_command() -> None:
-    reference = (REPOSITORY / "docs/cli.md").read_text()
+    reference = (REPOSITORY / "docs/reference/cli.md").read_text()
     readme = README.read_text()
     names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
     assert len(names) >= 4
@@ -181,7 +181,7 @@ def test_the_readme_names_every_command() -> None:
     ],
 )
 def test_every_option_of_spark_jobs_is_described(page: str, options: tuple[str, ...]) -> None:
-    table = re.search(r"^\| Option \|.*?^$", (REPOSITORY / "docs" / page).read_text(), re.M | re.S)
+    table = re.search(r"^\| Option \|.*?^$", (REPOSITORY / "docs/guides" / page).read_text(), re.M | re.S)
     assert table is not None
     first_columns = "\n".join(row.split("|")[1] for row in table[0].splitlines())
     assert set(re.findall(r"`(\w+)`", first_columns.lower())) == set(options)

@@ -1,4 +1,4 @@
-"""One name for one thing: specification, model, core, adapters, traces, docstrings and docs/vocabulary.md agree."""
+"""One name for one thing: specification, model, core, adapters, traces, docstrings and docs/reference/vocabulary.md agree."""
 
 import ast
 import importlib
@@ -74,7 +74,7 @@ def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
 
 def names_in_the_document_of_the_query(head: str) -> set[str]:
     """What stands in backquotes in the first column of a table."""
-    text = (CHECKOUT / "docs/spark-streaming-model.md").read_text()
+    text = (CHECKOUT / "docs/protocols/spark-micro-batch.md").read_text()
     rows = re.search(rf"^\| {head} \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
     assert rows is not None, head
     return set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in rows[1].splitlines())))
@@ -102,9 +102,9 @@ def recorded_actions() -> dict[str, set[str]]:
 
 
 def tables() -> dict[str, list[dict[str, str]]]:
-    """The tables of docs/vocabulary.md by the heading of their first column."""
+    """The tables of docs/reference/vocabulary.md by the heading of their first column."""
     found: dict[str, list[dict[str, str]]] = {}
-    for lines in re.findall(r"((?:^\|.*\n)+)", (CHECKOUT / "docs/vocabulary.md").read_text(), re.MULTILINE):
+    for lines in re.findall(r"((?:^\|.*\n)+)", (CHECKOUT / "docs/reference/vocabulary.md").read_text(), re.MULTILINE):
         head, _, *rows = ([cell.strip() for cell in line.strip("|\n ").split("|")] for line in lines.splitlines())
         found[head[0]] = [dict(zip(head, row, strict=True)) for row in rows]
     return found
@@ -157,14 +157,14 @@ def sources_of_actions() -> dict[str, set[str]]:
         # It may have methods besides; the interface has not.
         "the core's adapter": {name for name in by_method if callable(getattr(CorePair, name, None))},
         "the model's functions": {action.perform.__name__ for action in SYSTEM.actions},
-        "docs/vocabulary.md, model and adapter": set(names_in("Action", "Model and adapter")),
+        "docs/reference/vocabulary.md, model and adapter": set(names_in("Action", "Model and adapter")),
     }
     return {
         "the specification": actions_of_the_specification(),
         "the model": {action.name for action in SYSTEM.actions},
         "the recorders' table": {action for of_end in PERMIT_ACTIONS.actions.values() for action in of_end},
         "what the core records": recorded["sender"] | recorded["receiver"],
-        "docs/vocabulary.md": set(names_in("Action", "Action")),
+        "docs/reference/vocabulary.md": set(names_in("Action", "Action")),
         **{source: {by_method.get(name, name) for name in names} for source, names in spelt.items()},
         "the Spec: lines of the core": {name for name in in_spec_lines() if LOOKS_LIKE_AN_ACTION.fullmatch(name)},
     }
@@ -260,7 +260,7 @@ def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None
 def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:
     sources = {
         "the specification": actions_of_the_specification("SparkMicroBatch"),
-        "docs/spark-streaming-model.md": names_in_the_document_of_the_query("Action"),
+        "docs/protocols/spark-micro-batch.md": names_in_the_document_of_the_query("Action"),
     }
     assert differences(sources) == []
 

@@ -1,6 +1,6 @@
-"""Write docs/api.md, or the file that is named: what is public, by the first line of its own docstring.
+"""Write docs/reference/api.md, or the file that is named: what is public, by the first line of its own docstring.
 
-A test compares docs/api.md with what this would write.
+A test compares docs/reference/api.md with what this would write.
 """
 
 import importlib
@@ -27,7 +27,7 @@ ADDED = {
     "ExchangeListener": ("write",),
 }
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 
 # In the order in which one meets them; with the extra that each needs.
 MODULES = {

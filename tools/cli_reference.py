@@ -1,6 +1,6 @@
-"""Write docs/cli.md, or the file that is named: what every command says about itself.
+"""Write docs/reference/cli.md, or the file that is named: what every command says about itself.
 
-A test compares docs/cli.md with what this would write.
+A test compares docs/reference/cli.md with what this would write.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from permitflow.cli.application import app
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/cli.md"
 
 Command: TypeAlias = TyperCommand | TyperGroup
 

@@ -1,4 +1,4 @@
-"""Write the tables of docs/conformance-kit.md: the rules, and which channels keep them, ours and other people's.
+"""Write the tables of docs/guides/conformance-kit.md: the rules, and which channels keep them, ours and other people's.
 
 A test compares the tables with what this would write.
 """
@@ -15,7 +15,7 @@ from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, S
 from permitflow.testing.kit.judging import PERMITS, judge_adapter, judge_pair
 from permitflow.testing.kit.rules import Outcome, Report, flows, rulebook_of
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "conformance-kit.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/conformance-kit.md"
 OTHERS = [flow for flow in flows() if flow != PERMITS]
 MARKS = [
     f"<!-- {what}, written by make docs -->\n"

@@ -1,4 +1,4 @@
-"""Run the streaming pipeline while its parts are killed, and write what came of it into docs/tutorial.md.
+"""Run the streaming pipeline while its parts are killed, and write what came of it into docs/start/tutorial.md.
 
     python tools/killed_pipeline.py                      TPC-H at scale 1, fifty kills, writes the table
     python tools/killed_pipeline.py --scale 0.1          sooner
@@ -18,7 +18,7 @@ from permitflow.demo.console import ConsoleProgress
 from permitflow.demo.streaming_demo import render_pipeline
 from permitflow.errors import DemoError, InvalidOptionError
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "tutorial.md"
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"
 BEGIN = "<!-- what was counted, written by make kills -->\n"
 END = "<!-- end -->\n"
 

@@ -4,7 +4,7 @@
     python tools/version_matrix.py --only oldest      one of them; may be repeated
 
 Each environment is a virtual environment below build/matrix, with what came of it beside it; one that is there already
-is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/versions.md is written once all
+is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/reference/versions.md is written once all
 environments have passed, with the ranges as they are now.  Exit code 0: all tests passed; 1: some did not; 2: an
 environment cannot be made.
 """
@@ -29,7 +29,7 @@ from packaging.utils import canonicalize_name
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PYPROJECT = CHECKOUT / "pyproject.toml"
-DOCUMENT = CHECKOUT / "docs/versions.md"
+DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 FOLDER = CHECKOUT / "build/matrix"
 
 # What users can choose from; the rest of the extras is for development.
@@ -264,7 +264,7 @@ def oldest_python(pyproject: Path) -> str:
 
 
 def document(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
-    """The whole of docs/versions.md."""
+    """The whole of docs/reference/versions.md."""
     tests = "".join(f"    {test}\n" for test in TESTS)
     return (
         "# Versions that were run\n\n"

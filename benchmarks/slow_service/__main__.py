@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCUMENTS / "pictures/slow-service.svg"
-DOCUMENT = DOCUMENTS / "tutorial.md"
+DOCUMENT = DOCUMENTS / "start/tutorial.md"
 BEGIN = "<!-- the results, written by make tutorial -->\n"
 END = "<!-- end -->\n"
 
@@ -215,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=Settings.rows, help="how many rows of 10,000 bytes")
     parser.add_argument("--rows-per-second", type=int, default=Settings.rows_per_second, help="of the service")
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw it; .svg, .png or .pdf")
-    parser.add_argument("--document", action="store_true", help="write the table into docs/tutorial.md")
+    parser.add_argument("--document", action="store_true", help="write the table into docs/start/tutorial.md")
     return parser
 
 

@@ -1,6 +1,6 @@
 """``StopAndWait.tla``, action for action: one message is out at a time, and consuming it lets the next one leave.
 
-The textbook example of a protocol in this repository: docs/adding-a-protocol.md.
+The textbook example of a protocol in this repository: docs/guides/adding-a-protocol.md.
 """
 
 from dataclasses import dataclass

@@ -37,5 +37,5 @@ def test_every_page_with_marks_is_written_and_no_other(tmp_path: Path) -> None:
 
 
 def test_the_documents_ask_for_all_tables_once_each(repository: Path) -> None:
-    asked = [name for page in sorted((repository / "docs").glob("*.md")) for name in tables_asked_for(page)]
+    asked = [name for page in sorted((repository / "docs").rglob("*.md")) for name in tables_asked_for(page)]
     assert sorted(asked) == sorted(TABLES)

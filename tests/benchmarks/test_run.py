@@ -57,11 +57,11 @@ def test_a_wrong_option_is_refused_with_what_is_possible(
 
 def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_path: Path) -> None:
     assert command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path)).returncode == 0
-    before = (repository / "docs/performance.md").read_bytes()
+    before = (repository / "docs/concepts/performance.md").read_bytes()
     done = command(repository, "update-docs", "--folder", str(tmp_path))
     assert done.returncode == 2
     assert "smoke run" in done.stderr
-    assert (repository / "docs/performance.md").read_bytes() == before
+    assert (repository / "docs/concepts/performance.md").read_bytes() == before
 
 
 def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_every_line_that_the_tutorial_quotes_stands_in_a_program(repository: Pat
         for path in (repository / folder).glob("*.py")
         for line in path.read_text().splitlines()
     }
-    text = (repository / "docs/tutorial.md").read_text()
+    text = (repository / "docs/start/tutorial.md").read_text()
     quoted = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     code = [line for line in quoted if not line.startswith(COMMANDS)]
     assert len(code) > 20

@@ -159,7 +159,7 @@ def test_nobody_acknowledges_for_a_driver_more_than_the_commit_log_has() -> None
 
 
 def test_the_document_names_models_and_theorems_that_exist() -> None:
-    text = (SPEC.parent / "docs/spark-streaming-model.md").read_text()
+    text = (SPEC.parent / "docs/protocols/spark-micro-batch.md").read_text()
     named = set(re.findall(r"\b(spark(?:-[a-z]+)+)\b(?!\.md)", text))
     assert len(named) >= 12
     assert named <= {*MODELS, *(theorem.id for theorem in catalogue())}

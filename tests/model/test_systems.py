@@ -94,7 +94,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
 
 
 def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:
-    page = (SPEC.parent / "docs/adding-a-protocol.md").read_text()
+    page = (SPEC.parent / "docs/guides/adding-a-protocol.md").read_text()
     told = re.findall(r"^\| `(\w+)` \| (application|sender|receiver) \|", page, re.MULTILINE)
     actions = systems()["StopAndWait"].system.actions
     assert told == [(action.name, "application" if action.is_environment else action.end) for action in actions]

@@ -1,6 +1,6 @@
 """What the kit says of its examples: our own channels keep every rule, other people's break the ones that are listed.
 
-The tables of docs/conformance-kit.md say the same.
+The tables of docs/guides/conformance-kit.md say the same.
 """
 
 import asyncio

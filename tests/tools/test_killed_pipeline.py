@@ -55,7 +55,7 @@ def test_the_table_has_the_reports_numbers(tool: ModuleType) -> None:
 
 
 def test_it_stands_in_the_tutorial_between_its_marks(tool: ModuleType, repository: Path) -> None:
-    text = (repository / "docs/tutorial.md").read_text(encoding="utf-8")
+    text = (repository / "docs/start/tutorial.md").read_text(encoding="utf-8")
     once = tool.updated(text, tool.table(REPORT))
     assert tool.updated(once, tool.table(REPORT)) == once
     assert tool.table(REPORT) in once

@@ -1,4 +1,4 @@
-"""What pyproject.toml promises was run: docs/versions.md, which make matrix writes, has both ends of every range."""
+"""What pyproject.toml promises was run: docs/reference/versions.md, which make matrix writes, has both ends of every range."""
 
 import importlib.util
 import sys
@@ -34,8 +34,10 @@ def declared(matrix: ModuleType, repository: Path) -> dict[str, SpecifierSet]:
 
 @pytest.fixture(scope="module")
 def documented(repository: Path) -> Table:
-    """The table of docs/versions.md: by row, then by column."""
-    lines = [line for line in (repository / "docs/versions.md").read_text().splitlines() if line.startswith("|")]
+    """The table of docs/reference/versions.md: by row, then by column."""
+    lines = [
+        line for line in (repository / "docs/reference/versions.md").read_text().splitlines() if line.startswith("|")
+    ]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {name: dict(zip(rows[0][1:], cells, strict=True)) for name, *cells in rows[2:]}
 

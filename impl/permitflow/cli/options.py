@@ -212,5 +212,5 @@ FlushIdle: TypeAlias = Annotated[
 ]
 
 DescribedChannel: TypeAlias = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/parameters.md.")
+    Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/guides/parameters.md.")
 ]

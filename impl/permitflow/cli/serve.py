@@ -226,7 +226,7 @@ def serve(
     SIGTERM or Ctrl-C drains: the exchange is not ready any more, and takes no new producers; those with a name are
     told to come again later; others may come to their end, and consumers may take what is in memory, for
     --drain-seconds. Then all are told that the exchange is gone, and the last line says what was left behind. A
-    second signal stops at once. More: docs/serving.md.
+    second signal stops at once. More: docs/guides/serving.md.
 
     Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
     130: stopped by Ctrl-C.

@@ -51,11 +51,11 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
-# for large chunks, and lets each chunk of a full channel wait as much longer: docs/performance.md, "The defaults".
+# for large chunks, and lets each chunk of a full channel wait as much longer: docs/concepts/performance.md, "The defaults".
 DEFAULT_ROW_PERMITS = 32_768
 DEFAULT_BARRIER_PERMITS = 1
 # Returning an eighth of the window at a time keeps the number of grant messages small; with half of it, the sender
-# would stand still until its consumer is halfway through: docs/performance.md, "The batch".
+# would stand still until its consumer is halfway through: docs/concepts/performance.md, "The batch".
 BATCH_SHARE = 8
 
 

@@ -1,7 +1,7 @@
 """Stop and wait: one message is out at a time, proved in spec/stop_and_wait/StopAndWait.tla.  The textbook example.
 
 Chunks, barriers and watermarks alike are messages.  One leaves if none is out; it arrives, the application consumes it,
-and that is answered: the answer lets the next one leave.  docs/adding-a-protocol.md goes through this file.
+and that is answered: the answer lets the next one leave.  docs/guides/adding-a-protocol.md goes through this file.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Settings with which Spark and an exchange get along, each with its reason; what the user has set stays.
 
 The user may have told Spark in many places; nothing of it is overridden, wherever it was said.  The figures behind the
-settings are in docs/spark-operations.md.
+settings are in docs/guides/spark-operations.md.
 """
 
 import logging
@@ -29,7 +29,7 @@ _LINE = re.compile(r"^\s*(spark[\w.$-]*)\s*[=:\s]\s*(.*?)\s*$")
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?$")
 
-# A window of fewer than eight chunks runs in lock-step; see docs/performance.md.
+# A window of fewer than eight chunks runs in lock-step; see docs/concepts/performance.md.
 _CHUNKS_IN_WINDOW = 8
 
 
