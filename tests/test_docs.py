@@ -162,7 +162,7 @@ def test_a_document_that_says_otherwise_is_noticed() -> None:
 def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
     written = tmp_path / "reference.md"
     subprocess.run([sys.executable, REPOSITORY / f"tools/{document}_reference.py", written], check=True, timeout=250)
-    assert written.read_text() == (REPOSITORY / f"docs/{document}.md").read_text(), "run `make docs`"
+    assert written.read_text() == (REPOSITORY / f"docs/reference/{document}.md").read_text(), "run `make docs`"
 
 
 def test_the_readme_names_every_command() -> None:

@@ -1,4 +1,4 @@
-"""One name for one thing: specification, model, core, adapters, traces, docstrings and docs/reference/vocabulary.md agree."""
+"""One name for one thing: specification, model, core, adapters, traces and docs/reference/vocabulary.md agree."""
 
 import ast
 import importlib

@@ -1,1 +1,1 @@
-"""A slow HTTP service between two Spark jobs, behind a queue in memory and behind an exchange: docs/start/tutorial.md."""
+"""A slow service between two Spark jobs, behind a queue in memory and behind an exchange: docs/start/tutorial.md."""

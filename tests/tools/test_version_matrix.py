@@ -1,4 +1,4 @@
-"""What pyproject.toml promises was run: docs/reference/versions.md, which make matrix writes, has both ends of every range."""
+"""What pyproject.toml promises was run: docs/reference/versions.md has both ends of every range."""
 
 import importlib.util
 import sys

@@ -51,7 +51,7 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
-# for large chunks, and lets each chunk of a full channel wait as much longer: docs/concepts/performance.md, "The defaults".
+# for large chunks, and each chunk of a full channel waits longer: docs/concepts/performance.md, "The defaults".
 DEFAULT_ROW_PERMITS = 32_768
 DEFAULT_BARRIER_PERMITS = 1
 # Returning an eighth of the window at a time keeps the number of grant messages small; with half of it, the sender
