@@ -4,9 +4,9 @@
     python tools/version_matrix.py --only oldest      one of them; may be repeated
 
 Each environment is a virtual environment below build/matrix, with what came of it beside it; one that is there already
-is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/reference/versions.md is written
-once all environments have passed, with the ranges as they are now.  Exit code 0: all tests passed; 1: some did not; 2: an
-environment cannot be made.
+is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/reference/versions.md is
+written once all environments have passed, with the ranges as they are now.  Exit code 0: all tests passed; 1: some did
+not; 2: an environment cannot be made.
 """
 
 import argparse

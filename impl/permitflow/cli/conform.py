@@ -37,9 +37,9 @@ def conform(
 ) -> None:
     """Check a channel against every rule of its protocol's specification.
 
-    The channel may be anybody's: an adapter says how to open it, to send and to receive (docs/guides/conformance-kit.md). For
-    each rule: it holds; or it is broken, with the mistake in words and the shortest run that was found; or it is not
-    applicable, because the channel lacks what the rule is about.
+    The channel may be anybody's: an adapter says how to open it, send and receive (docs/guides/conformance-kit.md).
+    For each rule: it holds; or it is broken, with the mistake in words and the shortest run that was found; or it is
+    not applicable, because the channel lacks what the rule is about.
 
     \b
       permitflow conform my_channel:MyAdapter

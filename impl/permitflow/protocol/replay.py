@@ -35,8 +35,8 @@ DEFAULT_CONSUMER = "default"
 DEFAULT_KEPT_ROWS = 1_048_576
 """Where nobody has chosen how many.  A micro-batch of Spark holds half of them and takes at least some 0.2 s, whatever
 it holds: two channels of 32,768 rows pass on 0.15 million rows a second, two of a million rows nearly what Spark does
-with rows in memory: `make streaming-read`, docs/guides/spark-streaming.md.  A bound in rows is none in bytes: so many rows of
-100 bytes are 100 MiB, once they are all there."""
+with rows in memory: `make streaming-read`, docs/guides/spark-streaming.md.  A bound in rows is none in bytes: so many
+rows of 100 bytes are 100 MiB, once they are all there."""
 
 KEPT_CHUNK_ROWS = 32_768
 """Larger chunks are cut, where so many are kept: what travels in one piece holds up others, and has 256 MiB at most."""

@@ -8,8 +8,8 @@ Three kinds of processes have a copy of the reader, and none of them connects be
 - workers read the ranges that were planned.
 
 Rows are acknowledged in ``latestOffset(start, limit)``: ``start`` is the end of the last batch in Spark's commit log,
-and Spark asks at each trigger, new rows or not.  ``commit`` would be too late (docs/protocols/spark-micro-batch.md), and
-``stop`` is never called by Spark: it kills the process.
+and Spark asks at each trigger, new rows or not.  ``commit`` would be too late (docs/protocols/spark-micro-batch.md),
+and ``stop`` is never called by Spark: it kills the process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
