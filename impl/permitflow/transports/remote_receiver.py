@@ -29,7 +29,7 @@ from permitflow.transports.same_host import Offer
 __all__ = ["RemoteReceiver"]
 
 RESIDUE_SECONDS = 0.02
-"""So long the residue of an idle receiver may wait for more: docs/decisions/0035-a-residue-may-wait.md."""
+"""So long the residue of an idle receiver may wait for more: docs/decisions/performance-notes.md#the-residue."""
 
 
 class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
