@@ -170,7 +170,7 @@ async def record_and_judge(runs: Sequence[Run], work_dir: Path, *, with_tlc: boo
     for remark in (*remarks, *(f"NOT AS IT SHOULD BE: {problem}" for problem in problems)):
         console.print(remark, soft_wrap=True)
     if not problems:
-        console.print("Everything is as it should be: real runs are valid, sabotage is refused where it is.")
+        console.print("All checks passed: real runs are valid, sabotage is refused where it is.")
     return not problems
 
 

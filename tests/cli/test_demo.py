@@ -43,7 +43,7 @@ def ended_as(run: Callable[[Progress], DemoReport], *, as_json: bool = False) ->
 
 def test_a_good_report_is_shown_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended_as(lambda _: report_of(peak_rows=8)) == 0
-    assert "Everything is as it should be" in capsys.readouterr().out
+    assert "All checks passed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -123,7 +123,7 @@ def test_the_report_of_the_pipeline_is_shown(capsys: pytest.CaptureFixture[str])
     assert end.value.exit_code == 0
     stdout = capsys.readouterr().out
     assert "100 line items, of which 10 were late: 0 lost, 0 duplicated" in stdout
-    assert "Everything is as it should be" in stdout
+    assert "All checks passed" in stdout
 
 
 @pytest.mark.parametrize(

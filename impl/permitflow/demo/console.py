@@ -170,7 +170,7 @@ def conclusion(problems: Sequence[str], total_seconds: float) -> tuple[Renderabl
     """The last line of a report."""
     if problems:
         return Text(), Text("Not as it should be: " + "; ".join(problems), style="bold red")
-    return Text(), Text(f"Everything is as it should be, in {total_seconds:.0f} s.", style="bold green")
+    return Text(), Text(f"All checks passed, in {total_seconds:.0f} s.", style="bold green")
 
 
 def number_table(first: str, *numbers: str) -> Table:
