@@ -4,6 +4,7 @@ Each end is one of ``grpc_aio``, held open by a task in the process's background
 Between the two lies a queue, so that a call seldom waits for the other thread.  Every wait ends after
 ``timeout_seconds`` without any sign of progress, with an error that names the channel, the address and the likely
 cause; a peer that vanishes is noticed within seconds, whatever the time-out.  One thread at a time may use an end.
+One that is dropped without ``close`` hangs up, with a ResourceWarning.
 
 **What is ahead.**  ``send`` returns once a batch is in line.  It waits only while half a window lies there, or an
 eighth of it in 512 KiB; so what goes wrong is told by a later ``send`` or by ``end``.  A source reads half a window
@@ -17,17 +18,15 @@ of a ``send``, ``BlockingSink.accepted_rows`` tells which.
 it: import this module in the child.
 """
 
-import asyncio
 import math
-import threading
-from collections import deque
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -49,14 +48,12 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import EndOutcome, Staging
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.session import State
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports import grpc_aio
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.background import background
 from permitflow.transports.codec import Marker
 from permitflow.transports.control_codec import Where
-from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.diagnosis import (
     SLOTS,
     Explain,
@@ -68,11 +65,10 @@ from permitflow.transports.diagnosis import (
     why_no_schema,
 )
 from permitflow.transports.grpc_aio import AioControl, ChannelDescription
+from permitflow.transports.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, ahead_rows
 from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from permitflow.transports.wire_errors import SILENT, copy_error, forget_frames
+from permitflow.transports.wire_errors import SILENT, copy_error
 
 __all__ = [
     "BlockingControl",
@@ -93,131 +89,79 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 # A task that was cancelled ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
-# Of the window, and of a flow that has none.
-_AHEAD_SHARE, _AHEAD_ROWS = 8, 4096
-_READ_SHARES = 4  # with less, large chunks would come one by one, and each wake the other thread
 # The time-outs are kept by the thread that waits.
 _NEVER_SECONDS = math.inf
 
-E = TypeVar("E")
-S = TypeVar("S", bound=RemoteReceiver | RemoteSender)
+
+class Options(TypedDict, total=False):
+    """What both ends may ask for; see ``grpc_aio.get``."""
+
+    wanted: Parameters | None
+    silence_seconds: float
+    record: RecorderFactory | None
+    same_host: SameHost
+    compression: Compression
+
+
+class GetOptions(Options, total=False):
+    """What a source may ask for; see ``grpc_aio.get``."""
+
+    consumer: str
+    from_row: int | None
+    to_row: int | None
+    log_id: str
+
+
+class PutOptions(Options, total=False):
+    """What a sink may ask for; see ``grpc_aio.put``."""
+
+    producer: str
+    staging: Staging | None
+
+
 T = TypeVar("T")
 
 
-_HOLDERS: set[asyncio.Task[None]] = set()
+H = TypeVar("H", bound=Held[Any])
+R = TypeVar("R", bound=HeldSender | HeldReceiver)
 
 
-class _Held(Generic[E]):
-    """Something of ``grpc_aio`` that a task of the background loop holds open; a context manager.
-
-    The loop writes ``_end``, ``_failure`` and ``_is_over``, and the caller's thread reads them.  That something has
-    changed it says by releasing ``_news``.  A thread that waits then looks again, so a release too many does no harm.
-    """
+class _Blocking(Generic[H]):
+    """What the caller has of something that the loop holds open; a context manager."""
 
     END: str
 
-    def __init__(self, opening: AbstractAsyncContextManager[E], what: str, timeout_seconds: float) -> None:
+    def __init__(self, held: H, timeout_seconds: float) -> None:
         """Nothing is opened yet."""
-        self.timeout_seconds = _required(timeout_seconds)
+        self.timeout_seconds = timeout_seconds
         """The longest wait; it may be changed between two calls."""
-        self._what = what
-        self._opening = opening
-        self._end: E | None = None
-        self._failure: BaseException | None = None
-        self._is_over = self._is_closed = False
-        self._is_parting = False  # is the peer being told why?  That is waited for, a second at most
-        self._holder: asyncio.Task[None] | None = None
-        self._opened_or_over = asyncio.Event()
-        self._news, self._gone = threading.Lock(), threading.Lock()
-        self._news.acquire()
-        self._gone.acquire()
-        self._background = background()
-
-    # In the loop.
-
-    def _begin(self) -> None:
-        if self._holder is None and not self._is_over:
-            self._holder = asyncio.create_task(self._hold(), name=f"holds {self._what}")
-            self._holder.add_done_callback(lambda _: self._note_over())
-            # The loop knows its tasks weakly: what nobody holds any more would be collected in the middle of its work.
-            _HOLDERS.add(self._holder)
-            self._holder.add_done_callback(_HOLDERS.discard)
-
-    async def _hold(self) -> None:
-        try:
-            async with self._opening as end:
-                self._end = end
-                self._opened_or_over.set()
-                await self._carry(end)
-        except asyncio.CancelledError:
-            pass  # it was closed
-        except PermitflowError as error:
-            forget_frames(error)  # they refer to the end
-            self._failure = error
-        except Exception as error:
-            self._failure = error
-
-    def _note_over(self) -> None:
-        self._is_over = True
-        self._holder = None  # it should not end in the caller's thread: see ``Background.run``
-        self._opened_or_over.set()
-        # At exit, a daemon thread that waits still is left alone: its complaint would be the process's last word.
-        if self._background.is_alive:
-            self._gone.release()
-            self._tell_caller()
-
-    async def _carry(self, end: E) -> None:
-        """Work until there is nothing more to do; cancelled when the caller closes."""
-        raise NotImplementedError
-
-    def _tell_caller(self) -> None:
-        if self._news.locked():
-            self._news.release()
-
-    def _cancel(self) -> None:
-        if self._holder is not None and not self._is_parting:
-            self._holder.cancel()
-
-    def _close_now(self) -> None:
-        self._cancel()
-
-    # In the caller's thread.
-
-    def _wait(self, until: float) -> bool:
-        """Wait for news of the loop; False: none came until then."""
-        return self._news.acquire(timeout=min(max(until - monotonic(), 0.0), threading.TIMEOUT_MAX))
+        self._held = held
+        self._is_closed = False
+        self._hang_up = weakref.finalize(self, _hang_up, held)
+        self._hang_up.atexit = False
 
     def _require_here(self) -> None:
-        if self._background.is_inherited:
-            raise ForkedError(what=f"the {self._what} cannot be used")
+        if self._held.background.is_inherited:
+            raise ForkedError(what=f"the {self._held.what} cannot be used")
 
     def _require_open(self) -> None:
         self._require_here()
-        if self._is_closed or not self._background.is_alive:
+        if self._is_closed or not self._held.background.is_alive:
             raise ChannelClosedError(end=self.END)
 
     def close(self) -> None:
         """Release this end, whatever state it is in; never waits for the peer.  Closing twice is harmless.
 
-        An end that is dropped without it stays open until the process ends.
+        Only where a message of the peer was wrong, it waits a second at most until the peer was told.
         """
         self.release()
-        if self._background.is_alive:
-            self._wait_until_over(_JOIN_SECONDS)
+        self._held.wait_until_over(_JOIN_SECONDS)
 
     def release(self) -> None:
         """As ``close``, without waiting until everything is released: for finalizers."""
         self._is_closed = True
-        if self._is_over or not self._background.is_alive:
-            return
-        # What has not begun to be opened is opened and closed: nobody need know whether it has.
-        self._background.call(self._begin)
-        self._background.call(self._close_now)
-
-    def _wait_until_over(self, seconds: float) -> None:
-        # Perhaps another thread waits for it as well.
-        if not self._is_over and self._gone.acquire(timeout=seconds):
-            self._gone.release()
+        self._held.release()
+        self._hang_up.detach()
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -230,7 +174,15 @@ class _Held(Generic[E]):
         self.close()
 
 
-class _Stream(_Held[S]):
+def _hang_up(held: Held[Any]) -> None:
+    """The caller has dropped its end; called in any thread."""
+    if held.is_open:
+        held.release()
+        advice = "close it, or use it in a with block"
+        warnings.warn(f"the {held.what} was dropped and hangs up: {advice}", ResourceWarning, stacklevel=2)
+
+
+class _BlockingStream(_Blocking[R]):
     """What both ends of a stream do alike."""
 
     stream: str
@@ -245,67 +197,43 @@ class _Stream(_Held[S]):
     """
     schema: pa.Schema
     """The schema of all batches."""
-    _last_statistics: ChannelStatistics
 
-    def __init__(
-        self, address: str, channel: str, opening: AbstractAsyncContextManager[S], timeout_seconds: float
-    ) -> None:
+    def __init__(self, address: str, channel: str, held: R, timeout_seconds: float) -> None:
         """Nothing is dialled yet."""
         self.name = channel
         """The channel's name."""
         self._address = address
-        self._is_open = False
-        super().__init__(opening, f"{self.END} of channel {channel!r}", timeout_seconds)
+        super().__init__(held, timeout_seconds)
 
-    async def _carry(self, end: S) -> None:
-        self.stream = end.stream or self.name
-        self.parameters = end.parameters
-        self.first_row = end.first_row
-        self.schema = end.schema
-        self._is_open = True
-        self._tell_caller()
+    def open(self, cause: str, explain: Explain | None = None) -> Self:
+        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves nothing behind.
+
+        ``open_source`` and ``open_sink`` have done so.  Cause and explanation are those of a wait that is in vain.
+        """
+        held = self._held
         try:
-            await self._pass_on(end)
-        except PermitflowError as error:
-            self._failure = error  # at once: the caller may look before all of it is closed
-            raise
-        finally:
-            # The end itself is let go: a call of gRPC keeps its connection for as long as anything refers to it.
-            self._last_statistics = end.statistics()
-            self._is_parting, self._end = end.is_breaking_off, None
-
-    async def _pass_on(self, end: S) -> None:
-        """Move messages between the end and the caller until there are no more; cancelled when the caller closes."""
-        raise NotImplementedError
-
-    def _open(self, cause: str, explain: Explain | None = None) -> None:
-        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves nothing behind."""
-        try:
-            self._background.call(self._begin)
-            self._wait_for(lambda: self._is_open or self._is_over, lambda: (cause, explain))
-            if not self._is_open:
+            held.begin()
+            self._wait_for(lambda: held.agreed is not None or held.is_over, lambda: (cause, explain))
+            if held.agreed is None:
                 self._raise_failure()
+            self.stream, self.parameters, self.first_row, self.schema = held.agreed
         except BaseException:
             self.close()
             raise
+        return self
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it: of what lies ahead, what the loop has done with it."""
-        end = self._end
-        return replace(self._last_statistics if end is None else end.statistics(), name=self.stream)
-
-    def _close_now(self) -> None:
-        if self._end is not None and not self._end.is_breaking_off:
-            self._end.close()
-        self._cancel()
+        end = self._held.end
+        return replace(self._held.last_statistics if end is None else end.statistics(), name=self.stream)
 
     def _raise_failure(self, undelivered: object = None) -> NoReturn:
         """Raise why it is over, for one more caller."""
-        end = self._end
-        failure = self._failure or (None if end is None else end.failure) or ChannelClosedError(end=self.END)
+        held, end = self._held, self._held.end
+        failure = held.failure or (None if end is None else end.failure) or ChannelClosedError(end=self.END)
         if isinstance(failure, PermitflowError):
             raise copy_error(failure, undelivered)
-        raise TransportError.of(what=f"the {self._what} failed", cause=failure)
+        raise TransportError.of(what=f"the {held.what} failed", cause=failure)
 
     def _wait_for(self, is_done: Callable[[], bool], why: Callable[[], tuple[str, Explain | None]]) -> None:
         """Wait until something is so, as long as the stream gets on.
@@ -321,7 +249,7 @@ class _Stream(_Held[S]):
         while not is_done():
             until = silent_since + self.timeout_seconds
             # Twice in this time it is looked whether anything gets on.
-            if self._wait(min(until, monotonic() + self.timeout_seconds / 2)):
+            if self._held.wait(min(until, monotonic() + self.timeout_seconds / 2)):
                 continue
             if (progress := self._progress()) != before:
                 silent_since, before = monotonic(), progress
@@ -331,12 +259,6 @@ class _Stream(_Held[S]):
     def _progress(self) -> object:
         """Something that changes as long as the stream gets on, though the caller is not told."""
         return None
-
-
-def _ahead_rows(parameters: Parameters) -> int:
-    """The unit of what lies ahead: as many rows as permits return at once."""
-    window_rows = parameters.window_rows
-    return _AHEAD_ROWS if window_rows is None else max(1, window_rows // _AHEAD_SHARE)
 
 
 def _required(timeout_seconds: float) -> float:
@@ -364,7 +286,7 @@ _FULL = (
 )
 
 
-class BlockingSink(_Stream[RemoteSender]):
+class BlockingSink(_BlockingStream[HeldSender]):
     """The upstream end of a channel.
 
     Leaving its context with an exception aborts the stream; that of a named producer is only closed, since it can
@@ -377,77 +299,24 @@ class BlockingSink(_Stream[RemoteSender]):
         self,
         address: str,
         channel: str,
-        opening: AbstractAsyncContextManager[RemoteSender],
+        held: HeldSender,
         schema: pa.Schema,
         timeout_seconds: float,
-        *,
-        can_resume: bool,
-        is_staged: bool,
+        options: PutOptions,
     ) -> None:
-        """Dial; see ``open_sink``."""
+        """See ``open_sink``."""
         self._batches = BatchCodec(schema)
-        self._can_resume, self._is_staged = can_resume, is_staged
-        # The caller appends to the line, and the loop moves what is there to its own.
-        self._line: deque[pa.RecordBatch] = deque()
-        self._leaving: deque[pa.RecordBatch] = deque()
-        self._moved_rows = 0
-        self._has_nothing_to_do = False
-        self._has_something_to_do = asyncio.Event()
+        self._can_resume = bool(options.get("producer"))
+        self._is_staged = options.get("staging") is not None
         # How much of its bound the line takes, or more: it counts from when the line was last seen empty.
         self._filled = 0.0
-        self._wanted_end: tuple[bool, EndOutcome] | None = None
-        self._outcome: EndOutcome | None = None
-        super().__init__(address, channel, opening, timeout_seconds)
-
-    # In the loop.
-
-    async def _pass_on(self, sender: RemoteSender) -> None:
-        line, leaving = self._line, self._leaving
-        while True:
-            self._move()
-            if leaving:
-                self._tell_caller()
-                await sender.send_many(leaving)
-            elif self._wanted_end is not None:
-                closes_channel, until = self._wanted_end
-                self._outcome = await sender.end(closes_channel=closes_channel, until=until)
-                return
-            else:
-                self._has_something_to_do.clear()
-                self._has_nothing_to_do = True
-                if not line and self._wanted_end is None:
-                    await self._has_something_to_do.wait()
-                self._has_nothing_to_do = False
-                if sender.failure is not None:
-                    raise sender.failure
-
-    def _move(self) -> None:
-        line, leaving = self._line, self._leaving
-        while line:
-            batch = line.popleft()
-            leaving.append(batch)
-            self._moved_rows += batch.num_rows
-
-    async def _counted(self) -> int:
-        self._move()
-        return self._moved_rows
-
-    async def _left_over(self) -> list[pa.RecordBatch]:
-        self._move()
-        return list(self._leaving)
-
-    def _abort(self, reason: str) -> None:
-        if self._end is not None:
-            self._end.abort(reason)
-        self._cancel()  # which lets the abort arrive
-
-    # In the caller's thread.
+        super().__init__(address, channel, held, timeout_seconds)
 
     @property
     def accepted_rows(self) -> int:
         """Rows of all batches that ``send`` has put in line: tells after an interrupt whether a batch is among them."""
         self._require_here()
-        return self._background.run(self._counted)
+        return self._held.background.run(self._held.counted)
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Put a chunk in line; wait while much is there.  A large one leaves in slices.
@@ -465,8 +334,8 @@ class BlockingSink(_Stream[RemoteSender]):
         Spec: OfferChunk, SendChunk, WithdrawChunk.
         """
         self._require_open()
-        parts, batches = [batch], self._batches
-        if self._wanted_end is not None:
+        held, parts, batches = self._held, [batch], self._batches
+        if held.wanted_end is not None:
             raise ChannelClosedError(end=self.END, undelivered=parts)
         most = self.parameters.most_rows
         if most is not None and isinstance(batch, pa.RecordBatch) and batch.num_rows > most:
@@ -475,7 +344,7 @@ class BlockingSink(_Stream[RemoteSender]):
             for part in parts:
                 batches.require(part)
         size = self._share_of(batch)
-        line, end = self._line, self._end
+        line, end = held.line, held.end
         if end is None or end.failure is not None:
             self._raise_failure([*self._undelivered(), *parts])
         if not line:
@@ -484,44 +353,43 @@ class BlockingSink(_Stream[RemoteSender]):
             self._wait_for_room(parts)
         self._filled += size
         line.extend(parts)
-        if self._has_nothing_to_do:
-            self._background.call(self._has_something_to_do.set)
+        if held.has_nothing_to_do:
+            held.background.call(held.has_something_to_do.set)
 
     def _share_of(self, batch: pa.RecordBatch) -> float:
         """Of the line's bound: half of the window, or what is both an eighth of it and 512 KiB."""
-        eighths = (batch.num_rows or 1) / _ahead_rows(self.parameters)
-        return max(2 * eighths / _AHEAD_SHARE, min(eighths, self._batches.size_of(batch) / _AHEAD_BYTES))
+        eighths = (batch.num_rows or 1) / ahead_rows(self.parameters)
+        return max(2 * eighths / AHEAD_SHARE, min(eighths, self._batches.size_of(batch) / _AHEAD_BYTES))
 
     def _undelivered(self) -> list[pa.RecordBatch]:
-        if not self._background.is_alive:
-            return [*self._leaving, *self._line]
-        return self._background.run(self._left_over)
+        held = self._held
+        if not held.background.is_alive:
+            return [*held.leaving, *held.line]
+        return held.background.run(held.left_over)
 
     def _wait_for_room(self, parts: Sequence[pa.RecordBatch]) -> None:
+        held = self._held
         try:
-            self._wait_for(lambda: not self._line or self._is_over, self._why_starved)
+            self._wait_for(lambda: not held.line or held.failure is not None or held.is_over, self._why_starved)
         except PeerTimeoutError as error:
             error.undelivered = [*parts]
             raise
-        if self._is_over:
+        if held.failure is not None or held.is_over:
             self._raise_failure([*self._undelivered(), *parts])
         self._filled = 0.0
 
     def _progress(self) -> object:
-        end = self._end
+        end = self._held.end
         if end is None:
             return None
         if end.is_finished:
             # From here on the channel's consumer is waited for.
-            return self._background.run(lambda: consumed(self._address, self.name))
+            return self._held.background.run(lambda: consumed(self._address, self.name))
         statistics = end.statistics()
         return statistics.sent_rows, statistics.rows_held
 
-    async def _lack(self) -> str:
-        return "" if self._end is None else self._end.lack
-
     def _why_starved(self) -> tuple[str, Explain]:
-        return self._why(self._background.run(self._lack) or "nothing leaves")
+        return self._why(self._held.background.run(self._held.lack) or "nothing leaves")
 
     def _why(self, said: str) -> tuple[str, Explain]:
         """The cause of a wait as it can be guessed, and as the channel's numbers say it."""
@@ -529,7 +397,7 @@ class BlockingSink(_Stream[RemoteSender]):
         return f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}"
 
     def _why_unanswered(self) -> tuple[str, Explain]:
-        if (end := self._end) is None or end.is_finished:
+        if (end := self._held.end) is None or end.is_finished:
             return self._why("not everything that was sent was consumed")
         return self._why_starved()
 
@@ -553,25 +421,27 @@ class BlockingSink(_Stream[RemoteSender]):
             LedgerError: the exchange has not returned all permits.
         """
         self._require_open()
-        if self._wanted_end is None:
-            self._wanted_end = closes_channel, until
-        self._background.call(self._has_something_to_do.set)
-        self._wait_for(lambda: self._is_over, self._why_unanswered)
-        if self._failure is not None or self._outcome is None:
+        held = self._held
+        if held.wanted_end is None:
+            held.wanted_end = closes_channel, until
+        held.background.call(held.has_something_to_do.set)
+        self._wait_for(lambda: held.is_over, self._why_unanswered)
+        if held.failure is not None or held.outcome is None:
             self._raise_failure(self._undelivered())
         self._is_closed = True
-        return self._outcome
+        return held.outcome
 
     def abort(self, reason: str) -> None:
         """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.
 
         Harmless where the stream is over, or the exchange is gone.
         """
-        if self._is_closed or not self._background.is_alive:
+        held = self._held
+        if self._is_closed or not held.background.is_alive:
             return
         try:
-            self._background.call(lambda: self._abort(reason))
-            self._wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
+            held.background.call(lambda: held.abort(reason))
+            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
         finally:
             self.close()
 
@@ -587,18 +457,7 @@ class BlockingSink(_Stream[RemoteSender]):
 _SILENT = f"its producer is silent or has not started; {SLOTS}"
 
 
-class _Ahead:
-    """What was read ahead: chunks, another message, or why nothing more comes."""
-
-    __slots__ = ("payload", "start", "stop")
-
-    def __init__(self, start: int, count: int, payload: JoinedChunks | Message[object] | BaseException) -> None:
-        """So many messages, from the one with this number on."""
-        self.start, self.stop = start, start + count
-        self.payload = payload
-
-
-class BlockingSource(_Stream[RemoteReceiver]):
+class BlockingSource(_BlockingStream[HeldReceiver]):
     """The downstream end of a channel; iterating over it yields the chunks.
 
     The permits of a message return when the next one is asked for, or at the end; while other messages are here, those
@@ -607,81 +466,7 @@ class BlockingSource(_Stream[RemoteReceiver]):
 
     END = "receiver"
 
-    def __init__(
-        self, address: str, channel: str, opening: AbstractAsyncContextManager[RemoteReceiver], timeout_seconds: float
-    ) -> None:
-        """Dial; see ``open_source``."""
-        # The loop appends, and the caller removes what it has consumed.
-        self._ahead: deque[_Ahead] = deque()
-        # Messages are numbered.  The caller has been handed all before the first number and has consumed all before
-        # the second; neither ever goes back, and nothing else is told to the loop.
-        self._handed = self._consumed = 0
-        # The loop's: what the receiver knows to be consumed; what lies ahead, by its last number, and how many rows.
-        self._settled = 0
-        self._unread: deque[tuple[int, int]] = deque()
-        self._unread_rows = 0
-        self._is_told = asyncio.Event()
-        self._told = 0
-        self._owed_messages = 1
-        super().__init__(address, channel, opening, timeout_seconds)
-
-    # In the loop.
-
-    async def _pass_on(self, receiver: RemoteReceiver) -> None:
-        eighth, taken = _ahead_rows(receiver.parameters), 0
-        while True:
-            while self._is_full(_READ_SHARES * eighth):
-                self._is_told.clear()
-                await self._is_told.wait()
-            try:
-                payload = await receiver.take_joined()
-            except PermitflowError as error:
-                forget_frames(error)
-                if isinstance(error, EndOfStream):
-                    await self._finished(receiver, taken, error)
-                    return
-                self._append(_Ahead(taken, 1, error), 0)
-                return
-            if isinstance(payload, JoinedChunks):
-                count, rows = len(payload.rows), payload.num_rows
-                self._owed_messages = eighth * count // max(rows, 1)
-            else:
-                count, rows = 1, 0
-            self._append(_Ahead(taken, count, payload), rows)
-            taken += count
-
-    def _append(self, entry: _Ahead, rows: int) -> None:
-        self._unread.append((entry.stop, rows))
-        self._unread_rows += rows
-        self._ahead.append(entry)
-        self._tell_caller()
-
-    def _is_full(self, most_rows: int) -> bool:
-        """Do so many rows lie behind the next ones?  Permits bound them anyway; what waits longer comes joined."""
-        unread = self._unread
-        while unread and unread[0][0] <= self._handed:
-            self._unread_rows -= unread.popleft()[1]
-        return len(unread) > 1 and self._unread_rows - unread[0][1] >= most_rows
-
-    def _settle(self) -> None:
-        """The caller has consumed some messages."""
-        new = self._consumed - self._settled
-        self._settled += new
-        if new and self._end is not None:
-            with suppress(PermitflowError):  # of a stream that is over, as the next read says
-                self._end.consume(new)
-        self._is_told.set()
-
-    async def _finished(self, receiver: RemoteReceiver, taken: int, end: EndOfStream) -> None:
-        """Wait until the caller has consumed everything, and both ends have compared their books."""
-        self._append(_Ahead(taken, 1, end), 0)
-        while self._settled < taken:
-            self._is_told.clear()
-            await self._is_told.wait()
-        while receiver.state not in (State.CLOSED, State.FAILED):
-            await receiver.changed()
-
-    # In the caller's thread.
+    _told = 0  # so many messages the loop knows to be consumed
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message, whatever its kind; the one before counts as consumed.
@@ -699,15 +484,15 @@ class BlockingSource(_Stream[RemoteReceiver]):
 
         Spec: Consume, Flush.
         """
-        entry = self._oldest()
-        payload, handed = entry.payload, self._handed
+        held, entry = self._held, self._oldest()
+        payload, handed = entry.payload, held.handed
         if isinstance(payload, JoinedChunks):
             at = handed - entry.start
             payload = Message(Kind.CHUNK, payload[at], payload.rows[at])
         self._tell_in_time(entry, handed + 1)
         # Nothing is called from here to the caller's own code, so that no signal is heeded on the way.
-        self._handed = handed + 1
-        return payload  # type: ignore[return-value]  # ``_oldest`` raises errors
+        held.handed = handed + 1
+        return payload
 
     def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[Marker]:
         """Receive the oldest chunks as far as they came as rows of one batch; those before count as consumed.
@@ -727,53 +512,57 @@ class BlockingSource(_Stream[RemoteReceiver]):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        entry = self._oldest()
-        payload, handed = entry.payload, self._handed
+        held, entry = self._held, self._oldest()
+        payload, handed = entry.payload, held.handed
         following = entry.stop
         if isinstance(payload, JoinedChunks):
             payload = payload.part(handed - entry.start, max_rows)
             following = handed + len(payload.rows)
         self._tell_in_time(entry, following)
         # As in ``receive``.
-        self._handed = following
-        return payload  # type: ignore[return-value]  # ``_oldest`` raises errors
+        held.handed = following
+        return payload
 
-    def _oldest(self) -> _Ahead:
+    def _oldest(self) -> Entry:
         """The oldest that was not handed over; the caller comes again, so what was handed over is consumed."""
         self._require_open()
-        self._consumed = handed = self._handed
-        ahead = self._ahead
+        held = self._held
+        held.consumed = handed = held.handed
+        ahead = held.ahead
         while ahead and ahead[0].stop <= handed:
             ahead.popleft()
         if not ahead:
             self._tell_loop()
-            self._wait_for(lambda: bool(ahead) or self._is_over, lambda: (_SILENT, why_no_rows))
+            self._wait_for(
+                lambda: bool(ahead) or held.has_ended or held.failure is not None or held.is_over,
+                lambda: (_SILENT, why_no_rows),
+            )
             if not ahead:
-                self._raise_failure()
-        entry = ahead[0]
-        if isinstance(entry.payload, BaseException):
-            self._raise_ending(entry.payload)
-        return entry
+                self._raise_ending()
+        return ahead[0]
 
-    def _tell_in_time(self, entry: _Ahead, following: int) -> None:
+    def _tell_in_time(self, entry: Entry, following: int) -> None:
         """Tell the loop what was consumed, if it is much, or if nothing more will lie ahead."""
-        is_last = following == entry.stop and len(self._ahead) == 1
-        if is_last or self._consumed - self._told >= self._owed_messages:
+        held = self._held
+        is_last = following == entry.stop and len(held.ahead) == 1
+        if is_last or held.consumed - self._told >= held.owed_messages:
             self._tell_loop()
 
     def _tell_loop(self) -> None:
-        if self._told != self._consumed:
-            self._background.call(self._settle)
-            self._told = self._consumed
+        held = self._held
+        if self._told != held.consumed:
+            held.background.call(held.settle)
+            self._told = held.consumed
 
-    def _raise_ending(self, ending: BaseException) -> NoReturn:
-        if isinstance(ending, EndOfStream):
-            self._background.call(self._settle)
-            self._wait_for(lambda: self._is_over, lambda: ("the exchange does not confirm the end of the stream", None))
-            if self._failure is not None:
-                self._raise_failure()
-        self.close()
-        raise ending
+    def _raise_ending(self) -> NoReturn:
+        held = self._held
+        if held.has_ended:
+            held.background.call(held.settle)
+            self._wait_for(lambda: held.is_over, lambda: ("the exchange does not confirm the end of the stream", None))
+            if held.failure is None:
+                self.close()
+                raise EndOfStream
+        self._raise_failure()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Receive chunks until the end of the stream; barriers and watermarks are consumed on the way."""
@@ -805,7 +594,7 @@ class BlockingSource(_Stream[RemoteReceiver]):
                     yield received
 
 
-class BlockingControl(_Held[AioControl]):
+class BlockingControl(_Blocking[Held[AioControl]]):
     """One stream of questions and orders; a context manager.  For one thread at a time.
 
     An order that fails ends the stream: call ``control`` again for the next one.  Whether an order that was not
@@ -818,8 +607,9 @@ class BlockingControl(_Held[AioControl]):
     def __init__(self, address: str, timeout_seconds: float) -> None:
         """See ``control``."""
         self._who = f"the exchange at {address}"
+        seconds = _required(timeout_seconds)
         opening = grpc_aio.control(address, connect_timeout_seconds=None, reply_timeout_seconds=_NEVER_SECONDS)
-        super().__init__(opening, f"{self.END} with {self._who}", timeout_seconds)
+        super().__init__(Held(opening, f"{self.END} with {self._who}"), seconds)
 
     def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Where channels stand, in this order."""
@@ -845,20 +635,17 @@ class BlockingControl(_Held[AioControl]):
         """What has flowed through channels of any kind, in counts."""
         return self._ask(lambda orders: orders.statistics(channels))
 
-    async def _carry(self, end: AioControl) -> None:
-        await asyncio.Event().wait()
-
     async def _answer(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
-        await self._opened_or_over.wait()
-        if self._end is None:
-            raise self._failure or ChannelClosedError(end=self.END)
-        return await ask(self._end)
+        if (orders := await self._held.opened()) is None:
+            raise self._held.failure or ChannelClosedError(end=self.END)
+        return await ask(orders)
 
     def _ask(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
         self._require_open()
+        held = self._held
         try:
-            self._background.call(self._begin)
-            return self._background.run(lambda: self._answer(ask), self.timeout_seconds)
+            held.begin()
+            return held.background.run(lambda: self._answer(ask), self.timeout_seconds)
         except PermitflowError:
             raise  # it takes no more orders by itself
         except TimeoutError:
@@ -871,74 +658,40 @@ class BlockingControl(_Held[AioControl]):
 
 
 _NO_SCHEMA = "the channel has no schema until its first producer dials: is there one?"
+# The time-outs are kept by the thread that waits.
+_DIAL: Any = {"connect_timeout_seconds": None, "agreement_timeout_seconds": _NEVER_SECONDS}
 
 
 def open_source(
     address: str,
     channel: str,
     *,
-    wanted: Parameters | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    silence_seconds: float = SILENCE_SECONDS,
-    record: RecorderFactory | None = None,
-    same_host: SameHost = SameHost.AUTO,
-    compression: Compression = Compression.AUTO,
-    consumer: str = "",
-    from_row: int | None = None,
-    to_row: int | None = None,
-    log_id: str = "",
+    **options: Unpack[GetOptions],
 ) -> BlockingSource:
     """Read a channel of the exchange at ``address``; waits until the channel's schema is known.
 
     A channel that keeps its rows can be read by ranges, as often as is wanted: reading acknowledges nothing.
 
     Args:
-        wanted: parameters to ask for; the exchange grants the smaller window.
+        address: as for ``grpc_aio.get``.
+        channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
-        silence_seconds: an exchange that gives no sign of life for longer is gone.
-        record: opens the recorder of this end, which is used in another thread than this one.
-        same_host: whether to share memory with an exchange on this host.
-        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
-            Nothing is compressed where memory is shared.
-        consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
-        from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
-        to_row: the first row that is not wanted any more; None: all that will ever come.
-        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
+        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``consumer``,
+            ``from_row``, ``to_row`` and ``log_id``, as for ``grpc_aio.get``.  The recorder is used in another thread than this one.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is none, or this end cannot compress like
             that.
-        UnknownChannelError: the exchange has no such channel.
-        ChannelBusyError: another consumer reads it.
-        RetentionError: the channel does not keep its rows, and has neither ranges nor consumers with names.
-        UnknownConsumerError: it keeps no rows for this consumer.
-        RowsForgottenError: the consumer has acknowledged some of these rows.
-        RowsNotThereError: some of these rows have not come.
-        LogReplacedError: the rows that are meant are lost.
-        SameHostError: memory was to be shared, and cannot be.
-        HandshakeError: the two ends cannot agree.
         PeerTimeoutError: no agreement in time.
-        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
         PeerGoneError: nobody answers at ``address``, or the channel has been read before.
+        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
+        SameHostError, HandshakeError, ReplayError: as for ``grpc_aio.get``.
     """
-    opening = grpc_aio.get(
-        address,
-        channel,
-        wanted=wanted,
-        connect_timeout_seconds=None,
-        agreement_timeout_seconds=_NEVER_SECONDS,
-        silence_seconds=silence_seconds,
-        record=record,
-        same_host=same_host,
-        compression=compression,
-        consumer=consumer,
-        from_row=from_row,
-        to_row=to_row,
-        log_id=log_id,
-    )
-    source = BlockingSource(address, channel, opening, timeout_seconds)
-    source._open(_NO_SCHEMA, why_no_schema)
-    return source
+    seconds = _required(timeout_seconds)
+    opening = grpc_aio.get(address, channel, **_DIAL, **options)
+    held = HeldReceiver(opening, f"{BlockingSource.END} of channel {channel!r}")
+    return BlockingSource(address, channel, held, seconds).open(_NO_SCHEMA, why_no_schema)
 
 
 def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> ChannelDescription:
@@ -965,60 +718,31 @@ def open_sink(
     channel: str,
     schema: pa.Schema,
     *,
-    wanted: Parameters | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    silence_seconds: float = SILENCE_SECONDS,
-    record: RecorderFactory | None = None,
-    same_host: SameHost = SameHost.AUTO,
-    compression: Compression = Compression.AUTO,
-    producer: str = "",
-    staging: Staging | None = None,
+    **options: Unpack[PutOptions],
 ) -> BlockingSink:
     """Feed a channel of the exchange at ``address`` with batches of ``schema``.
 
     Args:
-        wanted: parameters to ask for; the exchange grants the smaller window.
+        address: as for ``grpc_aio.put``.
+        channel: its name.
+        schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
-        silence_seconds: an exchange that gives no sign of life for longer is gone.
-        record: opens the recorder of this end, which is used in another thread than this one.
-        same_host: whether to share memory with an exchange on this host.
-        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
-            Nothing is compressed where memory is shared.
-        producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
-            ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
-            is broken off.
-        staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
+        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``producer`` and
+            ``staging``, as for ``grpc_aio.put``.  The recorder is used in another thread than this one.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end cannot compress like that.
-        UnknownChannelError: the exchange has no such channel.
-        RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
-        SchemaMismatchError: the channel has another schema.
-        SameHostError: memory was to be shared, and cannot be.
-        HandshakeError: the two ends cannot agree.
         PeerTimeoutError: no agreement in time.
-        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
         PeerGoneError: nobody answers at ``address``, or the channel has ended.
+        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
+        SameHostError, HandshakeError, RetentionError: as for ``grpc_aio.put``.
     """
-    opening = grpc_aio.put(
-        address,
-        channel,
-        schema,
-        wanted=wanted,
-        connect_timeout_seconds=None,
-        agreement_timeout_seconds=_NEVER_SECONDS,
-        silence_seconds=silence_seconds,
-        record=record,
-        same_host=same_host,
-        compression=compression,
-        producer=producer,
-        staging=staging,
-    )
-    sink = BlockingSink(
-        address, channel, opening, schema, timeout_seconds, can_resume=bool(producer), is_staged=staging is not None
-    )
-    sink._open("it takes streams slowly: is it overloaded?")
-    return sink
+    seconds = _required(timeout_seconds)
+    opening = grpc_aio.put(address, channel, schema, **_DIAL, **options)
+    held = HeldSender(opening, f"{BlockingSink.END} of channel {channel!r}")
+    sink = BlockingSink(address, channel, held, schema, seconds, options)
+    return sink.open("it takes streams slowly: is it overloaded?")
 
 
 def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> BlockingControl:
