@@ -12,6 +12,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 from pyspark.sql.datasource import DataSource
 
@@ -125,7 +126,9 @@ def _signature(value: object) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
             words.append("*")
             is_keyword = True
-        words.append(parameter.name)
+        options = get_args(parameter.annotation)  # of keywords that another function is told: Unpack[...]
+        is_unpacked = parameter.kind is parameter.VAR_KEYWORD and bool(options)
+        words.extend(options[0].__annotations__ if is_unpacked else [parameter.name])
     return f"({', '.join(words)})"
 
 

@@ -1,13 +1,27 @@
 """Why a wait has taken too long: the exchange is asked, instead of guessed at, before a time-out is reported."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 from permitflow.transports.grpc_aio import control
 
-__all__ = ["SLOTS", "Explain", "consumed", "explained", "why_no_permits", "why_no_room", "why_no_rows", "why_no_schema"]
+__all__ = [
+    "NO_ROWS",
+    "NO_SCHEMA",
+    "SLOTS",
+    "Cause",
+    "Explain",
+    "consumed",
+    "explained",
+    "timed_out",
+    "unsent",
+    "why_no_permits",
+    "why_no_room",
+    "why_no_rows",
+    "why_no_schema",
+]
 
 SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
 """The likely cause of a starved stream of a Spark job."""
@@ -18,6 +32,23 @@ _LONGEST_ANSWER_SECONDS = 2.0
 
 Explain: TypeAlias = Callable[[ChannelTraffic], str]
 """What a channel's numbers say about a wait."""
+
+
+class Cause(NamedTuple):
+    """What has most likely caused a wait that was in vain."""
+
+    guess: str
+    explain: Explain | None = None
+    """What says more, if the exchange can be asked."""
+
+
+async def timed_out(address: str, channel: str, seconds: float, cause: Cause) -> PeerTimeoutError:
+    """Why nothing came for so long: as the exchange says, or as it is guessed."""
+    is_alive, why = await explained(address, channel, cause.explain, cause.guess)
+    waited, who = f"for {seconds:g} s", f"the exchange at {address} (channel {channel!r})"
+    if is_alive:
+        return PeerTimeoutError.of_silence(who=who, reason=f"{waited}: {why}")
+    return PeerTimeoutError(who=who, reason=f"nothing came {waited}; {why}")
 
 
 async def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
@@ -104,3 +135,17 @@ def _why_kept(kept: KeptRows) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"1 {noun} is" if count == 1 else f"{count} {noun}s are"
+
+
+NO_SCHEMA = Cause("the channel has no schema until its first producer dials: is there one?", why_no_schema)
+NO_ROWS = Cause(f"its producer is silent or has not started; {SLOTS}", why_no_rows)
+_FULL = (
+    "the channel's staging area is full: its consumers are slow and earlier batches wait there, or another query's "
+    "batch does that was not published yet"
+)
+
+
+def unsent(said: str, *, is_staged: bool) -> Cause:
+    """Of a producer's wait; ``said`` is what it knows itself."""
+    why, guess = (why_no_room, _FULL) if is_staged else (why_no_permits, SLOTS)
+    return Cause(f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}")

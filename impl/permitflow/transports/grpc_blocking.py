@@ -54,16 +54,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.background import background
 from permitflow.transports.codec import Marker
 from permitflow.transports.control_codec import Where
-from permitflow.transports.diagnosis import (
-    SLOTS,
-    Explain,
-    consumed,
-    explained,
-    why_no_permits,
-    why_no_room,
-    why_no_rows,
-    why_no_schema,
-)
+from permitflow.transports.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.transports.grpc_aio import AioControl, ChannelDescription
 from permitflow.transports.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, ahead_rows
 from permitflow.transports.joined import JoinedChunks
@@ -126,6 +117,12 @@ H = TypeVar("H", bound=Held[Any])
 R = TypeVar("R", bound=HeldSender | HeldReceiver)
 
 
+def _required(timeout_seconds: float) -> float:
+    if not timeout_seconds > 0:
+        raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
+    return timeout_seconds
+
+
 class _Blocking(Generic[H]):
     """What the caller has of something that the loop holds open; a context manager."""
 
@@ -133,7 +130,7 @@ class _Blocking(Generic[H]):
 
     def __init__(self, held: H, timeout_seconds: float) -> None:
         """Nothing is opened yet."""
-        self.timeout_seconds = timeout_seconds
+        self.timeout_seconds = _required(timeout_seconds)
         """The longest wait; it may be changed between two calls."""
         self._held = held
         self._is_closed = False
@@ -205,22 +202,18 @@ class _BlockingStream(_Blocking[R]):
         self._address = address
         super().__init__(held, timeout_seconds)
 
-    def open(self, cause: str, explain: Explain | None = None) -> Self:
-        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves nothing behind.
-
-        ``open_source`` and ``open_sink`` have done so.  Cause and explanation are those of a wait that is in vain.
-        """
+    def _open(self, in_vain: Cause) -> None:
+        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves nothing behind."""
         held = self._held
         try:
             held.begin()
-            self._wait_for(lambda: held.agreed is not None or held.is_over, lambda: (cause, explain))
+            self._wait_for(lambda: held.agreed is not None or held.is_over, lambda: in_vain)
             if held.agreed is None:
                 self._raise_failure()
             self.stream, self.parameters, self.first_row, self.schema = held.agreed
         except BaseException:
             self.close()
             raise
-        return self
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far, as this end knows it: of what lies ahead, what the loop has done with it."""
@@ -235,12 +228,8 @@ class _BlockingStream(_Blocking[R]):
             raise copy_error(failure, undelivered)
         raise TransportError.of(what=f"the {held.what} failed", cause=failure)
 
-    def _wait_for(self, is_done: Callable[[], bool], why: Callable[[], tuple[str, Explain | None]]) -> None:
+    def _wait_for(self, is_done: Callable[[], bool], why: Callable[[], Cause]) -> None:
         """Wait until something is so, as long as the stream gets on.
-
-        Args:
-            is_done: is it so?
-            why: what it most likely means if nothing gets on, and what says more, if the exchange can be asked.
 
         Raises:
             PeerTimeoutError: nothing got on for ``timeout_seconds``.
@@ -254,36 +243,17 @@ class _BlockingStream(_Blocking[R]):
             if (progress := self._progress()) != before:
                 silent_since, before = monotonic(), progress
             elif monotonic() >= until:
-                raise _timed_out(self._address, self.name, self.timeout_seconds, *why())
+                asking = partial(timed_out, self._address, self.name, self.timeout_seconds, why())
+                raise self._held.background.run(asking)
 
     def _progress(self) -> object:
         """Something that changes as long as the stream gets on, though the caller is not told."""
         return None
 
 
-def _required(timeout_seconds: float) -> float:
-    if not timeout_seconds > 0:
-        raise InvalidParametersError(name="timeout_seconds", value=timeout_seconds, rule="must be above 0")
-    return timeout_seconds
-
-
-def _timed_out(address: str, channel: str, seconds: float, cause: str, explain: Explain | None) -> PeerTimeoutError:
-    """Why nothing came for so long: as the exchange says, or as it is guessed."""
-    is_alive, why = background().run(lambda: explained(address, channel, explain, cause))
-    waited, who = f"for {seconds:g} s", f"the exchange at {address} (channel {channel!r})"
-    if is_alive:
-        return PeerTimeoutError.of_silence(who=who, reason=f"{waited}: {why}")
-    return PeerTimeoutError(who=who, reason=f"nothing came {waited}; {why}")
-
-
 # An aborted stream has nothing to wait for but the confirmation; without it the exchange sees a broken stream, which
 # its consumers take for the same thing.
 _ABORT_SECONDS = 5.0
-
-_FULL = (
-    "the channel's staging area is full: its consumers are slow and earlier batches wait there, or another query's "
-    "batch does that was not published yet"
-)
 
 
 class BlockingSink(_BlockingStream[HeldSender]):
@@ -296,13 +266,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
     END = "sender"
 
     def __init__(
-        self,
-        address: str,
-        channel: str,
-        held: HeldSender,
-        schema: pa.Schema,
-        timeout_seconds: float,
-        options: PutOptions,
+        self, address: str, channel: str, schema: pa.Schema, timeout_seconds: float, options: PutOptions
     ) -> None:
         """See ``open_sink``."""
         self._batches = BatchCodec(schema)
@@ -310,7 +274,16 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._is_staged = options.get("staging") is not None
         # How much of its bound the line takes, or more: it counts from when the line was last seen empty.
         self._filled = 0.0
-        super().__init__(address, channel, held, timeout_seconds)
+        opening = grpc_aio.put(
+            address,
+            channel,
+            schema,
+            connect_timeout_seconds=None,
+            agreement_timeout_seconds=_NEVER_SECONDS,
+            **options,
+        )
+        super().__init__(address, channel, HeldSender(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
+        self._open(Cause("it takes streams slowly: is it overloaded?"))
 
     @property
     def accepted_rows(self) -> int:
@@ -388,17 +361,13 @@ class BlockingSink(_BlockingStream[HeldSender]):
         statistics = end.statistics()
         return statistics.sent_rows, statistics.rows_held
 
-    def _why_starved(self) -> tuple[str, Explain]:
-        return self._why(self._held.background.run(self._held.lack) or "nothing leaves")
+    def _why_starved(self) -> Cause:
+        lack = self._held.background.run(self._held.lack)
+        return unsent(lack or "nothing leaves", is_staged=self._is_staged)
 
-    def _why(self, said: str) -> tuple[str, Explain]:
-        """The cause of a wait as it can be guessed, and as the channel's numbers say it."""
-        why, guess = (why_no_room, _FULL) if self._is_staged else (why_no_permits, SLOTS)
-        return f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}"
-
-    def _why_unanswered(self) -> tuple[str, Explain]:
+    def _why_unanswered(self) -> Cause:
         if (end := self._held.end) is None or end.is_finished:
-            return self._why("not everything that was sent was consumed")
+            return unsent("not everything that was sent was consumed", is_staged=self._is_staged)
         return self._why_starved()
 
     def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
@@ -454,9 +423,6 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self.close()
 
 
-_SILENT = f"its producer is silent or has not started; {SLOTS}"
-
-
 class BlockingSource(_BlockingStream[HeldReceiver]):
     """The downstream end of a channel; iterating over it yields the chunks.
 
@@ -466,7 +432,14 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
 
     END = "receiver"
 
-    _told = 0  # so many messages the loop knows to be consumed
+    def __init__(self, address: str, channel: str, timeout_seconds: float, options: GetOptions) -> None:
+        """See ``open_source``."""
+        self._told = 0  # so many messages the loop knows to be consumed
+        opening = grpc_aio.get(
+            address, channel, connect_timeout_seconds=None, agreement_timeout_seconds=_NEVER_SECONDS, **options
+        )
+        super().__init__(address, channel, HeldReceiver(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
+        self._open(NO_SCHEMA)
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message, whatever its kind; the one before counts as consumed.
@@ -535,7 +508,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
             self._tell_loop()
             self._wait_for(
                 lambda: bool(ahead) or held.has_ended or held.failure is not None or held.is_over,
-                lambda: (_SILENT, why_no_rows),
+                lambda: NO_ROWS,
             )
             if not ahead:
                 self._raise_ending()
@@ -558,7 +531,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         held = self._held
         if held.has_ended:
             held.background.call(held.settle)
-            self._wait_for(lambda: held.is_over, lambda: ("the exchange does not confirm the end of the stream", None))
+            self._wait_for(lambda: held.is_over, lambda: Cause("the exchange does not confirm the end of the stream"))
             if held.failure is None:
                 self.close()
                 raise EndOfStream
@@ -607,9 +580,8 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     def __init__(self, address: str, timeout_seconds: float) -> None:
         """See ``control``."""
         self._who = f"the exchange at {address}"
-        seconds = _required(timeout_seconds)
         opening = grpc_aio.control(address, connect_timeout_seconds=None, reply_timeout_seconds=_NEVER_SECONDS)
-        super().__init__(Held(opening, f"{self.END} with {self._who}"), seconds)
+        super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)
 
     def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Where channels stand, in this order."""
@@ -657,11 +629,6 @@ class BlockingControl(_Blocking[Held[AioControl]]):
             raise
 
 
-_NO_SCHEMA = "the channel has no schema until its first producer dials: is there one?"
-# The time-outs are kept by the thread that waits.
-_DIAL: Any = {"connect_timeout_seconds": None, "agreement_timeout_seconds": _NEVER_SECONDS}
-
-
 def open_source(
     address: str,
     channel: str,
@@ -678,7 +645,7 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``consumer``,
-            ``from_row``, ``to_row`` and ``log_id``, as for ``grpc_aio.get``.  The recorder is used in another thread than this one.
+            ``from_row``, ``to_row`` and ``log_id``, as for ``grpc_aio.get``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is none, or this end cannot compress like
@@ -688,10 +655,7 @@ def open_source(
         ForkedError: gRPC is to be dialled, and was used before this process was forked off.
         SameHostError, HandshakeError, ReplayError: as for ``grpc_aio.get``.
     """
-    seconds = _required(timeout_seconds)
-    opening = grpc_aio.get(address, channel, **_DIAL, **options)
-    held = HeldReceiver(opening, f"{BlockingSource.END} of channel {channel!r}")
-    return BlockingSource(address, channel, held, seconds).open(_NO_SCHEMA, why_no_schema)
+    return BlockingSource(address, channel, timeout_seconds, options)
 
 
 def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> ChannelDescription:
@@ -710,7 +674,7 @@ def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOU
     try:
         return background().run(describing, timeout_seconds)
     except TimeoutError:
-        raise _timed_out(address, channel, timeout_seconds, _NO_SCHEMA, why_no_schema) from None
+        raise background().run(partial(timed_out, address, channel, timeout_seconds, NO_SCHEMA)) from None
 
 
 def open_sink(
@@ -729,7 +693,7 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``producer`` and
-            ``staging``, as for ``grpc_aio.put``.  The recorder is used in another thread than this one.
+            ``staging``, as for ``grpc_aio.put``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end cannot compress like that.
@@ -738,11 +702,7 @@ def open_sink(
         ForkedError: gRPC is to be dialled, and was used before this process was forked off.
         SameHostError, HandshakeError, RetentionError: as for ``grpc_aio.put``.
     """
-    seconds = _required(timeout_seconds)
-    opening = grpc_aio.put(address, channel, schema, **_DIAL, **options)
-    held = HeldSender(opening, f"{BlockingSink.END} of channel {channel!r}")
-    sink = BlockingSink(address, channel, held, schema, seconds, options)
-    return sink.open("it takes streams slowly: is it overloaded?")
+    return BlockingSink(address, channel, schema, timeout_seconds, options)
 
 
 def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> BlockingControl:

@@ -1,5 +1,6 @@
 """The blocking client against a real exchange in another process: rows, permits, refusals, and every kind of end."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -30,7 +31,16 @@ from permitflow.errors import (
 )
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, EndOutcome, open_sink, open_source, probe
+from permitflow.transports.background import background
+from permitflow.transports.grpc_blocking import (
+    BlockingSink,
+    BlockingSource,
+    EndOutcome,
+    control,
+    open_sink,
+    open_source,
+    probe,
+)
 from tests.support.process import within
 from tests.support.served_exchange import (
     CLOSED_SECONDS,
@@ -382,14 +392,55 @@ def test_no_connection_is_left_behind_and_no_thread_but_the_loop(exchange: Serve
         next(source)
     with pytest.raises(PeerTimeoutError):
         source_of(exchange, exchange.channel(), SHORT_SECONDS)
-    left = {thread.name for thread in set(threading.enumerate()) - others if "permitflow" in thread.name}
-    assert left <= {THE_LOOP}
-    # Calls of grpc.aio refer to themselves, and keep their connections until the garbage is collected.
+    require_nothing_left(exchange, others)
+
+
+def require_nothing_left(exchange: ServedExchange, others: set[threading.Thread]) -> None:
+    """Of connections and threads but these and the loop, soon: the thread that gives signs of life looks each second.
+
+    Calls of grpc.aio refer to themselves, and keep their connections until the garbage is collected.
+    """
+
+    def left() -> list[object]:
+        new = {thread.name for thread in set(threading.enumerate()) - others if "permitflow" in thread.name}
+        return [*(new - {THE_LOOP}), *connections_to(exchange)]
+
     with within(CLOSED_SECONDS) as watch:
-        while connections_to(exchange) and watch.seconds < CLOSED_SECONDS:
+        while left() and watch.seconds < CLOSED_SECONDS:
             gc.collect()
             sleep(0.01)
-    assert connections_to(exchange) == []
+    assert left() == []
+
+
+async def until_nothing_is_held() -> None:
+    """By the background loop."""
+    while held := [task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]:
+        await asyncio.wait(held)
+
+
+DROPPED: dict[str, Callable[[ServedExchange, str], object]] = {
+    "source": lambda exchange, channel: next(source_of(exchange, channel)),
+    "sink": lambda exchange, channel: sink_of(exchange, channel).send(numbers(0, 3)),
+    "sink that is idle": lambda exchange, channel: sink_of(exchange, channel).accepted_rows,
+    "control": lambda exchange, _: control(exchange.address, timeout_seconds=PATIENCE_SECONDS).statistics(),
+}
+
+
+@pytest.mark.parametrize("dropped", DROPPED)
+def test_an_end_that_is_dropped_without_close_hangs_up_and_says_what_to_do(
+    exchange: ServedExchange, dropped: str
+) -> None:
+    channel = exchange.channel()
+    others = set(threading.enumerate())
+    if dropped == "source":
+        send_all(exchange, channel, [numbers(0, 10)])
+    with pytest.warns(ResourceWarning, match="was dropped and hangs up: close it, or use it in a with block"):
+        DROPPED[dropped](exchange, channel)
+    background().run(until_nothing_is_held, PATIENCE_SECONDS)
+    require_nothing_left(exchange, others)
+    if dropped != "control":
+        with pytest.raises((ChannelAbortedError, ChannelSpentError)):
+            read_all(exchange, channel)
 
 
 def connections_to(exchange: ServedExchange) -> list[int]:
