@@ -8,7 +8,8 @@ The trail: Z3 keeps the conditions of the current path; going back to the last o
 
 Merging evaluates a function over symbols into one condition, with its forks inside: all answers to its questions are
 tried, and checked only where the function raises.  What it assumes on the way is assumed of the cases in which it does
-so.  When a path is walked again, only the cases with such side effects are run.
+so.  When a path is walked again, only the cases with such side effects are run.  What is merged within another merge is
+evaluated anew in each of its cases, and is one condition there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -309,10 +310,10 @@ class Merge:
         self._effective: list[tuple[tuple[bool, ...], bool]] = []
         self._has_effects = False
 
-    def run(self, function: Callable[[], Condition | bool], excludes: Callable[[list[z3.BoolRef]], bool]) -> None:
+    def run(self, function: Callable[[], Condition | bool], is_excluded: Callable[[], bool]) -> None:
         """Evaluate the function in every case.
 
-        Answers that contradict each other may lead it astray; ``excludes`` must confirm that they do.
+        Answers that contradict each other may lead it astray; ``is_excluded`` must confirm that they do.
         """
         cases: list[_Case] = []
         while True:
@@ -321,7 +322,7 @@ class Merge:
             try:
                 result = function()
             except Exception:
-                if not excludes(_answered(self._answers)):
+                if not is_excluded():
                     raise
                 has_failed = True
             if not has_failed and result is not False:
@@ -350,6 +351,10 @@ class Merge:
             self._answers[self._at] = (condition, self._answers[self._at][1])
         self._at += 1
         return self._answers[self._at - 1][1]
+
+    def answered(self) -> list[z3.BoolRef]:
+        """The answers in this case so far."""
+        return _answered(self._answers[: self._at])
 
     def note_effect(self) -> None:
         """This case makes a symbol or assumes something."""
@@ -459,15 +464,6 @@ def current_explorer() -> "Explorer":
         raise RuntimeError("symbolic values can only be used inside a function that an Explorer runs") from None
 
 
-@dataclass(frozen=True)
-class _Certain:
-    value: bool
-
-    @property
-    def term(self) -> z3.BoolRef:
-        return z3.BoolVal(self.value)
-
-
 class Explorer:
     """One exploration of one function."""
 
@@ -477,7 +473,10 @@ class Explorer:
         self._trail = Trail(max_forks)
         self._names: dict[str, int] = {}
         self._readers: dict[str, _Reader] = {}
-        self._merging: Merge | None = None
+        self._merging: list[Merge] = []
+        """The merges that are being evaluated, the outermost first."""
+        self._is_known = False
+        """Is the outermost one evaluated again?"""
         self._merges: list[Merge] = []
         self._merges_met = 0
 
@@ -493,8 +492,8 @@ class Explorer:
 
         ``read(witness, declared name)`` will be asked for the symbol's value.
         """
-        if self._merging is not None:
-            self._merging.note_effect()
+        for merge in self._merging:
+            merge.note_effect()
         count = self._names.get(name, 0) + 1
         self._names[name] = count
         declared = name if count == 1 else f"{name}!{count}"
@@ -507,9 +506,9 @@ class Explorer:
         Raises:
             Contradiction: it holds nowhere on this path.
         """
-        if self._merging is not None:
-            self._merging.note_effect()
-            condition = self._merging.qualified(condition)
+        for merge in reversed(self._merging):
+            merge.note_effect()
+            condition = merge.qualified(condition)
         self._trail.assume(condition)
 
     def decide(self, condition: Condition) -> bool:
@@ -518,29 +517,40 @@ class Explorer:
         Raises:
             Contradiction: the path turns out to be impossible.
         """
-        if self._merging is not None:
-            return self._merging.answer(condition)
+        if self._merging:
+            return self._merging[-1].answer(condition)
         return self._trail.decide(condition)
 
     def merge(self, function: Callable[[], Condition | bool]) -> Condition:
         """What a function returns, as one condition: its forks stay inside."""
-        if self._merging is not None:
-            # The forks of the inner function become cases of the outer one.
-            result = function()
-            return _Certain(result) if isinstance(result, bool) else result
-        is_known = self._merges_met < len(self._merges)
-        if not is_known:
+        if self._merging:
+            merge = Merge(self._trail.position)
+            with self._evaluating(merge):
+                merge.run(function, self._excludes)
+            return merge.condition
+        self._is_known = self._merges_met < len(self._merges)
+        if not self._is_known:
             self._merges.append(Merge(self._trail.position))
-        merge = self._merging = self._merges[self._merges_met]
+        merge = self._merges[self._merges_met]
         self._merges_met += 1
-        try:
-            if is_known:
+        with self._evaluating(merge):
+            if self._is_known:
                 merge.run_again(function)
             else:
-                merge.run(function, self._trail.excludes)
-        finally:
-            self._merging = None
+                merge.run(function, self._excludes)
         return merge.condition
+
+    @contextmanager
+    def _evaluating(self, merge: Merge) -> Iterator[None]:
+        self._merging.append(merge)
+        try:
+            yield
+        finally:
+            self._merging.pop()
+
+    def _excludes(self) -> bool:
+        """Do the answers that were given in all merges contradict each other?  Once found out, they do so again."""
+        return self._is_known or self._trail.excludes([term for merge in self._merging for term in merge.answered()])
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
