@@ -5,7 +5,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from permitflow_model.kernel.family import Family
 from permitflow_model.kernel.queue import Queue
+from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import assume, assuming, choice, integer, merged, truth
 
@@ -20,7 +22,8 @@ def arbitrary(kind: Callable[..., T], prefix: str = "", special: Mapping[str, ob
     """Any value of a named tuple or a dataclass; each field is a symbol of its name, behind the prefix.
 
     Args:
-        kind: the type; its fields are integers, truth values, words (``Literal``), queues, or named tuples of these.
+        kind: the type; its fields are integers, truth values, words (``Literal``), queues, families, or named tuples of
+            these.
         prefix: of the symbols' names.
         special: the values of some fields, in place of symbols: fixed ones, and queues of which laws are known.
 
@@ -52,6 +55,9 @@ def any_value(kind: Any) -> Callable[[str], Any]:
     if get_origin(kind) is Queue:
         (item,) = get_args(kind)
         return partial(SymbolicQueue.any_queue, any_item=any_value(item))
+    if get_origin(kind) is Family:
+        (member,) = get_args(kind)
+        return partial(SymbolicFamily.any_family, any_member=any_value(member))
     if isinstance(kind, type) and hasattr(kind, "_fields"):
         return lambda name: arbitrary(kind, f"{name}.")
     raise TypeError(f"there are no symbols for values of the type {kind}; give this field a value of its own")

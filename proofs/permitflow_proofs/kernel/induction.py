@@ -35,7 +35,7 @@ class Subject(Generic[S, P]):
     """Any state that satisfies the inductive invariant."""
 
     any_arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = field(default_factory=dict)
-    """Of the actions that have arguments."""
+    """Of the actions that have arguments, besides the name of a member."""
 
     def protocol_actions(self) -> tuple[str, ...]:
         """The actions that are not the application's."""
@@ -50,9 +50,10 @@ class Subject(Generic[S, P]):
         return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
 
     def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:
-        """Any arguments that an action may be performed with."""
+        """Any arguments that an action may be performed with; the member that performs it is in focus, as 0."""
         make = self.any_arguments.get(action)
-        return make(parameters) if make else ()
+        name = () if self.system.action(action).members is None else (0,)
+        return (*name, *(make(parameters) if make else ()))
 
     def induction(
         self,

@@ -106,8 +106,9 @@ class Counterexample:
     """A run of the model that gets there, if one was asked for."""
 
     def __str__(self) -> str:
-        """One line."""
-        return ", ".join(f"{name}={value}" for name, value in sorted(self.values.items()))
+        """One line; of families, without the members that are not in focus."""
+        shown = sorted((name, value) for name, value in self.values.items() if ".others." not in name)
+        return ", ".join(f"{name}={value}" for name, value in shown)
 
 
 Conjunctions = tuple[tuple[z3.BoolRef, ...], ...]

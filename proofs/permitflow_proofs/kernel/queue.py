@@ -23,6 +23,7 @@ from permitflow_proofs.kernel.symbols import (
     Integer,
     Shape,
     Truth,
+    all_of,
     any_like,
     assume,
     equal,
@@ -130,9 +131,9 @@ class _Unknown(Generic[T]):
         self._whole: tuple[_Unknown[T], End, T] | None = None
 
     def obey(self) -> None:
-        """Assume the laws."""
-        for law in self._laws:
-            assume(law(self) >= 0)
+        """Assume the laws, which may ask for the least of several numbers."""
+        if self._laws:
+            assume(merged(lambda: all_of([law(self) >= 0 for law in self._laws])))
 
     def size(self) -> int:
         return self.items

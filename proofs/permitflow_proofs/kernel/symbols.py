@@ -8,7 +8,7 @@ stand for, so that models and proofs stay plain typed Python.
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -22,6 +22,7 @@ __all__ = [
     "Shape",
     "Sizes",
     "Truth",
+    "all_of",
     "any_like",
     "assume",
     "assuming",
@@ -309,6 +310,12 @@ def _equation(left: object, right: object) -> z3.BoolRef:
 def implies(premise: bool, conclusion: bool) -> bool:
     """Does the conclusion hold where the premise does?  Does not fork."""
     return cast(bool, Truth(lambda: z3.Implies(truth_term(premise), truth_term(conclusion))))
+
+
+def all_of(conditions: Iterable[bool]) -> bool:
+    """Do all of them hold?  Does not fork."""
+    parts = list(conditions)
+    return cast(bool, Truth(lambda: conjunction([truth_term(part) for part in parts])))
 
 
 def merged(condition: Callable[[], bool]) -> bool:

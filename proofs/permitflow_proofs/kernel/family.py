@@ -1,0 +1,274 @@
+"""A family of any size: one member or two in focus, and of all the others what was asked.
+
+It has the interface of the model's family, and behaves like every real family at once.  Of the others it knows
+
+- *every*: a truth value.  What holds for all of them holds for each that is looked at; and if it does not hold for all,
+  it fails for one of them, the witness, of which everything is known that is known of all;
+- *sums*: a number.  Sums are compared: if each member's measure is at most another one of it, so is the sum;
+- *a change of all*: nothing more.  Questions about the changed ones are questions about what they were before.
+
+``kernel/family_facts.py`` proves these very assumptions of all finite families.
+
+What is proved with it holds for any member as the one in focus, and for any number of others, if
+
+- the model reaches members by this interface only, and neither compares nor stores their names;
+- a step is made by one named member, 0, or changes all of them alike;
+- a claim says of all members what it says by ``every`` and ``sum_of``; and ``names`` stands only where "one of them" is
+  claimed: if one of them waits, one of them can move.  The one that waits is then in focus, and so is the one that
+  moves.  To refute such a claim takes all members: an ``Alike`` has them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from permitflow_proofs.kernel.queue import sized
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    assume,
+    equal,
+    implies,
+    integer,
+    merged,
+    natural,
+    truth,
+)
+
+__all__ = ["SymbolicFamily", "compared", "has_all", "left_out", "told", "witnessed"]
+
+M = TypeVar("M")
+
+_Holds = Callable[[Any], bool]
+_Measure = Callable[[Any], int]
+_Context = tuple[object, ...]
+_Change = tuple[Callable[..., Any], _Context]
+_Key = tuple[object, ...]
+
+
+# What is assumed.
+
+
+def has_all(size: int, answer: bool) -> bool:
+    """Where nobody is, everything holds for all."""
+    return implies(equal(size, 0), answer)
+
+
+def told(size: int, answer: bool, holds: bool) -> bool:
+    """What holds for all holds for this one, if there is anybody."""
+    return implies(_some(size), implies(answer, holds))
+
+
+def witnessed(size: int, answer: bool, holds: bool) -> bool:
+    """What holds for the witness holds for all."""
+    return implies(_some(size), implies(holds, answer))
+
+
+def compared(every: bool, total: int, other: int) -> bool:
+    """A sum is at most another one if every measure is."""
+    return implies(every, total <= other)
+
+
+def left_out(whole: bool, others: bool, own: bool) -> bool:
+    """What holds for all holds for all others, and for the one that is left out."""
+    return _same(whole, all_of((others, own)))
+
+
+def _some(size: int) -> bool:
+    return size > 0
+
+
+def _same(left: bool, right: bool) -> bool:
+    return all_of((implies(left, right), implies(right, left)))
+
+
+class _Others(Generic[M]):
+    """The members that are not in focus."""
+
+    def __init__(
+        self, name: str, any_member: Callable[[str], M], size: int, whole: "tuple[_Others[M], M] | None" = None
+    ) -> None:
+        """``whole``: all of these, and the one more that it has."""
+        self.name = name
+        self.size = size
+        self._any_member = any_member
+        self._whole = whole
+        self._every: dict[_Key, tuple[_Holds, bool]] = {}
+        self._sums: dict[_Key, tuple[_Measure, int]] = {}
+        self._witnesses: dict[_Key, M] = {}
+        self._parts: dict[_Key, tuple[M, _Others[M]]] = {}
+        self._kept: list[_Context] = []
+
+    def keep(self, context: _Context) -> None:
+        """Questions are known by the identity of their contexts, which must not be given to others."""
+        self._kept.append(context)
+
+    def every(self, key: _Key, holds: _Holds) -> bool:
+        if key not in self._every:
+            answer = truth(f"{self.name}.every")
+            self._every[key] = (holds, answer)
+            assume(has_all(self.size, answer))
+            if self._whole is not None:
+                whole, one_more = self._whole
+                assume(left_out(whole.every(key, holds), answer, merged(partial(holds, one_more))))
+            for member in tuple(self._witnesses.values()):
+                self._tell(member, holds, answer)
+            witness = self._any_member(f"{self.name}.some")
+            for known, is_so in self._known():
+                self._tell(witness, known, is_so)
+            assume(witnessed(self.size, answer, merged(partial(holds, witness))))
+            self._witnesses[key] = witness
+        return self._every[key][1]
+
+    def _known(self) -> list[tuple[_Holds, bool]]:
+        """What was asked of all of these, and of more."""
+        more = self._whole[0]._known() if self._whole is not None else []
+        return [*more, *self._every.values()]
+
+    def _tell(self, member: M, holds: _Holds, answer: bool) -> None:
+        assume(told(self.size, answer, merged(partial(holds, member))))
+
+    def sum_of(self, key: _Key, measure: _Measure) -> int:
+        if key not in self._sums:
+            if self._whole is None:
+                total = integer(f"{self.name}.sum")
+            else:
+                whole, one_more = self._whole
+                total = whole.sum_of(key, measure) - measure(one_more)
+            assume(sized(self.size, total, 0))
+            for known, (other, others_total) in (((), (_nothing, 0)), *self._sums.items()):
+                at_most = self.every((key, "at most", known), partial(_at_most, measure, other))
+                assume(compared(at_most, total, others_total))
+                at_least = self.every((known, "at most", key), partial(_at_most, other, measure))
+                assume(compared(at_least, others_total, total))
+            self._sums[key] = (measure, total)
+        return self._sums[key][1]
+
+    def part(self, key: _Key, holds: _Holds) -> "tuple[M, _Others[M]]":
+        """One for which it holds, if there is such a one, and the others; there must be one at all."""
+        if key not in self._parts:
+            nobody: _Key = ("nobody", key)
+            self.every(nobody, partial(_fails, holds))
+            one = self._witnesses[nobody]
+            self._parts[key] = (one, _Others(f"{self.name}.others", self._any_member, self.size - 1, (self, one)))
+        return self._parts[key]
+
+
+def _nothing(_member: object) -> int:
+    return 0
+
+
+def _at_most(measure: _Measure, other: _Measure, member: object) -> bool:
+    return measure(member) <= other(member)
+
+
+def _fails(holds: _Holds, member: object) -> bool:
+    return implies(merged(partial(holds, member)), False)
+
+
+class SymbolicFamily(Generic[M]):
+    """Any family: members in focus, whose names are 0 and 1, and others."""
+
+    __slots__ = ("_changes", "_focus", "_others")
+
+    def __init__(self, focus: Sequence[M], others: _Others[M], changes: tuple[_Change, ...] = ()) -> None:
+        """Use ``any_family``; this is for the operations below."""
+        self._focus = tuple(focus)
+        self._others = others
+        self._changes = changes
+
+    @classmethod
+    def any_family(cls, name: str, any_member: Callable[[str], M], focus: int = 1) -> "SymbolicFamily[M]":
+        """Any family of such members.
+
+        Args:
+            name: of its symbols.
+            any_member: makes any member; what it assumes must be possible whatever else is assumed.
+            focus: how many members are in focus; the family has at least so many.
+        """
+        members = [any_member(f"{name}.{number}") for number in range(focus)]
+        return cls(members, _Others(f"{name}.others", any_member, natural(f"{name}.others")))
+
+    def size(self) -> int:
+        """How many there are."""
+        return self._others.size + len(self._focus)
+
+    def names(self) -> range:
+        """Those in focus: any of them all."""
+        return range(len(self._focus))
+
+    def get(self, name: int) -> M:
+        """A member in focus.
+
+        Raises:
+            TypeError: it is not.
+        """
+        return self._focus[self._in_focus(name)]
+
+    def put(self, name: int, member: M) -> "SymbolicFamily[M]":
+        """The family with another member of this name.
+
+        Raises:
+            TypeError: it is not in focus.
+        """
+        place = self._in_focus(name)
+        focus = (*self._focus[:place], member, *self._focus[place + 1 :])
+        return SymbolicFamily(focus, self._others, self._changes)
+
+    def map(self, change: Callable[..., M], *context: object) -> "SymbolicFamily[M]":
+        """All members changed."""
+        self._others.keep(context)
+        focus = [change(member, *context) for member in self._focus]
+        return SymbolicFamily(focus, self._others, (*self._changes, (change, context)))
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all members together."""
+        total = self._others.sum_of(*self._question(measure, context))
+        return sum([measure(member, *context) for member in self._focus], total)
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member?  Does not fork."""
+        return all_of(self._each(holds, context))
+
+    def assume_every(self, holds: Callable[..., bool], *context: object) -> None:
+        """Go on only where it holds for every member."""
+        for condition in self._each(holds, context):
+            assume(condition)
+
+    def with_some(self, holds: Callable[..., bool], *context: object) -> "SymbolicFamily[M]":
+        """The same family with one more in focus: one for which it holds, if there is such a one among the others.
+
+        Where there are no others, it is as it was.
+        """
+        if not self._others.size > 0:
+            return self
+        one, others = self._others.part(*self._question(holds, context))
+        return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._changes)
+
+    def _each(self, holds: Callable[..., bool], context: _Context) -> list[bool]:
+        # The others first: what is known of them must not depend on forks.
+        others = self._others.every(*self._question(holds, context))
+        return [*(merged(partial(holds, member, *context)) for member in self._focus), others]
+
+    def _question(self, ask: Callable[..., Any], context: _Context) -> tuple[_Key, Callable[[M], Any]]:
+        self._others.keep(context)
+        asked = ((function, *map(_identity, its)) for function, its in (*self._changes, (ask, context)))
+        return tuple(asked), partial(_asked, self._changes, ask, context)
+
+    def _in_focus(self, name: int) -> int:
+        if name not in self.names():
+            raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
+        return name
+
+
+def _identity(context: object) -> object:
+    return (type(context), context) if isinstance(context, int | str) else id(context)
+
+
+def _changed(changes: tuple[_Change, ...], member: Any) -> Any:
+    for change, context in changes:
+        member = change(member, *context)
+    return member
+
+
+def _asked(changes: tuple[_Change, ...], ask: Callable[..., Any], context: _Context, member: object) -> Any:
+    return ask(_changed(changes, member), *context)
