@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "support"
 def test_the_graphs_are_equal(channels: int, permits: int, largest: int, states: int) -> None:
     parameters = Parameters(channels=channels, permits=permits, largest=largest)
     constants = {camel_case(f"_{name}"): value for name, value in vars(parameters).items()}
-    kept = ("Conservation", "InEpoch")
+    kept = ("TypeOK", "Ends", "Conservation", "InEpoch")
 
     found = run_tlc("SharedPool", config_text(constants, invariants=kept), spec_directory=FOLDER, dump_graph=True)
     explored = explore(SYSTEM, parameters, invariants={name: SYSTEM.invariants[name] for name in kept})

@@ -96,6 +96,25 @@ Sum(costs) == IF costs = <<>> THEN 0 ELSE Head(costs) + Sum(Tail(costs))
 
 Held(channel) == channel.borrowed + Sum([i \in DOMAIN channel.wire |-> channel.wire[i].cost])
 
+Messages(wire) ==
+    \A i \in DOMAIN wire :
+        /\ wire[i].kind = "data" => wire[i].cost \in 1 .. Largest
+        /\ wire[i].kind = "end" => wire[i].cost = 0
+
+TypeOK ==
+    /\ DOMAIN channels = Names /\ pool \in Nat /\ epoch \in {0, 1}
+    /\ \A c \in Names :
+        /\ channels[c].wanted \in 0 .. Largest /\ channels[c].borrowed \in 0 .. channels[c].wanted
+        /\ Messages(channels[c].wire)
+
+\* A channel that has ended wants nothing, and its end is on its way or has blocked it.
+Ends ==
+    \A c \in Names :
+        /\ channels[c].ended => channels[c].wanted = 0
+        /\ Len(SelectSeq(channels[c].wire, LAMBDA message : message.kind = "end"))
+            = (IF channels[c].ended THEN 1 ELSE 0) - (IF channels[c].blocked THEN 1 ELSE 0)
+        /\ channels[c].blocked => channels[c].wire = <<>>
+
 \* No permit is made, none is lost.
 Conservation == pool + Sum([c \in Names |-> Held(channels[c])]) = Permits
 

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from itertools import product
 from operator import add
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from permitflow_model.kernel.family import Family, family
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
-
-__all__ = ["NO_ORDER", "SYSTEM", "Channel", "Message", "Order", "Parameters", "State", "held", "order_of", "then"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +120,27 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
     return not waits or SYSTEM.can_move(state, parameters)
 
 
+def is_message(message: Message, parameters: Parameters) -> bool:
+    return message.cost == 0 if message.kind == "end" else 1 <= message.cost <= parameters.largest
+
+
+def channel_type_ok(channel: Channel, parameters: Parameters) -> bool:
+    return (
+        channel.wire.every(is_message, parameters)
+        and channel.wanted <= parameters.largest
+        and 0 <= channel.borrowed <= channel.wanted
+    )
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    return (
+        state.channels.every(channel_type_ok, parameters)
+        and state.channels.size() == parameters.channels
+        and state.pool >= 0
+        and 0 <= state.epoch <= 1
+    )
+
+
 class Order(NamedTuple):
     """Of some messages: how many they are, how many ends are among them, and how many messages are behind an end."""
 
@@ -143,12 +162,31 @@ def then(ahead: Order, behind: Order) -> Order:
     return Order(ahead.messages + behind.messages, ahead.ends + behind.ends, ahead.behind + behind.behind + more)
 
 
+def order_in(messages: Any) -> Order:
+    """Of a queue, or of what a proof knows of one."""
+    order: Order = messages.sum_of(order_of, then, NO_ORDER)
+    return order
+
+
+def channel_ends(channel: Channel) -> bool:
+    due = (1 if channel.ended else 0) - (1 if channel.blocked else 0)
+    return (
+        order_in(channel.wire).ends == due
+        and (not channel.ended or channel.wanted == 0)
+        and (not channel.blocked or channel.wire.is_empty())
+    )
+
+
+def ends(state: State, _parameters: Parameters) -> bool:
+    return state.channels.every(channel_ends)
+
+
 def is_of(message: Message, epoch: int) -> bool:
     return message.epoch == epoch
 
 
 def channel_in_epoch(channel: Channel, epoch: int) -> bool:
-    return channel.wire.every(is_of, epoch) and channel.wire.sum_of(order_of, then, NO_ORDER).behind == 0
+    return channel.wire.every(is_of, epoch) and order_in(channel.wire).behind == 0
 
 
 def in_epoch(state: State, _parameters: Parameters) -> bool:
@@ -179,5 +217,11 @@ SYSTEM: System[State, Parameters] = System(
         Action("ConsumeEnd", consume_end, _names, members=_channels),
         Action("Align", align),
     ),
-    invariants={"Conservation": conservation, "NeverStuck": never_stuck, "InEpoch": in_epoch},
+    invariants={
+        "TypeOK": type_ok,
+        "Ends": ends,
+        "Conservation": conservation,
+        "InEpoch": in_epoch,
+        "NeverStuck": never_stuck,
+    },
 )

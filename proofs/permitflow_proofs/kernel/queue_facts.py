@@ -88,8 +88,8 @@ def _exactly_one(law: Law, sums: Sums) -> bool:
 def _kept_by_adding(law: Law, holds: Callable[[Law, Sums], bool]) -> bool:
     left, right = _Some("left"), _Some("right")
     with assuming():
-        assume(holds(law, left))
-        assume(holds(law, right))
+        assume(_never_negative(law, left))
+        assume(_never_negative(law, right))
     return holds(law, _Both(left, right))
 
 

@@ -1,0 +1,129 @@
+"""Why the symbolic family may assume what it assumes: it holds for every array of members.
+
+Of member ``i`` it is asked whether ``holds(i)``, and what it measures; ``every(n)`` says whether it holds for the first
+``n`` members, and ``total(n)`` is the sum of what they measure.  Every family of ``n`` members is such an array.  The
+claims below are shown by induction over ``n``, and stated with the very functions whose results ``kernel/family.py``
+assumes.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from permitflow_proofs.kernel.family import compared, has_all, left_out, told, witnessed
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import sized
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, natural, predicate
+
+__all__ = ["family_obligations"]
+
+
+class _Array:
+    """Members, of which the needed equations are assumed."""
+
+    def __init__(self, name: str = "") -> None:
+        self.holds = predicate(f"{name}holds")
+        self.every = predicate(f"{name}every")
+        self.measure = function(f"{name}measure")
+        self.total = function(f"{name}total")
+
+    def start(self) -> None:
+        """Assume what holds of nobody."""
+        assume(self.every(0))
+        assume(self.total(0) == 0)
+
+    def add(self, n: int) -> None:
+        """Assume the equations of one member more, the one behind the first ``n``."""
+        assume(self.every(n + 1) == all_of((self.every(n), self.holds(n))))
+        assume(self.total(n + 1) == self.total(n) + self.measure(n))
+
+
+def _none(*, wrong: bool = False) -> bool:
+    array = _Array()
+    array.start()
+    return all_of((has_all(0, array.every(0)), sized(0, array.total(0), 1 if wrong else 0)))
+
+
+def _telling(*, start: bool, wrong: bool = False) -> bool:
+    """A member that is among the first ``n``; the mistake: it may be the one behind them."""
+    array = _Array()
+    n, member = 0 if start else natural("n", 1), natural("member")
+    array.start()
+    array.add(n)
+    if not start:
+        assume(implies(member < n, told(n, array.every(n), array.holds(member))))
+    return implies(member < (n + 2 if wrong else n + 1), told(n + 1, array.every(n + 1), array.holds(member)))
+
+
+def _witness(*, start: bool, wrong: bool = False) -> bool:
+    """The first for which it fails, or else anybody; the mistake: it is never the newest."""
+    array, witness = _Array(), function("witness")
+    n = 0 if start else natural("n", 1)
+    array.start()
+    array.add(n)
+    is_new = start or array.every(n)
+    assume(witness(n + 1) == (n if is_new and not wrong else witness(n)))
+    if not start:
+        assume(_is_witness(array, witness, n))
+    return _is_witness(array, witness, n + 1)
+
+
+def _is_witness(array: _Array, witness: Callable[[int], int], n: int) -> bool:
+    chosen = witness(n)
+    return all_of((chosen >= 0, chosen < n, witnessed(n, array.every(n), array.holds(chosen))))
+
+
+def _sum(*, start: bool, wrong: bool = False) -> bool:
+    """Two sums, of which the first one's measures are each at most the other one's."""
+    array, other = _Array(), _Array("other.")
+    n = 0 if start else natural("n", 1)
+    array.start()
+    other.start()
+    array.add(n)
+    other.add(n)
+    assume(array.holds(n) == (array.measure(n) <= other.measure(n)))
+    assume(compared(array.every(n), array.total(n), other.total(n)))
+    return compared(array.every(n + 1), array.total(n + 1) + (1 if wrong else 0), other.total(n + 1))
+
+
+def _leaving_out(*, start: bool, wrong: bool = False) -> bool:
+    """The same members, and all but one of them; the mistake: that one still counts."""
+    whole, others, left = _Array(), _Array("others."), natural("left")
+    n = 0 if start else natural("n", 1)
+    whole.start()
+    others.start()
+    whole.add(n)
+    others.add(n)
+    is_left = equal(left, n)
+    assume(others.holds(n) == (True if is_left else whole.holds(n)))
+    assume(others.measure(n) == (0 if is_left and not wrong else whole.measure(n)))
+    assume(_is_left_out(whole, others, left, n))
+    return _is_left_out(whole, others, left, n + 1)
+
+
+def _is_left_out(whole: _Array, others: _Array, left: int, n: int) -> bool:
+    if left < n:
+        answers = left_out(whole.every(n), others.every(n), whole.holds(left))
+        return all_of((answers, whole.total(n) - whole.measure(left) == others.total(n)))
+    return all_of((others.every(n) == whole.every(n), others.total(n) == whole.total(n)))
+
+
+def family_obligations() -> tuple[SymbolicObligation, ...]:
+    """What ``SymbolicFamily`` assumes about members holds for each real family."""
+    by_induction: tuple[tuple[str, Callable[..., bool], str], ...] = (
+        ("what holds for all holds for each", _telling, "for one behind them, too"),
+        ("what does not hold for all fails for a witness", _witness, "the newest is no witness"),
+        ("sums are compared as their measures are", _sum, "the sum is one larger"),
+        ("all are all others and the one left out", _leaving_out, "the one left out still counts"),
+    )
+    return (
+        SymbolicObligation(
+            "everything holds for nobody, and nobody sums up to nothing", _none, partial(_none, wrong=True), "to one"
+        ),
+        *(
+            SymbolicObligation(
+                f"{name}: {part}", partial(claim, start=start), partial(claim, start=start, wrong=True), twin_change
+            )
+            for name, claim, twin_change in by_induction
+            for part, start in (("one member", True), ("one more member", False))
+        ),
+    )

@@ -1,0 +1,352 @@
+"""What is proved of a family holds for any number of members: shown on channels that share a pool."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from permitflow_model.kernel.family import Family, Members
+from permitflow_model.kernel.system import require
+from permitflow_proofs import Theorem, prove
+from permitflow_proofs.kernel.arbitrary import any_value
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family_facts import family_obligations
+from permitflow_proofs.kernel.induction import Clause, Fault
+from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide, take
+from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.symbols import assume, integer
+from tests.support.shared_pool import (
+    SYSTEM,
+    Channel,
+    Message,
+    Parameters,
+    State,
+    is_blocked,
+    is_message,
+    never_stuck,
+    opened_again,
+)
+from tests.support.shared_pool_proofs import (
+    INVARIANT,
+    any_message,
+    any_parameters,
+    any_state,
+    at_most_held,
+    order_kept,
+    permits_held,
+    subject,
+    with_the_one_that_moves,
+)
+
+# Members that are numbers.
+
+
+def itself(member: int) -> int:
+    return member
+
+
+def squared(member: int) -> int:
+    return member * member
+
+
+def plus(member: int, more: int) -> int:
+    return member + more
+
+
+def is_below(member: int, bound: int) -> bool:
+    return member < bound
+
+
+def any_numbers(focus: int = 1) -> SymbolicFamily[int]:
+    return SymbolicFamily.any_family("numbers", integer, focus)
+
+
+def proved(claim: Callable[[], bool]) -> bool:
+    found = decide(claim)
+    return found.outcome == "proved" and found.reached > 0
+
+
+def refuted(claim: Callable[[], bool]) -> bool:
+    return decide(claim).outcome == "refuted"
+
+
+@pytest.mark.parametrize("obligation", family_obligations(), ids=lambda obligation: obligation.name)
+def test_each_assumption_is_proved_of_arrays(obligation: SymbolicObligation) -> None:
+    examination = obligation.examine()
+    assert examination.outcome == "proved"
+    assert examination.could_fail
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(-2, 3), min_size=1, max_size=5).map(Members), st.integers(-1, 2), st.integers(0, 3))
+def test_what_is_assumed_excludes_no_real_family(real: Members[int], more: int, bound: int) -> None:
+    def all_answers(numbers: Family[int]) -> list[int | bool]:
+        """Before and after a change of all, and of one."""
+        changed = numbers.map(plus, more).put(0, bound)
+        return [
+            numbers.size(),
+            *(each.get(0) for each in (numbers, changed)),
+            *(each.every(is_below, number) for each in (numbers, changed) for number in (bound, bound + 1)),
+            numbers.sum_of(itself),
+            changed.sum_of(squared),
+        ]
+
+    def claim() -> bool:
+        for symbolic, known in zip(all_answers(any_numbers()), all_answers(real), strict=True):
+            assume(symbolic == known)
+        return True
+
+    assert proved(claim)
+
+
+def test_what_holds_for_all_holds_for_the_one_in_focus_and_for_one_more() -> None:
+    def claim(bound: int) -> bool:
+        numbers = any_numbers()
+        numbers.assume_every(is_below, 3)
+        numbers = numbers.with_some(is_below, 0)
+        return all(numbers.get(name) < bound for name in numbers.names())
+
+    assert proved(partial(claim, 3))
+    assert refuted(partial(claim, 2))
+
+
+def test_what_does_not_hold_for_all_fails_for_one_of_which_all_is_known_that_is_known_of_all() -> None:
+    def claim(low: int, high: int) -> bool:
+        numbers = any_numbers()
+        assume(numbers.every(is_below, low))
+        return numbers.every(is_below, high)
+
+    assert proved(partial(claim, 3, 5))
+    assert refuted(partial(claim, 5, 3))
+
+
+def test_sums_are_compared_member_by_member() -> None:
+    def claim(less: int) -> bool:
+        numbers = any_numbers()
+        before = numbers.sum_of(itself)
+        return numbers.map(plus, 1).sum_of(itself) >= before + less
+
+    assert proved(partial(claim, 1)), "the one in focus has one more, the others no less"
+    assert refuted(partial(claim, 2)), "there may be no others"
+
+
+def test_of_the_sum_nothing_is_known_but_what_is_known_of_each() -> None:
+    def claim(*, known: bool) -> bool:
+        numbers = any_numbers()
+        assume(numbers.get(0) == 1)
+        if known:
+            assume(not numbers.map(plus, 1).every(is_below, 1))
+            numbers.assume_every(is_positive)
+        return numbers.sum_of(itself) >= 1
+
+    assert proved(partial(claim, known=True))
+    assert refuted(partial(claim, known=False))
+
+
+def is_positive(member: int) -> bool:
+    return member > 0
+
+
+def test_a_change_of_all_changes_the_others_too() -> None:
+    def claim(more: int) -> bool:
+        numbers = any_numbers()
+        assume(numbers.every(is_below, 3))
+        return numbers.map(plus, 1).map(plus, more).every(is_below, 5)
+
+    assert proved(partial(claim, 1))
+    assert refuted(partial(claim, 2))
+
+
+def test_the_one_that_is_brought_into_focus_is_no_longer_among_the_others() -> None:
+    def claim(least: int) -> bool:
+        numbers = any_numbers()
+        numbers.assume_every(is_positive)
+        numbers = numbers.map(plus, 1).with_some(is_below, 1).with_some(is_below, 1)
+        seen = sum(numbers.get(name) for name in numbers.names())
+        if len(numbers.names()) < 3:
+            return True
+        return numbers.sum_of(itself) >= seen + least * (numbers.size() - 3)
+
+    assert proved(partial(claim, 0))
+    assert refuted(partial(claim, 3))
+
+
+def test_one_for_which_it_holds_comes_into_focus_if_there_is_one() -> None:
+    def claim(*, there_is_one: bool) -> bool:
+        numbers = any_numbers()
+        if there_is_one:
+            assume(not numbers.map(plus, 0).every(is_positive))
+            assume(numbers.get(0) > 0)
+        numbers = numbers.with_some(is_not_positive)
+        return any(numbers.get(name) <= 0 for name in numbers.names())
+
+    assert proved(partial(claim, there_is_one=True))
+    assert refuted(partial(claim, there_is_one=False))
+
+
+def is_not_positive(member: int) -> bool:
+    return member <= 0
+
+
+def test_the_context_of_a_question_is_part_of_it() -> None:
+    def claim() -> bool:
+        numbers, bound = any_numbers(), integer("bound")
+        assume(numbers.every(is_below, bound))
+        return numbers.every(is_below, bound + 1) and numbers.every(is_below, bound)
+
+    assert proved(claim)
+
+
+def test_members_that_are_not_in_focus_have_no_name() -> None:
+    with pytest.raises(TypeError, match="only 1 members are in focus, not 1; with_some brings one more"):
+        decide(lambda: any_numbers().get(1) == 0)
+    assert proved(lambda: len(any_numbers(focus=2).names()) == 2)
+
+
+def test_a_family_is_made_from_its_annotation() -> None:
+    assert proved(lambda: bool(any_value(Family[int])("f").size() >= 1))
+
+
+# Channels that share a pool.
+
+
+def first_changed(change: Callable[[Channel, State], Channel]) -> Fault[State, Parameters]:
+    def fault(state: State, _parameters: Parameters) -> State:
+        return state._replace(channels=state.channels.put(0, change(state.channels.get(0), state)))
+
+    return fault
+
+
+def push_late(channel: Channel, state: State) -> Channel:
+    return channel._replace(wire=channel.wire.push(Message("data", 1, state.epoch + 1)))
+
+
+FAULTS: dict[str, tuple[Fault[State, Parameters], str]] = {
+    "TypeOK": (first_changed(lambda channel, _: channel._replace(borrowed=-1)), "a permit is owed"),
+    "Ends": (first_changed(lambda channel, _: channel._replace(blocked=True, ended=False)), "blocked for no reason"),
+    "Conservation": (lambda state, _: state._replace(pool=state.pool + 1), "a permit is made"),
+    "InEpoch": (first_changed(push_late), "a message of the next epoch is sent"),
+}
+
+
+def theorem(*obligations: Obligation) -> Theorem:
+    return Theorem(id="pool", statement="", module="SharedPool", operator="Init", obligations=obligations)
+
+
+@pytest.mark.parametrize("clause", INVARIANT)
+def test_a_clause_is_kept_by_any_number_of_channels(clause: str) -> None:
+    """Both solvers say so, of each action and its twin."""
+    verdict = prove(theorem(*subject().induction(INVARIANT[clause], *FAULTS[clause])), "both")
+    assert verdict.problems() == []
+    assert [opinion.outcome for opinion in verdict.opinions] == ["proved", "proved"]
+    assert verdict.twins_refuted == 1 + len(SYSTEM.actions)
+
+
+def test_the_laws_of_the_channels_queues_are_laws() -> None:
+    def lawful_message() -> Message:
+        parameters, message = any_parameters(), any_message("message")
+        assume(is_message(message, parameters))
+        return message
+
+    for name, law in (("permits held", permits_held), ("each message counts once", order_kept)):
+        verdict = prove(theorem(*law_obligations(name, lambda law=law: law, lawful_message)))  # type: ignore[misc]
+        assert verdict.problems() == []
+
+
+def keep_what_was_borrowed(state: State, _parameters: Parameters, name: int) -> State:
+    channel = state.channels.get(name)
+    require(channel.wanted > 0 and channel.borrowed == channel.wanted)
+    wire = channel.wire.push(Message("data", channel.wanted, state.epoch))
+    return state._replace(channels=state.channels.put(name, channel._replace(wanted=0, wire=wire)))
+
+
+def align_by_the_first(state: State, _parameters: Parameters) -> State:
+    require(state.channels.get(0).blocked)
+    return state._replace(channels=state.channels.map(opened_again), epoch=(state.epoch + 1) % 2)
+
+
+def one_more(channel: Channel) -> Channel:
+    return opened_again(channel)._replace(borrowed=channel.borrowed + 1)
+
+
+def align_with_gifts(state: State, _parameters: Parameters) -> State:
+    require(state.channels.every(is_blocked))
+    return state._replace(channels=state.channels.map(one_more), epoch=(state.epoch + 1) % 2)
+
+
+def without_loan(channel: Channel) -> Channel:
+    return opened_again(channel)._replace(borrowed=0)
+
+
+def align_and_forget_loans(state: State, _parameters: Parameters) -> State:
+    """No mistake: a channel that is blocked has borrowed nothing."""
+    require(state.channels.every(is_blocked))
+    return state._replace(channels=state.channels.map(without_loan), epoch=(state.epoch + 1) % 2)
+
+
+@pytest.mark.parametrize(
+    ("action", "perform", "broken"),
+    [
+        ("Send", keep_what_was_borrowed, {"TypeOK", "Conservation"}),
+        ("Align", align_by_the_first, {"Ends", "InEpoch"}),
+        ("Align", align_with_gifts, {"TypeOK", "Conservation"}),
+        ("Align", align_and_forget_loans, set()),
+    ],
+)
+def test_a_mistake_breaks_the_clauses_that_speak_of_it(
+    action: str, perform: Callable[..., State], broken: set[str]
+) -> None:
+    actions = tuple(replace(each, perform=perform) if each.name == action else each for each in SYSTEM.actions)
+    wrong = subject(replace(SYSTEM, actions=actions))
+
+    def outcome(clause: Clause[State, Parameters]) -> str:
+        relation = partial(_after, clause)
+        (obligation,) = wrong.step_obligations([action], relation, relation, "")
+        return decide(obligation.claim).outcome
+
+    assert {name for name, clause in INVARIANT.items() if outcome(clause) == "refuted"} == broken
+
+
+def _after(clause: Clause[State, Parameters], _before: State, after: State, parameters: Parameters) -> bool:
+    return clause(after, parameters)
+
+
+def live(short: int, *, look_for_one: bool = True) -> bool:
+    """With more permits than all channels may hold while they wait, less so many."""
+    parameters = any_parameters()
+    state = any_state(parameters)
+    assume(parameters.permits > state.channels.sum_of(at_most_held, parameters) - short)
+    return never_stuck(with_the_one_that_moves(state) if look_for_one else state, parameters)
+
+
+def test_nobody_is_stuck_if_there_are_more_permits_than_all_may_hold_while_they_wait() -> None:
+    assert proved(partial(live, 0))
+    assert refuted(partial(live, 1)), "one permit less"
+
+
+def test_who_waits_need_not_be_who_moves() -> None:
+    assert refuted(partial(live, 0, look_for_one=False))
+
+
+def test_two_channels_are_stuck_whatever_their_number() -> None:
+    def stuck(permits: int) -> bool:
+        parameters = any_parameters(permits=permits)
+        assume(parameters.channels >= 2)
+        assume(parameters.largest >= 2)
+        moves = [("Offer", (0, 2)), ("Offer", (1, 2)), ("Borrow", (0,)), ("Borrow", (1,))]
+        end = take(SYSTEM, parameters, SYSTEM.initial(parameters), moves)
+        return end is not None and not never_stuck(end, parameters)
+
+    assert proved(partial(stuck, 2))
+    assert refuted(partial(stuck, 3))
+
+
+def test_a_counterexample_shows_who_is_in_focus_and_not_the_others() -> None:
+    found = decide(partial(live, 1)).counterexample
+    assert found is not None
+    assert "channels.0.wanted=2" in str(found)
+    assert any(".others." in name for name in found.values)
+    assert ".others." not in str(found)
