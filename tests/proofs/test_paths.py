@@ -262,6 +262,74 @@ def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
         decide(lambda: merged(lambda: stumble(integer("x"))))
 
 
+def test_what_is_merged_within_a_merge_is_one_condition_there() -> None:
+    cases = []
+
+    def between(x: int) -> bool:
+        return 3 < x < 6 or x == 10
+
+    def claim() -> bool:
+        x, switch = integer("x"), truth("switch")
+
+        def outer() -> bool:
+            inner = merged(lambda: between(x))
+            cases.append(inner)
+            return inner and switch
+
+        assume(merged(outer))
+        return x != 7
+
+    found = decide(claim)
+    assert (found.outcome, found.reached) == ("proved", 1)
+    assert len(cases) == 2, "one for each answer to the inner condition"
+
+
+def test_what_an_inner_merge_assumes_holds_in_the_cases_of_both() -> None:
+    def assumed_if_both() -> tuple[int, int, int]:
+        x, y, z = integer("x"), integer("y"), integer("z")
+
+        def inner() -> bool:
+            if y > 0:
+                assume(z == 1)
+            return y > 0 or y < 5
+
+        def outer() -> bool:
+            return merged(inner) if x > 0 else True
+
+        assume(merged(outer))
+        # The path is walked again from here.
+        assert (x > 7) or x <= 7
+        return x, y, z
+
+    def in_these_cases() -> bool:
+        x, y, z = assumed_if_both()
+        return x <= 0 or y <= 0 or z == 1
+
+    def in_one_of_them(number: int) -> bool:
+        numbers = assumed_if_both()
+        return numbers[number] <= 0 or numbers[2] == 1
+
+    assert decide(in_these_cases).outcome == "proved"
+    for number in (0, 1):
+        assert decide(lambda number=number: in_one_of_them(number)).outcome == "refuted"  # type: ignore[misc]
+
+
+def test_an_error_in_an_inner_merge_must_be_impossible_in_its_case() -> None:
+    def unless_three(x: int) -> bool:
+        if x == 3:
+            raise IndexError("three")
+        return True
+
+    def claim(bound: int) -> bool:
+        x = integer("x")
+        assume(merged(lambda: x < bound and merged(lambda: unless_three(x))))
+        return bool(x < bound) and bool(x < 9 or x > 9)
+
+    assert decide(lambda: claim(3)).outcome == "proved"
+    with pytest.raises(IndexError, match="three"):
+        decide(lambda: claim(4))
+
+
 def test_symbols_live_inside_an_exploration_only() -> None:
     with pytest.raises(RuntimeError, match="inside a function that an Explorer runs"):
         current_explorer()

@@ -129,6 +129,19 @@ def test_an_item_is_not_more_than_the_sum_only_because_of_the_law() -> None:
     assert decide(lambda: claim(law=False)).outcome == "refuted"
 
 
+def test_a_law_that_asks_for_the_least_does_not_fork() -> None:
+    def between(numbers: Sums) -> int:
+        """The sum is natural, and at most the number of items."""
+        return min(numbers.sum_of(itself, add, 0), numbers.size() - numbers.sum_of(itself, add, 0))
+
+    def claim() -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer, (between,))
+        return total(numbers) >= 0 and total(numbers) <= numbers.size()
+
+    found = decide(claim)
+    assert (found.outcome, found.reached) == ("proved", 1)
+
+
 def test_what_holds_for_every_item_holds_for_the_one_that_is_taken_and_for_the_rest() -> None:
     def claim(known: bool) -> bool:
         numbers = SymbolicQueue.any_queue("numbers", integer)
