@@ -7,23 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from string import Template
+from typing import Any
 
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
-from permitflow.pictures.document import (
-    CLASSES,
-    PLACES,
-    document_of,
-    embedded,
-    facts_list,
-    facts_of,
-    ledger_of,
-    script_of,
-)
+from permitflow.pictures.document import document_of, embedded, facts_list, facts_of, script_of
+from permitflow.pictures.look import DRAWING_WIDTH, MARGIN
 from permitflow.pictures.run import Run, Verdict, last_steps
-from permitflow.pictures.specification import ACTORS, Specification, false_guard
-from permitflow_model.kernel.queue import Queue
-from permitflow_model.permit_channel import SYSTEM, Message, Permits, State, held
 
 __all__ = ["page_of", "storyboard"]
 
@@ -31,15 +21,8 @@ _STYLES = ("palette.css", "page.css", "storyboard.css")
 _SCRIPTS = ("drawing.js", "run.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js")
 
 # The drawing's measures, in pixels.
-_WIDTH = 1080
-_MARGIN = 28
 _ACTION_AT = 74
 _ACTOR_AT = 226
-BAR_AT = 306
-BAR_WIDTH = 440
-_NOTE_AT = BAR_AT + BAR_WIDTH + 22
-_BAR_HEIGHT = 24
-_LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
 _ROW_HEIGHT = 44
 _LEADING = 20
 
@@ -60,7 +43,8 @@ def page_of(run: Run) -> str:
         remarks="\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
         style="".join(map(asset, _STYLES)),
         storyboard=storyboard(shown, standalone=False),
-        module=escape(Specification(SYSTEM.module).file),
+        module=escape(shown.look.specification.file),
+        footnote=escape(shown.look.footnote),
         run=embedded(document),
         script=script_of(_SCRIPTS),
     )
@@ -71,8 +55,8 @@ class _Row:
     number: int
     title: str
     actor: str
-    before: State
-    state: State
+    before: Any
+    state: Any
 
 
 def storyboard(run: Run, *, standalone: bool = True) -> str:
@@ -82,10 +66,15 @@ def storyboard(run: Run, *, standalone: bool = True) -> str:
     for draw in (_head, _legend, _rows, _end):
         drawn, y = draw(run, y)
         parts += drawn
-    sheet = svg.element("rect", class_="sheet", width=_WIDTH, height=y, rx=12)
+    sheet = svg.element("rect", class_="sheet", width=DRAWING_WIDTH, height=y, rx=12)
     styles = [asset("palette.css"), asset("storyboard.css")] if standalone else []
     return svg.document(
-        [sheet, *parts], width=_WIDTH, height=y, title=f"{run.title}. {run.sentence}", styles=styles, class_="story"
+        [sheet, *parts],
+        width=DRAWING_WIDTH,
+        height=y,
+        title=f"{run.title}. {run.sentence}",
+        styles=styles,
+        class_="story",
     )
 
 
@@ -94,9 +83,9 @@ def _head(run: Run, y: float) -> tuple[list[str], float]:
     badge = 26 + svg.length(run.verdict.value, 13)
     parts = [
         svg.element(
-            "rect", class_="badge bad" if is_bad else "badge", x=_MARGIN, y=y - 12, width=badge, height=22, rx=11
+            "rect", class_="badge bad" if is_bad else "badge", x=MARGIN, y=y - 12, width=badge, height=22, rx=11
         ),
-        svg.text(_MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
+        svg.text(MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
     ]
     y += 42
     for content, width, leading, kind in (
@@ -105,22 +94,13 @@ def _head(run: Run, y: float) -> tuple[list[str], float]:
         *((remark, 140, _LEADING, "muted") for remark in run.remarks),
         (", ".join(f"{name} {value}" for name, value, _ in facts_of(run)), 130, _LEADING, "muted"),
     ):
-        parts += svg.paragraph(_MARGIN, y, content, width=width, leading=leading, class_=kind)
+        parts += svg.paragraph(MARGIN, y, content, width=width, leading=leading, class_=kind)
         y += leading * len(svg.lines(content, width)) + 4
     return parts, y + 8
 
 
 def _legend(run: Run, y: float) -> tuple[list[str], float]:
-    parts = [svg.element("line", class_="rule", x1=_MARGIN, x2=_WIDTH - _MARGIN, y1=y - 14, y2=y - 14)]
-    x: float = BAR_AT
-    for place, label in PLACES.items():
-        parts.append(svg.element("rect", class_=f"place {place}", x=x, y=y + 1, width=12, height=12, rx=3))
-        parts.append(svg.text(x + 18, y + 12, label, class_="muted"))
-        x += 34 + svg.length(label, 13) * 0.9
-    parts.append(
-        svg.text(_MARGIN, y + 12, f"All {run.parameters.row_count:,} row permits, step by step", class_="strong")
-    )
-    return parts, y + 34
+    return run.look.legend(run.parameters, y), y + 34
 
 
 def _rows(run: Run, y: float) -> tuple[list[str], float]:
@@ -149,107 +129,23 @@ def _row_of(run: Run, number: int) -> _Row:
     step = run.steps[number - 1]
     before = run.steps[number - 2].state if number > 1 else run.start
     arguments = f"({', '.join(f'{argument:,}' for argument in step.arguments)})" if step.arguments else ""
-    return _Row(run.skipped + number, step.action + arguments, ACTORS[step.action], before, step.state)
+    return _Row(run.skipped + number, step.action + arguments, run.look.actor(step.action), before, step.state)
 
 
 def _row(run: Run, row: _Row, y: float) -> Iterator[str]:
-    yield svg.text(_MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
+    yield svg.text(MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
     yield svg.text(_ACTION_AT, y + 16, row.title or "the beginning", class_="action" if row.title else "muted")
     yield svg.text(_ACTOR_AT, y + 16, row.actor, class_="muted")
-    yield from _bar(run, row.state, y)
-    notes = [(note, class_) for note, class_ in ((_moves(row), "muted"), _need(run, row.state)) if note]
-    for number, (note, class_) in enumerate(notes):
-        yield svg.text(_NOTE_AT, y + 16 + 16 * number, note, class_=class_)
-
-
-def _moves(row: _Row) -> str:
-    """Where permits came from and went to; where none moved, who is new among those who wait."""
-    before, after = ledger_of(row.before), ledger_of(row.state)
-    moved = [
-        f"{place} {_signed(new.rows - old.rows)}"
-        for place, old, new in zip(PLACES, before, after, strict=True)
-        if old.rows != new.rows
-    ]
-    for name in CLASSES[1:]:
-        counts = dict(zip(PLACES, zip(before.of_class(name), after.of_class(name), strict=True), strict=True))
-        left = [place for place, (old, new) in counts.items() if new < old]
-        reached = [place for place, (old, new) in counts.items() if new > old]
-        moved += [f"{name.removesuffix('s')} permit: {' '.join(left)} \u2192 {' '.join(reached)}"] if reached else []
-    return ", ".join(moved)
-
-
-def _signed(change: int) -> str:
-    return f"+{change:,}" if change > 0 else f"\u2212{-change:,}"
-
-
-def _bar(run: Run, state: State, y: float) -> Iterator[str]:
-    scale = BAR_WIDTH / run.parameters.row_count
-    yield svg.element("rect", class_="track", x=BAR_AT, y=y, width=BAR_WIDTH, height=_BAR_HEIGHT, rx=3)
-    x: float = BAR_AT
-    flags: dict[float, str] = {}
-    for place, parts in _pieces(state):
-        for count, kind in parts:
-            if kind != "chunk":
-                flags[x] = kind[0].upper() + flags.get(x, "")
-                continue
-            yield from _segment(x, y, count, count * scale, place)
-            x += count * scale
-    for at, names in flags.items():
-        yield svg.element("line", class_="flag", x1=at, x2=at, y1=y - 2, y2=y + _BAR_HEIGHT)
-        yield svg.text(at, y - 4, names, class_="flag-name")
-    yield from _bracket(run, state, y + _BAR_HEIGHT, scale)
-
-
-def _segment(x: float, y: float, count: int, width: float, place: str) -> Iterator[str]:
-    width = max(width, _LEAST_WIDTH)
-    x = min(x, BAR_AT + BAR_WIDTH - width)
-    yield svg.element("rect", class_=f"place {place}", x=x, y=y, width=width, height=_BAR_HEIGHT)
-    label = f"{count:,}"
-    if width > svg.length(label, 13) + 4:
-        yield svg.text(x + width / 2, y + 17, label, class_="count")
-
-
-def _pieces(state: State) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """What stands in each place of the bar, the last to leave first: the bar reads in the direction of the data."""
-    yield "permits", [(state.permits.rows, "chunk")] if state.permits.rows else []
-    yield "wire", _messages(state.wire)
-    yield "inbox", _messages(state.inbox)
-    yield "unreturned", [(state.unreturned, "chunk")] if state.unreturned else []
-    yield "grants", [(grant.rows, _kind_of(grant)) for grant in reversed(tuple(state.grants))]
-
-
-def _messages(queue: Queue[Message]) -> list[tuple[int, str]]:
-    return [(held(message).rows, message.kind) for message in reversed(tuple(queue))]
-
-
-def _kind_of(grant: Permits) -> str:
-    return "chunk" if grant.rows else "barrier" if grant.barriers else "watermark"
-
-
-def _need(run: Run, state: State) -> tuple[str, str]:
-    """What the next chunk needs, and how to say it."""
-    if state.waiting.is_empty() or state.waiting.head().kind != "chunk":
-        return "", ""
-    is_short = false_guard("SendChunk", state, run.parameters) is not None
-    return f"the next chunk needs {state.waiting.head().cost:,}", "bad-text" if is_short else "muted"
-
-
-def _bracket(run: Run, state: State, y: float, scale: float) -> Iterator[str]:
-    """As wide as what the next chunk needs: if it reaches beyond the sender's permits, the chunk waits."""
-    note, class_ = _need(run, state)
-    if note:
-        end = BAR_AT + min(state.waiting.head().cost * scale, BAR_WIDTH)
-        kind = "need short" if class_ == "bad-text" else "need"
-        yield svg.element("path", class_=kind, d=f"M{BAR_AT + 1} {y + 2}v4H{end:.2f}v-4")
+    yield from run.look.drawn(run.parameters, row.before, row.state, y)
 
 
 def _end(run: Run, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
     for heading, items in _conclusions(run):
-        parts.append(svg.text(_MARGIN, y + 14, heading, class_="heading"))
+        parts.append(svg.text(MARGIN, y + 14, heading, class_="heading"))
         y += 36
         for item in items:
-            parts += svg.paragraph(_MARGIN + 16, y, item, width=130, leading=_LEADING, class_="")
+            parts += svg.paragraph(MARGIN + 16, y, item, width=130, leading=_LEADING, class_="")
             y += _LEADING * len(svg.lines(item, 130))
         y += 10
     return parts, y + 14
@@ -257,8 +153,7 @@ def _end(run: Run, y: float) -> tuple[list[str], float]:
 
 def _conclusions(run: Run) -> Iterator[tuple[str, list[str]]]:
     if run.verdict is Verdict.STUCK:
-        actions = [action.name for action in SYSTEM.actions if not action.is_environment]
-        refused = (false_guard(name, run.end, run.parameters) for name in actions)
-        yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused if guard]
+        refused = run.look.refusals(run.end, run.parameters)
+        yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused]
     for section in run.conclusions:
         yield section.heading, list(section.items)

@@ -1,8 +1,8 @@
-"""What the specification says, for people: its text, its variables, whose move an action is, why one is not possible.
+"""What the specification says, for people: its text, and why an action is not possible.
 
 Nothing here knows a guard.  The action is tried; where it refuses, the ``require`` that refused is read from the
-model's own source, and its operands are evaluated where it stood.  Only the words for people are written here, and a
-test holds them against the guards that the model has.
+model's own source, and its operands are evaluated where it stood.  Only the words for people are written, in a
+protocol's look, and a test holds them against the guards that the model has.
 """
 
 import ast
@@ -13,23 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, TracebackType
+from typing import Any
 
-from permitflow_model.kernel.system import Disabled
+from permitflow_model.kernel.system import Disabled, System
 from permitflow_model.manifest import find_spec_directory, module_paths
-from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State
 
-__all__ = [
-    "ACTORS",
-    "WORDS",
-    "FalseGuard",
-    "Passage",
-    "Specification",
-    "camel_case",
-    "false_guard",
-    "guards_of",
-    "in_brief",
-    "variables_of",
-]
+__all__ = ["FalseGuard", "Passage", "Specification", "false_guard", "guards_of"]
 
 _OPERATOR = re.compile(r"^(\w+)(?:\([^)]*\))?\s*==")
 _DECLARED = re.compile(r"^\s+(\w+),?\s*\\\*\s*(.*)$")
@@ -52,7 +41,7 @@ class Passage:
 
     @property
     def place(self) -> str:
-        """As editors understand it: ``spec/permit_channel/PermitChannel.tla:141``."""
+        """As editors understand it: ``spec/some_protocol/SomeProtocol.tla:141``."""
         return f"{self.file}:{self.line}"
 
 
@@ -92,59 +81,6 @@ class Specification:
         return {match[1]: match[2].strip() for match in found if match}
 
 
-def camel_case(name: str) -> str:
-    """The specification's spelling of a Python name: ``watermark_pending`` is watermarkPending."""
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def variables_of(state: State) -> dict[str, str]:
-    """Each variable by its name in the specification."""
-    return {camel_case(name): _value(value) for name, value in zip(State._fields, state, strict=True)}
-
-
-def in_brief(state: State) -> str:
-    """Only the variables that hold something."""
-    shown = {
-        name: text
-        for name, text in variables_of(state).items()
-        if text not in ("0", "-1", "FALSE", '"heard"', "\u27e8\u27e9")
-    }
-    return "\n".join(f"{name} = {text}" for name, text in shown.items())
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, Permits):
-        return ", ".join(f"{name} {count:,}" for name, count in value._asdict().items() if count) or "none"
-    if isinstance(value, Message):
-        return f"{value.cost:,}" if value.kind == "chunk" else value.kind
-    assert isinstance(value, tuple)  # a queue
-    return f"\u27e8{', '.join(map(_value, value))}\u27e9"
-
-
-ACTORS = {
-    "OfferChunk": "producer",
-    "OfferBarrier": "producer",
-    "OfferWatermark": "producer",
-    "WithdrawChunk": "producer",
-    "WithdrawBarrier": "producer",
-    "SendChunk": "sender",
-    "SendBarrier": "sender",
-    "SendWatermark": "sender",
-    "AddPermits": "sender",
-    "Deliver": "network",
-    "Consume": "consumer",
-    "Flush": "receiver",
-}
-"""Whose move an action is.  The network's follow by themselves; the others are where the specification has them."""
-
-
 @dataclass(frozen=True)
 class FalseGuard:
     """What stands in an action's way."""
@@ -157,64 +93,31 @@ class FalseGuard:
     """The same in words, with the numbers of this state."""
 
 
-def _permits(count: int, what: str = "permit") -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def false_guard(
+    system: System[Any, Any],
+    words: Mapping[str, Callable[..., str]],
+    action: str,
+    state: Any,
+    parameters: Any,
+    *arguments: int,
+) -> FalseGuard | None:
+    """The first guard of an action that is false in this state, or None if the action is possible.
 
-
-def _at_sender(needed: int, there: int, *, thing: str, what: str) -> str:
-    verb = "is" if there == 1 else "are"
-    return f"the {thing} needs {_permits(needed, what)}, {there:,} {verb} at the sender"
-
-
-def _before_watermark(pending: int, _due: int) -> str:
-    if pending == NO_WATERMARK:
-        return "no watermark is pending"
-    return f"{pending:,} message{'s' if pending != 1 else ''} offered before the watermark still wait"
-
-
-WORDS: Mapping[str, Callable[..., str]] = {
-    "state.waiting.size() < parameters.waiters": lambda size, most: (
-        f"{size:,} message{'s wait' if size != 1 else ' waits'} already, and no more than {most:,} may"
-    ),
-    "parameters.barrier_permits > 0": lambda _permits, _none: "the channel has no barrier permits",
-    "parameters.watermarks": lambda: "no watermarks are offered in this channel",
-    "parameters.withdrawals": lambda: "whoever waits here never gives up",
-    "not state.waiting.is_empty()": lambda: "nothing waits",
-    "state.waiting.last().kind == 'chunk'": lambda kind, _chunk: f"the newest message that waits is a {kind}",
-    "state.waiting.last().kind == 'barrier'": lambda kind, _barrier: f"the newest message that waits is a {kind}",
-    "chunk.kind == 'chunk'": lambda kind, _chunk: f"it is the turn of a {kind}",
-    "state.waiting.head().kind == 'barrier'": lambda kind, _barrier: f"it is the turn of a {kind}",
-    "chunk.cost <= state.permits.rows": lambda cost, rows: _at_sender(cost, rows, thing="chunk", what="permit"),
-    "state.permits.barriers >= 1": lambda barriers, one: _at_sender(
-        one, barriers, thing="barrier", what="barrier permit"
-    ),
-    "state.watermark_pending == 0": _before_watermark,
-    "state.permits.watermarks >= 1": lambda _watermarks, _one: "the permit of the last watermark is not back yet",
-    "not state.wire.is_empty()": lambda: "nothing is on the wire",
-    "not state.inbox.is_empty()": lambda: "the inbox is empty",
-    "parameters.flush_idle": lambda: "an idle receiver keeps its residue in this protocol (FlushIdle is FALSE)",
-    "state.inbox.is_empty()": lambda: "the inbox is not empty, so the consumer is not idle",
-    "state.unreturned > 0": lambda _unreturned, _none: "the receiver keeps no permits",
-    "not state.grants.is_empty()": lambda: "no permits are on their way back",
-}
-"""Words for each guard; comparisons are told their two sides."""
-
-
-def false_guard(action: str, state: State, parameters: Parameters, *arguments: int) -> FalseGuard | None:
-    """The first guard of an action that is false in this state, or None if the action is possible."""
+    ``words`` are those for guards, by the model's own text; comparisons are told their two sides.
+    """
     try:
-        SYSTEM.perform(action, state, parameters, *arguments)
+        system.perform(action, state, parameters, *arguments)
     except Disabled as refusal:
         guard, values = _refused(refusal.__traceback__)
         expression = ast.unparse(guard)
-        words = WORDS.get(expression)
+        said = words.get(expression)
         shown = " ".join(f"{value}" for value in values)
-        sentence = words(*values) if words else f"{expression} is false" + (f" ({shown})" if shown else "")
+        sentence = said(*values) if said else f"{expression} is false" + (f" ({shown})" if shown else "")
         return FalseGuard(action, expression, sentence)
     return None
 
 
-def guards_of(perform: Callable[..., State]) -> Iterator[str]:
+def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
     """All guards of an action, as the model writes them."""
     for call in _required(perform.__code__):
         yield ast.unparse(call.args[0])

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from string import Template
+from typing import Any
 
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
-from permitflow.pictures.document import PLACES, Document, embedded, facts_list, ledger_of, parameter_facts, script_of
-from permitflow.pictures.specification import Specification, false_guard, in_brief, variables_of
+from permitflow.pictures.document import embedded, facts_list, script_of
+from permitflow.pictures.look import Document, Look
 from permitflow_model.kernel.explore import explore
-from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
 
 __all__ = [
     "MOST_STATES",
@@ -76,13 +76,14 @@ class Edge:
 class StateGraph:
     """States are numbered in the order in which breadth-first search met them; 0 is the beginning."""
 
-    parameters: Parameters
-    states: Sequence[State]
+    look: Look
+    parameters: Any
+    states: Sequence[Any]
     edges: Sequence[Edge]
     """In the order of their sources."""
 
     stuck: frozenset[int]
-    """States in which a chunk or a barrier waits and nothing can ever change that."""
+    """States in which something waits and nothing can ever change that."""
 
     arrivals: Sequence[int]
     """Of each state but the first, the edge by which a shortest way enters it; -1 for the first."""
@@ -91,18 +92,19 @@ class StateGraph:
     """Of each state, the steps of a shortest way to it."""
 
 
-def reachable(parameters: Parameters, *, most: int = MOST_STATES) -> StateGraph:
+def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateGraph:
     """Find all states.
 
     Raises:
         StateLimitReached: there are more than ``most``.
     """
-    states = explore(SYSTEM, parameters, invariants={}, max_states=most).states
+    system = look.system
+    states = explore(system, parameters, invariants={}, max_states=most).states
     numbers = {state: number for number, state in enumerate(states)}
     edges = [
         Edge(source, step.action, step.arguments, numbers[step.state])
         for source, state in enumerate(states)
-        for step in SYSTEM.successors(state, parameters)
+        for step in system.successors(state, parameters)
     ]
     arrivals = [-1] * len(states)
     depths = [0] * len(states)
@@ -111,8 +113,9 @@ def reachable(parameters: Parameters, *, most: int = MOST_STATES) -> StateGraph:
         if edge.target and arrivals[edge.target] < 0:
             arrivals[edge.target] = number
             depths[edge.target] = depths[edge.source] + 1
-    stuck = frozenset(number for number, state in enumerate(states) if is_stuck(state, parameters))
-    return StateGraph(parameters, states, edges, stuck, arrivals, depths)
+    never_stuck = system.invariants.get("NeverStuck", lambda _state, _parameters: True)
+    stuck = frozenset(number for number, state in enumerate(states) if not never_stuck(state, parameters))
+    return StateGraph(look, parameters, states, edges, stuck, arrivals, depths)
 
 
 def columns_of(graph: StateGraph) -> list[list[int]]:
@@ -154,12 +157,7 @@ def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
 
 def graph_title(graph: StateGraph) -> str:
     """What is drawn, in a line."""
-    parameters = graph.parameters
-    largest = max(parameters.sizes, default=0)
-    return (
-        f"All {len(graph.states):,} states of a channel with ROW_COUNT {parameters.row_count:,}, "
-        f"batch {parameters.batch:,}, chunks of up to {largest:,} rows"
-    )
+    return f"All {len(graph.states):,} states of {graph.look.in_numbers(graph.parameters)}"
 
 
 def _plan(graph: StateGraph, *, top: float) -> _Plan:
@@ -206,8 +204,8 @@ def graph_legend(graph: StateGraph) -> str:
 
 
 def node_legend(graph: StateGraph) -> list[tuple[str, str, float]]:
-    """Kinds of states: in words, as a class, and with which share of the permits at the sender."""
-    kinds = [(f"all {graph.parameters.row_count:,} permits at the sender", "node", 1.0), ("none", "node", 0.0)]
+    """Kinds of states: in words, as a class, and how full they are drawn."""
+    kinds = graph.look.node_kinds(graph.parameters)
     return [*kinds, ("stuck", "node stuck", 0.0)] if graph.stuck else kinds
 
 
@@ -221,10 +219,11 @@ def _nodes(plan: _Plan) -> Iterator[str]:
     for number, state in enumerate(graph.states):
         x, y = plan.points[number]
         kinds = ["node", "stuck" if number in graph.stuck else "", "start" if number == 0 else ""]
+        label, share = graph.look.node(number, state, graph.parameters)
         content = [
-            svg.element("title", escape(in_brief(state))),
-            *_circle(x, y, _RADIUS, state.permits.rows / graph.parameters.row_count),
-            svg.text(x, y + 4, f"{state.permits.rows}", class_="permits"),
+            svg.element("title", escape(graph.look.in_brief(state))),
+            *_circle(x, y, _RADIUS, share),
+            svg.text(x, y + 4, label, class_="permits"),
         ]
         yield svg.element("g", *content, class_=" ".join(filter(None, kinds)), data_state=number)
 
@@ -300,8 +299,8 @@ def _at(point: Point) -> str:
 
 _STYLES = ("palette.css", "page.css", "graph_drawing.css", "graph_page.css")
 _SCRIPTS = ("drawing.js", "graph.js")
-# Chunks are anonymous in a bounded graph: their numbers say nothing.
-_NUMBERS_OF_CHUNKS = ("offered", "consumed")
+# Messages are anonymous in a bounded graph: their numbers say nothing.
+_NUMBERS_OF_MESSAGES = ("offered", "consumed")
 
 
 def graph_page(graph: StateGraph) -> str:
@@ -310,11 +309,12 @@ def graph_page(graph: StateGraph) -> str:
         title=escape(graph_title(graph)),
         verdict="stuck" if graph.stuck else "live",
         sentence=escape(graph_sentence(graph)),
-        facts=facts_list(parameter_facts(graph.parameters)),
+        facts=facts_list(graph.look.facts(graph.parameters)),
         style="".join(map(asset, _STYLES)),
         legend=graph_legend(graph),
         drawing=graph_drawing(graph, standalone=False),
-        module=escape(Specification(SYSTEM.module).file),
+        module=escape(graph.look.specification.file),
+        footnote=escape(graph.look.of_a_node),
         graph=embedded(graph_document(graph)),
         script=script_of(_SCRIPTS),
     )
@@ -334,14 +334,13 @@ def graph_sentence(graph: StateGraph) -> str:
 def graph_document(graph: StateGraph) -> Document:
     """Everything that the page shows beside the drawing."""
     names = actions_of(graph)
-    variables = [name for name in variables_of(graph.states[0]) if name not in _NUMBERS_OF_CHUNKS]
+    told = [graph.look.variables(state) for state in graph.states]
+    variables = [name for name in told[0] if name not in _NUMBERS_OF_MESSAGES]
     return {
-        "buf": graph.parameters.row_count,
-        "places": PLACES,
+        **graph.look.graph_document(graph.parameters, graph.states),
         "actions": names,
         "variables": variables,
-        "states": [[variables_of(state)[name] for name in variables] for state in graph.states],
-        "ledger": [ledger_of(state).of_class("rows") for state in graph.states],
+        "states": [[values[name] for name in variables] for values in told],
         "edges": [
             [edge.source, names.index(edge.action), ", ".join(map(str, edge.arguments)), edge.target]
             for edge in graph.edges
@@ -355,6 +354,5 @@ def graph_document(graph: StateGraph) -> Document:
 
 
 def _reasons(graph: StateGraph, state: int) -> list[tuple[str, str]]:
-    names = [action.name for action in SYSTEM.actions if not action.is_environment]
-    guards = (false_guard(name, graph.states[state], graph.parameters) for name in names)
-    return [(guard.action, guard.sentence) for guard in guards if guard]
+    refused = graph.look.refusals(graph.states[state], graph.parameters)
+    return [(guard.action, guard.sentence) for guard in refused]

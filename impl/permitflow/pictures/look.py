@@ -1,0 +1,197 @@
+"""How a system is shown in pictures, on pages and in tables: by its variables, or by a look of its own in ``looks``."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+from permitflow.pictures import svg
+from permitflow.pictures.specification import FalseGuard, Specification, false_guard
+from permitflow_model.kernel.system import Step, System
+from permitflow_model.registry import counterpart
+from permitflow_model.tla_values import camel_case
+
+__all__ = [
+    "BAR_AT",
+    "BAR_HEIGHT",
+    "BAR_WIDTH",
+    "DRAWING_WIDTH",
+    "MARGIN",
+    "Document",
+    "Fact",
+    "Look",
+    "look_of",
+]
+
+# A drawing's measures, in pixels.
+DRAWING_WIDTH = 1080
+MARGIN = 28
+BAR_AT = 306
+BAR_WIDTH = 440
+BAR_HEIGHT = 24
+
+MOST_ITEMS = 60
+"""Items of a queue that are shown."""
+
+MOST_CHANGES = 120
+"""Characters that a drawing has room for beside a step."""
+
+_EMPTY = frozenset({"0", "-1", "FALSE", "none", "\u27e8\u27e9"})
+
+Document: TypeAlias = dict[str, object]
+"""What ``json`` can write."""
+
+
+class Fact(NamedTuple):
+    """A parameter as it is shown."""
+
+    name: str
+    """Of the constant in the specification."""
+
+    value: str
+    remark: str
+    """The specification's own words about it."""
+
+
+class Look:
+    """How any system is shown: by its variables and their changes."""
+
+    words: ClassVar[Mapping[str, Callable[..., str]]] = {}
+    """Words for guards, by the model's own text; those for comparisons are told the two sides."""
+
+    beginning: ClassVar[str] = "The beginning."
+    at_rest: ClassVar[str] = "everything has come to its end"
+    footnote: ClassVar[str] = "The table shows the variables of the specification; what a step has changed is marked."
+    of_a_node: ClassVar[str] = "The number in a circle is that of the state"
+    strange_steps: ClassVar[str] = (
+        "Not all that was recorded is an action of the specification: the steps from there on are not shown."
+    )
+
+    def __init__(self, system: System[Any, Any]) -> None:
+        """The look of this system."""
+        self.system = system
+
+    @cached_property
+    def specification(self) -> Specification:
+        """Its text."""
+        return Specification(self.system.module)
+
+    def false_guard(self, action: str, state: Any, parameters: Any, *arguments: int) -> FalseGuard | None:
+        """The first guard of an action that is false in this state, or None if the action is possible."""
+        return false_guard(self.system, self.words, action, state, parameters, *arguments)
+
+    def refusals(self, state: Any, parameters: Any) -> list[FalseGuard]:
+        """For each action of the protocol that is not possible: why not."""
+        own = (action for action in self.system.actions if not action.is_environment)
+        first = ((one.name, next(iter(one.arguments(parameters)), ())) for one in own)
+        refused = (self.false_guard(name, state, parameters, *arguments) for name, arguments in first)
+        return [guard for guard in refused if guard]
+
+    def actor(self, action: str) -> str:
+        """Whose move an action is."""
+        of = self.system.action(action)
+        return "application" if of.is_environment else of.end or "protocol"
+
+    def event(self, action: str, arguments: Sequence[int]) -> str:
+        """A recorded action in words."""
+        return f"{action}({', '.join(f'{number:,}' for number in arguments)})" if arguments else action
+
+    # A state in words.
+
+    def value(self, value: Any) -> str:
+        """As in the specification, and shorter."""
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, str):
+            return f'"{value}"'
+        if hasattr(value, "_asdict"):
+            return ", ".join(f"{name} {self.value(part)}" for name, part in value._asdict().items() if part) or "none"
+        if isinstance(value, tuple | frozenset):
+            items = [*map(self.value, sorted(value) if isinstance(value, frozenset) else value)]
+            more = [f"\u2026 {len(items) - MOST_ITEMS:,} more"] if len(items) > MOST_ITEMS else []
+            return f"\u27e8{', '.join(items[:MOST_ITEMS] + more)}\u27e9"
+        return f"{value:,}" if isinstance(value, int) and abs(value) > 9_999 else str(value)
+
+    def variables(self, state: Any) -> dict[str, str]:
+        """Each variable by its name in the specification."""
+        return {camel_case(name): self.value(value) for name, value in zip(state._fields, state, strict=True)}
+
+    def in_brief(self, state: Any) -> str:
+        """Only the variables that hold something."""
+        shown = {name: text for name, text in self.variables(state).items() if text not in _EMPTY}
+        return "\n".join(f"{name} = {text}" for name, text in shown.items())
+
+    def row(self, state: Any) -> dict[str, str]:
+        """A row of a table: what stands in each column."""
+        return self.variables(state)
+
+    def as_json(self, state: Any) -> dict[str, object]:
+        """For programs."""
+        return dict(self.variables(state))
+
+    # Parameters.
+
+    def facts(self, parameters: Any, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:
+        """The parameters that are worth knowing; of a recorded run, those that somebody chose."""
+        if is_recorded:
+            return []
+        return [self.fact(each.name, self.value(getattr(parameters, each.name))) for each in fields(parameters)]
+
+    def fact(self, name: str, value: str) -> Fact:
+        """A parameter, with what the specification says about its constant."""
+        spelt = camel_case(name)
+        constant = spelt[0].upper() + spelt[1:]
+        return Fact(constant, value, self.specification.remarks().get(constant, ""))
+
+    def in_numbers(self, parameters: Any) -> str:
+        """What is shown all states of."""
+        told = ", ".join(f"{fact.name} {fact.value}" for fact in self.facts(parameters))
+        return f"{self.system.module} with {told}"
+
+    # The page and the drawing of a run.
+
+    def document(self, parameters: Any, states: Sequence[Any], steps: Sequence[Step[Any]]) -> Document:
+        """What the page of a run is told besides: each variable in each state, as the number of a text."""
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(text, len(numbers)) for text in self.variables(state).values()] for state in states]
+        return {"valueTexts": list(numbers), "values": rows, "beginning": self.beginning}
+
+    def legend(self, parameters: Any, y: float) -> list[str]:
+        """What the colours of the drawing mean."""
+        return []
+
+    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
+        """A state in the drawing, and what has changed since the one before."""
+        old = self.variables(before)
+        new = self.variables(state)
+        text = ", ".join(f"{name} {old[name]} \u2192 {new[name]}" for name in new if old[name] != new[name])
+        shown = text if len(text) <= MOST_CHANGES else f"{text[: MOST_CHANGES - 1]}\u2026"
+        yield svg.text(BAR_AT, y + 16, shown, class_="muted")
+
+    # A state graph.
+
+    def node(self, number: int, state: Any, parameters: Any) -> tuple[str, float]:
+        """What stands in the circle of a state, and how full it is drawn, from 0 to 1."""
+        return f"{number}", 0.0
+
+    def node_kinds(self, parameters: Any) -> list[tuple[str, str, float]]:
+        """Kinds of states: in words, as a class, and how full."""
+        return []
+
+    def graph_document(self, parameters: Any, states: Sequence[Any]) -> Document:
+        """What the page of a state graph is told besides."""
+        return {"places": {}}
+
+
+@cache
+def look_of(module: str) -> Look:
+    """How the system is shown that says the same as a TLA+ module.
+
+    Raises:
+        KeyError: there is no such system.
+    """
+    from permitflow_model.registry import systems
+
+    own = counterpart("permitflow.pictures.looks", module)
+    look: Look = Look(systems()[module].system) if own is None else own.LOOK
+    return look

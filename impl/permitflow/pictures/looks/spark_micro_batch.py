@@ -1,0 +1,25 @@
+"""A streaming query as a table: where its rows are, and what its logs say."""
+
+from permitflow.pictures.look import Look
+from permitflow_model.spark_micro_batch import SYSTEM, State
+
+__all__ = ["LOOK"]
+
+
+class QueryLook(Look):
+    """Rows that wait, are kept and published, and the last batch."""
+
+    def row(self, state: State) -> dict[str, str]:
+        """kept: rows that the exchange keeps; batch: rows of the last one in the offset log; table: rows in the sink's."""
+        return {
+            "driver": state.phase,
+            "waiting": f"{state.waiting:,}" if state.waiting else "",
+            "kept": f"{state.produced - state.acknowledged:,}",
+            "acknowledged": f"{state.acknowledged:,}",
+            "batch": f"[{state.start:,}, {state.end:,})" if state.end else "",
+            "commit log": ("has it" if state.committed else "not yet") if state.end else "",
+            "table": f"{state.output:,}",
+        }
+
+
+LOOK = QueryLook(SYSTEM)
