@@ -19,7 +19,8 @@ from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import Batch, DescribedChannel, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.run_table import TABLES, run_as_json, run_table, state_table
+from permitflow.cli.permit_channel import MODULE
+from permitflow.cli.run_table import run_as_json, run_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
 from permitflow.protocol.permits import ChannelParameters, Oversize
@@ -403,7 +404,7 @@ def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -
     console.print(f"{proved}{decision.explanation}", soft_wrap=True)
     if decision.run is not None:
         console.print("A shortest run into it, in row permits; each line adds up to the row count:")
-        print_table(console, run_table(decision.run.start, decision.run.steps))
+        print_table(console, run_table(MODULE, decision.run.start, decision.run.steps))
     for theorem in catalogue():
         if theorem.id in decision.theorems:
             console.print(f"theorem {theorem.id} ({theorem.reference}): {theorem.statement}", soft_wrap=True)
@@ -442,7 +443,7 @@ def _reasons_as_json(decision: "Decision") -> dict[str, object]:
         "theorems": list(decision.theorems),
         "safe_max_cost": decision.safe_max_cost,
         "safe_batch": decision.safe_batch,
-        "run": None if run is None else run_as_json(run.start, run.steps),
+        "run": None if run is None else run_as_json(MODULE, run.start, run.steps),
     }
 
 
@@ -535,8 +536,8 @@ def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
             console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
             console.print(f"a shortest run into the violation of {run.invariant}:")
             found = system_of(outcome.model.module)
-            table = TABLES.get(found.system.module, state_table) if found else state_table
-            print_table(console, table(run.start, run.steps))
+            assert found is not None, "only a model has found a run"
+            print_table(console, run_table(found.system.module, run.start, run.steps))
 
 
 def _model_as_json(outcome: "ModelResult") -> dict[str, object]:

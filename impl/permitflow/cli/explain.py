@@ -1,23 +1,22 @@
 """``permitflow explain``: runs and state graphs to look at."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.check import Numbers, numbers_of, ways_to_live
+from permitflow.cli.check import numbers_of, ways_to_live
 from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
-from permitflow.cli.outcomes import Json, print_json, requires_extra, unusable
+from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
+from permitflow.cli.permit_channel import graph_of, run_of
 from permitflow.cli.trace import files_of, read_files, select_channels
 from permitflow.errors import TraceError
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
     from permitflow.pictures.state_graph import StateGraph
-    from permitflow_model.permit_channel import Parameters
 
 __all__ = ["explain"]
 
@@ -60,7 +59,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show it: a deadlock, a recorded run or a state graph as one web page.
+    """Show it: a deadlock, a recorded run of any protocol or a state graph as one web page.
 
     The page holds everything it needs and uses no network: send it, project it, print it. It steps through a run:
     where each chunk and each permit is, which action was taken and where the specification says so, what can happen
@@ -102,67 +101,17 @@ def explain(
         if row_count is None and batch is None:
             unusable("nothing to explain: name trace files, or give numbers with --row-count and --batch")
         numbers = numbers_of(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
-        shown = _graph(numbers, with_barriers=barriers) if graph else _run(numbers, with_barriers=barriers)
+        if graph:
+            shown = graph_of(numbers, with_barriers=barriers)
+        else:
+            shown = run_of(numbers, with_barriers=barriers, advise=ways_to_live)
     _write(shown, page, svg, as_json=as_json)
 
 
-def _parameters(numbers: Numbers, sizes: tuple[int, ...], *, with_barriers: bool) -> "Parameters":
-    from permitflow_model.permit_channel import Parameters
-
-    return Parameters(
-        row_count=numbers.row_count,
-        batch=numbers.batch,
-        clamp=numbers.max_cost,
-        sizes=sizes,
-        barrier_permits=1 if with_barriers else 0,
-        watermarks=with_barriers,
-        flush_idle=numbers.flush_idle,
-    )
-
-
-def _run(numbers: Numbers, *, with_barriers: bool) -> "Run":
-    from permitflow.pictures.run import live_run, stuck_run
-
-    with requires_extra("proofs"):
-        from permitflow_proofs.permit_channel.decision import decide
-    most = numbers.max_cost
-    # Of all sizes, the run needs only some; the page says that all are meant.
-    sizes = numbers.sizes or tuple(sorted({max(1, most // 4), max(1, most // 2), most}))
-    parameters = _parameters(numbers, sizes, with_barriers=with_barriers)
-    decision = decide(numbers.row_count, numbers.batch, most, sizes=numbers.sizes, flush_idle=numbers.flush_idle)
-    if decision.run is not None:
-        plain = replace(parameters, barrier_permits=0, watermarks=False)
-        advice = [f"{way[0].upper()}{way[1:]}" for way in ways_to_live(numbers, decision)]
-        run = stuck_run(plain, decision.run.start, decision.run.steps, advice=advice)
-    else:
-        try:
-            run = live_run(parameters, because=f"Proved, for runs of any length: {decision.explanation}.")
-        except ValueError as error:
-            unusable(f"--sizes: {error}")
-    return replace(run, has_every_size=numbers.sizes is None)
-
-
-def _graph(numbers: Numbers, *, with_barriers: bool) -> "StateGraph":
-    from permitflow.pictures.state_graph import MOST_STATES, reachable
-    from permitflow_model.kernel.explore import StateLimitReached
-
-    # One more size than states that can be drawn is as good as all.
-    sizes = numbers.sizes or tuple(range(1, min(numbers.max_cost, MOST_STATES + 1) + 1))
-    try:
-        return reachable(_parameters(numbers, sizes, with_barriers=with_barriers))
-    except StateLimitReached as error:
-        unusable(
-            f"--graph: more than {error.limit:,} states can be reached, and a picture of so many shows nothing; choose "
-            "a smaller --row-count or --max-chunk, or fewer --sizes"
-        )
-
-
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
+    from permitflow.pictures.look import look_of
     from permitflow.pictures.run import Recording, recorded_run
-    from permitflow.testing.subjects import UNLIMITED
-    from permitflow.testing.subjects.permits import agreed_of, model_of
     from permitflow.testing.traces import judge
-    from permitflow_model.permit_channel_trace import rows_of
 
     channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
     if len(channels) > 1:
@@ -171,14 +120,16 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
         unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
     (channel,) = channels
     try:
-        agreed, verdict = agreed_of(channel), judge(channel, keep_path=True)
+        verdict = judge(channel, keep_path=True)
     except TraceError as error:
         unusable(str(error))
-    largest = max((rows_of(event) for log in channel.logs for event in log), default=0)
+    parameters = verdict.subject.parameters(channel)
     return recorded_run(
         Recording(
             channel=channel.channel,
-            parameters=model_of(agreed, sizes=(largest,), waiters=UNLIMITED),
+            look=look_of(verdict.subject.system.module),
+            parameters=parameters,
+            start=verdict.subject.explanation(parameters, channel.ends, True).start().state,
             replay=verdict.replay,
             is_valid=verdict.is_valid,
             is_at_rest=verdict.is_at_rest,

@@ -199,7 +199,7 @@ def _print_runs(verdicts: "list[Verdict]") -> None:
         run = verdict.counterexample.run if verdict.counterexample is not None else None
         if run is not None:
             console.print(f"\n{verdict.theorem.id}: a shortest run to a state in which it is false")
-            print_table(console, run_table(run.start, run.steps))
+            print_table(console, run_table(verdict.theorem.module, run.start, run.steps))
 
 
 def _as_json(verdict: "Verdict") -> dict[str, object]:

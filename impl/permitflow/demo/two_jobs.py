@@ -30,11 +30,10 @@ from permitflow.demo.console import (
 from permitflow.demo.settings import DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError
-from permitflow.testing.subjects.permits import agreed_of
+from permitflow.testing.subjects.permits import agreed_of, permits_of, rows_of
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import ChannelTrace, Trace, read_trace
 from permitflow.tracing import Event as TraceEvent
-from permitflow_model.permit_channel_trace import permits_of, rows_of
 
 __all__ = [
     "DemoReport",

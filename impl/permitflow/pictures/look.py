@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from permitflow.pictures import svg
 from permitflow.pictures.specification import FalseGuard, Specification, false_guard
 from permitflow_model.kernel.system import Step, System
-from permitflow_model.registry import counterpart
-from permitflow_model.tla_values import camel_case
+from permitflow_model.registry import systems
+from permitflow_model.tla_values import camel_case, snake_case
 
 __all__ = [
     "BAR_AT",
@@ -190,8 +192,6 @@ def look_of(module: str) -> Look:
     Raises:
         KeyError: there is no such system.
     """
-    from permitflow_model.registry import systems
-
-    own = counterpart("permitflow.pictures.looks", module)
-    look: Look = Look(systems()[module].system) if own is None else own.LOOK
+    own = f"permitflow.pictures.looks.{snake_case(module)}"
+    look: Look = import_module(own).LOOK if find_spec(own) else Look(systems()[module].system)
     return look

@@ -68,14 +68,8 @@ def storyboard(run: Run, *, standalone: bool = True) -> str:
         parts += drawn
     sheet = svg.element("rect", class_="sheet", width=DRAWING_WIDTH, height=y, rx=12)
     styles = [asset("palette.css"), asset("storyboard.css")] if standalone else []
-    return svg.document(
-        [sheet, *parts],
-        width=DRAWING_WIDTH,
-        height=y,
-        title=f"{run.title}. {run.sentence}",
-        styles=styles,
-        class_="story",
-    )
+    title = f"{run.title}. {run.sentence}"
+    return svg.document([sheet, *parts], width=DRAWING_WIDTH, height=y, title=title, styles=styles, class_="story")
 
 
 def _head(run: Run, y: float) -> tuple[list[str], float]:

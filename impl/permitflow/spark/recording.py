@@ -1,6 +1,6 @@
 """What was done, for those who ask for it, in files: by a task's streams, and by a streaming query.
 
-Of streams, the actions of ``PermitChannel.tla`` and the statistics, in files of the task's own.
+Of streams, the actions of their flow and the statistics, in files of the task's own.
 
 Of a query, the actions of ``SparkMicroBatch.tla``.  The source's process and each task write a file of their own, a
 line of JSON for each event.  What they do not know, Spark's checkpoint does: ``offsets/`` has the steps

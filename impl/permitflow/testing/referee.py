@@ -1,6 +1,6 @@
 """TLC as a referee over recorded runs: does the specification's own text say the same as the model?"""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 from permitflow.testing.traces import judge
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.replay import Path, RecordedStep
-from permitflow_model.permit_channel_trace import PART
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
 __all__ = ["Referee", "ask_tlc"]
@@ -72,7 +71,7 @@ def ask_tlc(
     verdict = judge(channel, keep_path=True)
     path = verdict.world.path
     links = [] if path is None else path.links()
-    told = list(_told(links))
+    told = list(_told(links, {action.name for action in verdict.subject.system.actions}))
     # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
     blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
     parameters = verdict.subject.parameters(channel)
@@ -95,12 +94,13 @@ def ask_tlc(
     return Referee(whole, len(links), len(blocked))
 
 
-def _told(links: list[Path[Any]]) -> Iterator[Told]:
+def _told(links: list[Path[Any]], known: Collection[str]) -> Iterator[Told]:
     before: set[str] = set()  # actions that explain the same event, earlier
     for link in links:
         step, event = link.step, link.event
         if event is None:
-            yield Told(step.action, (0, *step.arguments) if step.action == PART else step.arguments)
+            # What is no action of the specification is one of its module for traces, which tells of it as of events.
+            yield Told(step.action, step.arguments if step.action in known else (0, *step.arguments))
             before.add(step.action)
             continue
         if event.action == step.action and step.action not in before:

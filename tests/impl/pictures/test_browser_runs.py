@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from permitflow.pictures.document import PLACES, ledger_of
-from permitflow.pictures.run import Run, Verdict, live_run, stuck_run
+from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of, live_run, stuck_run
+from permitflow.pictures.run import Run, Verdict
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.specification import Specification
 from permitflow_model.kernel.system import Step
@@ -215,7 +215,13 @@ def long_run(rounds: int) -> Run:
             state = SYSTEM.perform(action, state, parameters, *arguments)
             steps.append(Step(action, arguments, state))
     return Run(
-        title="long", verdict=Verdict.VALID, sentence="It is long.", parameters=parameters, start=start, steps=steps
+        look=LOOK,
+        title="long",
+        verdict=Verdict.VALID,
+        sentence="It is long.",
+        parameters=parameters,
+        start=start,
+        steps=steps,
     )
 
 

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from permitflow.pictures.document import (
-    MOST_STATES_WITH_REASONS,
+from permitflow.pictures.document import MOST_STATES_WITH_REASONS, document_of
+from permitflow.pictures.looks.permit_channel import (
+    LOOK,
     NEVER,
     PLACES,
     Lifelines,
-    document_of,
+    fill_and_drain,
     ledger_of,
     ranges,
+    stuck_run,
 )
-from permitflow.pictures.run import Run, Section, Verdict, fill_and_drain, last_steps, stuck_run
+from permitflow.pictures.run import Run, Section, Verdict, last_steps
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.kernel.queue import Queue
@@ -44,6 +46,7 @@ Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
 
 def run_of(parameters: Parameters, steps: Sequence[Step[State]], start: State | None = None) -> Run:
     return Run(
+        look=LOOK,
         title="a run",
         verdict=Verdict.LIVE,
         sentence="It runs.",
@@ -263,7 +266,7 @@ class PageReader(HTMLParser):
 
 
 def pages(stuck: Run) -> list[str]:
-    return [page_of(stuck), graph_page(reachable(STUCK))]
+    return [page_of(stuck), graph_page(reachable(LOOK, STUCK))]
 
 
 def test_a_page_fetches_nothing(stuck: Run) -> None:

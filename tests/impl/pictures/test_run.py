@@ -8,7 +8,8 @@ import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.pictures.document import document_of, facts_of
-from permitflow.pictures.run import Recording, Verdict, in_words, live_run, recorded_run, stuck_run
+from permitflow.pictures.looks.permit_channel import LOOK, in_words, live_run, stuck_run
+from permitflow.pictures.run import Recording, Verdict, recorded_run
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.testing.subjects import UNLIMITED
 from permitflow.testing.subjects.permits import agreed_of, model_of
@@ -95,9 +96,12 @@ def recorded(run: asyncio.Runner) -> ChannelTrace:
 
 def judged(channel: ChannelTrace) -> Recording:
     verdict = judge(channel, keep_path=True)
+    parameters = model_of(agreed_of(channel), sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED)
     return Recording(
         channel=channel.channel,
-        parameters=model_of(agreed_of(channel), sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED),
+        look=LOOK,
+        parameters=parameters,
+        start=SYSTEM.initial(parameters),
         replay=verdict.replay,
         is_valid=verdict.is_valid,
         is_at_rest=verdict.is_at_rest,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.pictures.document import PLACES, ledger_of
+from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of
 from permitflow.pictures.state_graph import (
     MOST_LABELS,
     StateGraph,
@@ -30,7 +30,7 @@ LIVE = Parameters(row_count=2, batch=1, clamp=2, sizes=(1, 2), barrier_permits=1
 def graph(request: pytest.FixtureRequest) -> StateGraph:
     parameters = request.param
     assert isinstance(parameters, Parameters)
-    return reachable(parameters)
+    return reachable(LOOK, parameters)
 
 
 def test_the_graph_is_the_explorer_s(graph: StateGraph) -> None:
@@ -99,7 +99,7 @@ def test_the_page_is_told_what_the_model_says(graph: StateGraph) -> None:
 
 
 def test_each_guard_of_a_stuck_state_is_told() -> None:
-    graph = reachable(SMALL)
+    graph = reachable(LOOK, SMALL)
     (stuck,) = graph.stuck
     reasons = graph_document(graph)["reasons"]
     assert isinstance(reasons, dict)
@@ -108,22 +108,22 @@ def test_each_guard_of_a_stuck_state_is_told() -> None:
 
 
 def test_the_sentence_counts() -> None:
-    assert graph_sentence(reachable(SMALL)) == (
+    assert graph_sentence(reachable(LOOK, SMALL)) == (
         "132 states and 272 steps: 1 state is stuck (red), 5 steps from the beginning."
     )
-    assert "whoever waits can still be served" in graph_sentence(reachable(LIVE))
+    assert "whoever waits can still be served" in graph_sentence(reachable(LOOK, LIVE))
 
 
 def test_a_graph_that_shows_nothing_any_more_is_refused() -> None:
     with pytest.raises(StateLimitReached, match="more than 100 reachable states"):
-        reachable(SMALL, most=100)
+        reachable(LOOK, SMALL, most=100)
 
 
 Open = Callable[..., Visit]
 
 
 def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
-    graph = reachable(Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))
+    graph = reachable(LOOK, Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))
     (stuck,) = graph.stuck
     opened = visit(graph_page(graph))
     heading = opened.page.locator("#state h2")
@@ -155,7 +155,7 @@ def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
 
 
 def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
-    graph = reachable(Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2)))
+    graph = reachable(LOOK, Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2)))
     opened = visit(graph_page(graph), scheme="dark", width=800)
     panel = opened.page.locator("#state")
     for number, state in enumerate(graph.states):
@@ -171,7 +171,7 @@ def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
 
 
 def test_the_drawing_grows_and_fits(visit: Open) -> None:
-    opened = visit(graph_page(reachable(Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))), width=900)
+    opened = visit(graph_page(reachable(LOOK, Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))), width=900)
     drawing = opened.page.locator(".graph-scroll svg")
 
     def width() -> float:

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.pictures.document import PLACES, ledger_of
-from permitflow.pictures.run import Run, Verdict, live_run, stuck_run
-from permitflow.pictures.run_page import BAR_AT, BAR_WIDTH, MOST_ROWS, ROWS_AT_EACH_END, storyboard
+from permitflow.pictures.look import BAR_AT, BAR_WIDTH
+from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of, live_run, stuck_run
+from permitflow.pictures.run import Run, Verdict
+from permitflow.pictures.run_page import MOST_ROWS, ROWS_AT_EACH_END, storyboard
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
@@ -93,6 +94,7 @@ def test_a_barrier_that_waits_is_not_taken_for_a_chunk() -> None:
     start = SYSTEM.initial(LIVE)
     offered = SYSTEM.perform("OfferBarrier", start, LIVE)
     run = Run(
+        look=LOOK,
         title="a barrier waits",
         verdict=Verdict.LIVE,
         sentence="It may leave at once.",

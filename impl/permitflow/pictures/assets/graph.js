@@ -101,7 +101,8 @@ class GraphPage {
     const parts = [make("h2", { id: "state-heading" }, `State ${number(state)} of ${number(this.states.length - 1)}`)];
     parts.push(make("p", {}, plural(this.depths[state], "step"), " from the beginning"));
     if (isStuck) parts.push(make("p", { class: "stuck-note" }, "Stuck: somebody waits, and nothing can move."));
-    parts.push(this.#bar(state), this.#variables(state));
+    if (this.ledger) parts.push(this.#bar(state));
+    parts.push(this.#variables(state));
     parts.push(make("h3", {}, "Steps out of it"));
     parts.push(this.out[state].length ? this.#ways(this.out[state], 3) : make("p", {}, "None."));
     if (isStuck) parts.push(...this.#guards(state));

@@ -57,7 +57,7 @@ function showStep(section, run, k) {
   const position = make("span", {}, k === 0 ? `State ${number(run.skipped)}` : `Step ${number(run.skipped + k)}: `);
   const heading = make("h2", { id: "step-heading" }, position);
   if (k === 0) {
-    const text = run.skipped ? "The page begins here; earlier steps are left out." : "The beginning: nothing has been offered, all permits are at the sender.";
+    const text = run.skipped ? "The page begins here; earlier steps are left out." : run.beginning;
     section.replaceChildren(heading, make("p", { class: "does" }, text));
     return;
   }
@@ -67,6 +67,11 @@ function showStep(section, run, k) {
 }
 
 function changes(run, k) {
+  if (!run.hasLedger) {
+    const [before, after] = [run.valuesAt(k - 1), run.valuesAt(k)];
+    const items = run.variables.flatMap(({ name }, index) => (run.changed(k, index) ? [make("li", {}, make("code", {}, name), ` ${before[index]} \u2192 ${after[index]}`)] : []));
+    return make("ul", { class: "changes" }, ...items);
+  }
   const items = run.classes.flatMap((name) => {
     const [before, after] = [run.counts(k - 1, name), run.counts(k, name)];
     return Object.keys(run.places)
@@ -152,13 +157,24 @@ function showConclusions(section, run, k) {
 
 /** Every variable of the specification with its value, in the specification's notation. */
 function showVariables(body, run, k) {
+  const told = run.hasLedger ? ledgerValues(run, k) : Object.fromEntries(run.valuesAt(k).map((text, index) => [run.variables[index].name, text]));
+  const lines = run.variables.flatMap(({ name, remark }, index) => {
+    if (!(name in told)) return []; // chunk numbers: chunks are anonymous here
+    const isChanged = run.changed(k, index);
+    return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, make("code", {}, told[name])), make("td", {}, remark))];
+  });
+  body.replaceChildren(...lines);
+}
+
+/** The values that follow from where each message and each permit is. */
+function ledgerValues(run, k) {
   const places = run.messagesAt(k);
   const { kind, cost, rows } = run.messages;
   const message = (i) => (kind[i] === "chunk" ? (cost[i] === rows[i] ? number(cost[i]) : `${number(rows[i])} rows for ${number(cost[i])}`) : kind[i]);
   const queue = (items) => `\u27e8${items.slice(0, 60).join(", ")}${items.length > 60 ? ", \u2026" : ""}\u27e9`;
   const permits = (of) => run.classes.map((name) => `${name} ${number(of(name))}`).join(", ");
   const line = places.waiting.filter((i) => kind[i] !== "watermark");
-  const values = {
+  return {
     waiting: queue(line.map(message)),
     watermarkPending: run.pending.length ? String(run.pending[k]) : "-1",
     newestWatermark: `"${run.newestWatermark(k)}"`,
@@ -168,10 +184,4 @@ function showVariables(body, run, k) {
     unreturned: number(run.ledger.rows.unreturned[k]),
     grants: queue(run.returnsAt(k).map((i) => permits((name) => run.returns[name][i]))),
   };
-  const lines = run.variables.flatMap(({ name, remark }, index) => {
-    if (!(name in values)) return []; // chunk numbers: chunks are anonymous here
-    const isChanged = run.changed(k, index);
-    return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, make("code", {}, values[name])), make("td", {}, remark))];
-  });
-  body.replaceChildren(...lines);
 }

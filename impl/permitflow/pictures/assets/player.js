@@ -9,8 +9,11 @@ class Player {
     this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "step", "possible", "passage", "conclusions"].map((id) => [id, byId(id)]));
     this.variables = document.querySelector("#variables tbody");
     this.controls.slider.max = run.last;
-    this.scene = new Scene(byId("scene"), run);
-    this.ledgers = new Ledgers(byId("ledgers"), run);
+    this.views = run.hasLedger ? [new Scene(byId("scene"), run), new Ledgers(byId("ledgers"), run)] : [];
+    if (!run.hasLedger) {
+      byId("scene").parentElement.hidden = byId("ledgers").hidden = true;
+      byId("variables").open = true;
+    }
     this.timeline = new Timeline(byId("history"), run, this.controls.slider, (k) => this.go(k));
     this.#listen();
     new ResizeObserver(() => this.lay()).observe(document.querySelector("main"));
@@ -84,8 +87,7 @@ class Player {
     const isSmooth = Math.abs(k - this.k) === 1;
     this.k = k;
     const { slider, position, summary, first, back, forward, last, step, possible, passage, conclusions } = this.controls;
-    this.scene.show(k, isSmooth);
-    this.ledgers.show(k, isSmooth);
+    for (const view of this.views) view.show(k, isSmooth);
     this.timeline.show(k);
     showStep(step, this.run, k);
     showPossible(possible, this.run, k);
@@ -105,7 +107,7 @@ class Player {
 
   /** Fits everything to the width of the window. */
   lay() {
-    this.scene.lay();
+    for (const view of this.views) view.lay?.();
     this.timeline.lay();
     this.#show(this.k);
   }

@@ -6,7 +6,8 @@ class Run {
   constructor(data) {
     Object.assign(this, data);
     this.last = this.steps.action.length;
-    this.classes = Object.keys(this.ledger);
+    this.hasLedger = "ledger" in data; // else the variables are all that is shown of a state
+    this.classes = Object.keys(this.ledger ?? {});
   }
 
   /** Which action led to state `k`; null for the first. */
@@ -39,6 +40,11 @@ class Run {
   /** The numbers of one class in state `k`, place by place. */
   counts(k, name) {
     return Object.fromEntries(Object.keys(this.places).map((place) => [place, this.ledger[name][place][k]]));
+  }
+
+  /** The value of each variable in state `k`, as a text. */
+  valuesAt(k) {
+    return this.values[k].map((text) => this.valueTexts[text]);
   }
 
   /** The messages in each place in state `k`, the next to leave first. */
@@ -93,8 +99,13 @@ class Run {
 
   /** A state in words, for those who do not see it. */
   summary(k) {
+    if (!this.hasLedger) return this.#told(k, this.variables.map(({ name }, index) => `${name} = ${this.valuesAt(k)[index]}`).join(", "));
     const where = Object.entries(this.counts(k, "rows")).map(([place, count]) => `${this.places[place]} ${number(count)}`);
+    return this.#told(k, `Of ${number(this.buf.rows)} row permits: ${where.join(", ")}`);
+  }
+
+  #told(k, state) {
     const what = k === 0 ? "The beginning" : `${this.call(k)} by the ${this.action(k).actor}`;
-    return `Step ${number(this.skipped + k)}: ${what}. Of ${number(this.buf.rows)} row permits: ${where.join(", ")}.`;
+    return `Step ${number(this.skipped + k)}: ${what}. ${state}.`;
   }
 }

@@ -1,6 +1,6 @@
 // All steps at a glance: one column of stacked places for each state.  Click or drag to go there.
 
-const HISTORY_HEIGHT = { wide: 60, narrow: 40 };
+const HISTORY_HEIGHT = { wide: 60, narrow: 40, plain: 16 };
 const MOST_COLUMNS = 160; // that are drawn apart
 
 class Timeline {
@@ -22,7 +22,7 @@ class Timeline {
 
   lay() {
     this.width = Math.max(200, this.svg.clientWidth);
-    this.height = HISTORY_HEIGHT[this.width < 600 ? "narrow" : "wide"];
+    this.height = this.run.hasLedger ? HISTORY_HEIGHT[this.width < 600 ? "narrow" : "wide"] : HISTORY_HEIGHT.plain;
     this.column = this.width / (this.run.last + 1);
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
@@ -31,7 +31,7 @@ class Timeline {
     const count = isApart ? this.run.last + 1 : Math.floor(this.width);
     const below = new Array(count).fill(0);
     // The sender's permits lie at the bottom, then the others in the order of their circuit.
-    for (const place of Object.keys(this.run.places)) {
+    for (const place of Object.keys(this.run.places ?? {})) {
       draw(this.svg, "path", { class: place, d: this.#band(place, below, isApart ? Math.min(2, this.column / 8) : 0) });
     }
     if (["stuck", "invalid"].includes(this.run.verdict)) {

@@ -10,7 +10,7 @@ class QueryLook(Look):
     """Rows that wait, are kept and published, and the last batch."""
 
     def row(self, state: State) -> dict[str, str]:
-        """kept: rows that the exchange keeps; batch: rows of the last one in the offset log; table: rows in the sink's."""
+        """kept: rows that the exchange keeps; batch: the last one's in the offset log; table: those in the sink's."""
         return {
             "driver": state.phase,
             "waiting": f"{state.waiting:,}" if state.waiting else "",

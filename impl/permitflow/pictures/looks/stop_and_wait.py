@@ -1,11 +1,13 @@
 """Words for what stands in a message's way with stop and wait."""
 
+from collections.abc import Callable, Mapping
+
 from permitflow.pictures.look import Look
 from permitflow_model.stop_and_wait import SYSTEM
 
 __all__ = ["LOOK", "WORDS"]
 
-WORDS = {
+WORDS: Mapping[str, Callable[..., str]] = {
     "state.waiting.size() < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
     "parameters.withdrawals": lambda: "whoever waits here never gives up",
     "not state.waiting.is_empty()": lambda: "nothing waits",

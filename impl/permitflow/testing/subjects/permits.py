@@ -33,7 +33,7 @@ from permitflow_model.permit_channel_trace import (
     rows_of,
 )
 
-__all__ = ["SUBJECT", "CorePair", "agreed_of", "largest_rows", "model_of", "row_permits"]
+__all__ = ["SUBJECT", "CorePair", "agreed_of", "largest_rows", "model_of", "permits_of", "row_permits", "rows_of"]
 
 _ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
     frozenset({"sender"}): SenderAlone,
