@@ -15,6 +15,7 @@ import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.tracing import FileTrace
 
 Command = Callable[..., tuple[int, str, str]]
@@ -190,6 +191,53 @@ def test_a_wrong_trace_is_shown_up_to_what_is_wrong(report: Report, trace: Path,
     assert "Consume (7 rows, 6 row permits) is impossible" in said["sentence"]
     headings = [section["heading"] for section in embedded(folder / "permitflow-explain.html")["conclusions"]]
     assert headings == ["What no behaviour allows here", "What would have been allowed"]
+
+
+@pytest.fixture
+def one_by_one(run: asyncio.Runner, folder: Path) -> Path:
+    """What a stop-and-wait channel recorded."""
+
+    async def stream(record: FileTrace) -> None:
+        sender: LocalSender[str]
+        receiver: LocalReceiver[str]
+        sender, receiver = open_channel(StopAndWait(), name="orders", record=record.recorder)
+        for text in ("abc", "", "d"):
+            await sender.send(text)
+            await receiver.receive()
+        await sender.end()
+
+    with FileTrace(folder / "one_by_one.jsonl") as recording:
+        run.run(stream(recording))
+    return folder / "one_by_one.jsonl"
+
+
+def test_a_recording_of_another_protocol_is_shown_by_its_variables(
+    report: Report, one_by_one: Path, folder: Path
+) -> None:
+    code, said = report("explain", str(one_by_one), "--svg", "run.svg", "-o", "run.html")
+    assert (code, said["verdict"]) == (0, "valid")
+    assert said["sentence"].endswith("at the end everything has been consumed and answered.")
+    document = embedded(folder / "run.html")
+    names = [variable["name"] for variable in document["variables"]]
+    assert names == ["offered", "consumed", "waiting", "free", "wire", "inbox", "answers"]
+    assert calls(document)[:5] == ["Offer", "Send", "Deliver", "Consume", "Answer"]
+    assert "free 1 \u2192 0" in (folder / "run.svg").read_text()
+
+
+def test_a_wrong_recording_of_another_protocol_is_shown_up_to_what_is_wrong(
+    report: Report, one_by_one: Path, folder: Path
+) -> None:
+    lines = one_by_one.read_text().splitlines(keepends=True)
+    (place, *_) = [number for number, line in enumerate(lines) if '"action": "Answer"' in line]
+    lines[place] = lines[place].replace('"counters": [1]', '"counters": [0]')
+    one_by_one.write_text("".join(lines))
+    code, said = report("explain", str(one_by_one), "-o", "run.html")
+    assert (code, said["verdict"]) == (0, "invalid")
+    assert "of the sender, Answer is impossible: its end counts (0,) afterwards" in said["sentence"]
+    assert [section["heading"] for section in embedded(folder / "run.html")["conclusions"]] == [
+        "What no behaviour allows here",
+        "What would have been allowed",
+    ]
 
 
 def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -> None:

@@ -24,12 +24,14 @@ def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
     look = look_of(module)
     told = look.row(start)
     numbers = tuple(name for name, text in told.items() if text.replace(",", "").isdigit())
-    table = open_table("step", "action", "who", *told, right=("step", *numbers))
-    table.add_row("0", "", "", *told.values())
+    who = ["who"] if look.has_actors else []
+    table = open_table("step", "action", *who, *told, right=("step", *numbers))
+    table.add_row("0", "", *("" for _ in who), *told.values())
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            table.add_row(str(number), spelt(step), look.actor(step.action), *look.row(step.state).values())
+            actor = [look.actor(step.action)] if who else []
+            table.add_row(str(number), spelt(step), *actor, *look.row(step.state).values())
         elif number - 1 == left_out.start:
             table.add_row("\u2026", f"{len(left_out):,} more steps")
     return table

@@ -11,7 +11,7 @@ from permitflow.pictures import svg
 from permitflow.pictures.specification import FalseGuard, Specification, false_guard
 from permitflow_model.kernel.system import Step, System
 from permitflow_model.registry import systems
-from permitflow_model.tla_values import camel_case, snake_case
+from permitflow_model.tla_values import camel_case, format_value, snake_case, state_to_tla
 
 __all__ = [
     "BAR_AT",
@@ -60,6 +60,9 @@ class Look:
 
     words: ClassVar[Mapping[str, Callable[..., str]]] = {}
     """Words for guards, by the model's own text; those for comparisons are told the two sides."""
+
+    has_actors: ClassVar[bool] = False
+    """Does a table say whose move each action is?"""
 
     beginning: ClassVar[str] = "The beginning."
     at_rest: ClassVar[str] = "everything has come to its end"
@@ -124,12 +127,12 @@ class Look:
         return "\n".join(f"{name} = {text}" for name, text in shown.items())
 
     def row(self, state: Any) -> dict[str, str]:
-        """A row of a table: what stands in each column."""
-        return self.variables(state)
+        """A row of a table: what stands in each column; by default each variable, spelt as TLC does."""
+        return {name: format_value(value) for name, value in state_to_tla(state).items()}
 
     def as_json(self, state: Any) -> dict[str, object]:
         """For programs."""
-        return dict(self.variables(state))
+        return dict(self.row(state))
 
     # Parameters.
 

@@ -94,7 +94,8 @@ def _head(run: Run, y: float) -> tuple[list[str], float]:
 
 
 def _legend(run: Run, y: float) -> tuple[list[str], float]:
-    return run.look.legend(run.parameters, y), y + 34
+    parts = run.look.legend(run.parameters, y)
+    return parts, y + 34 if parts else y
 
 
 def _rows(run: Run, y: float) -> tuple[list[str], float]:

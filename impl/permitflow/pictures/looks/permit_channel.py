@@ -278,6 +278,7 @@ class PermitLook(Look):
     """Where every permit is."""
 
     words = WORDS
+    has_actors = True
     beginning = "The beginning: nothing has been offered, all permits are at the sender."
     at_rest = "everything has been consumed and all permits are back"
     footnote = "A box is as wide as the permits it holds: one lane is all permits of the channel."

@@ -1,0 +1,107 @@
+"""Any system can be shown: by its variables, with the words that its look has for them."""
+
+import random
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from permitflow.pictures.document import document_of
+from permitflow.pictures.look import Look, look_of
+from permitflow.pictures.looks.stop_and_wait import LOOK, WORDS
+from permitflow.pictures.run import Run, Verdict
+from permitflow.pictures.run_page import page_of, storyboard
+from permitflow.pictures.specification import guards_of
+from permitflow.pictures.state_graph import graph_document, graph_drawing, graph_page, reachable
+from permitflow_model.exploration import is_explorable, parameters_for
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Step
+from permitflow_model.manifest import read_manifest
+from permitflow_model.registry import systems
+from permitflow_model.stop_and_wait import SYSTEM, Parameters
+from tests.support.browser import Visit
+
+PARAMETERS = Parameters(waiters=2, withdrawals=True)
+
+
+def run_of(look: Look, parameters: Any, steps: int, seed: int = 1) -> Run:
+    choose, state = random.Random(seed), look.system.initial(parameters)
+    taken: list[Step[Any]] = []
+    for _ in range(steps):
+        possible = list(look.system.successors(state, parameters))
+        if not possible:
+            break
+        taken.append(choose.choice(possible))
+        state = taken[-1].state
+    start = look.system.initial(parameters)
+    return Run(
+        look=look,
+        title="a run",
+        verdict=Verdict.LIVE,
+        sentence="It runs.",
+        parameters=parameters,
+        start=start,
+        steps=taken,
+    )
+
+
+@pytest.mark.parametrize("module", systems())
+def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
+    model = next(each for each in read_manifest().values() if each.module == module and is_explorable(each))
+    run = run_of(look_of(module), parameters_for(model), steps=30)
+
+    page, drawing = page_of(run), ET.fromstring(storyboard(run))
+
+    assert f"{module}.tla" in page
+    texts = {element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert {step.action for step in run.steps} <= {text.partition("(")[0] for text in texts}
+
+
+def test_the_page_is_told_each_variable_in_each_state() -> None:
+    run = run_of(LOOK, PARAMETERS, steps=40)
+
+    document: dict[str, Any] = document_of(run)
+
+    told = [[document["valueTexts"][number] for number in row] for row in document["values"]]
+    assert told == [list(LOOK.variables(state).values()) for state in (run.start, *(step.state for step in run.steps))]
+    assert LOOK.variables(run.start)["waiting"] == "\u27e8\u27e9"
+
+
+def test_there_are_words_for_exactly_the_guards_of_stop_and_wait() -> None:
+    assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
+
+
+def test_a_system_without_words_tells_its_guards_as_the_model_writes_them() -> None:
+    refused = Look(SYSTEM).refusals(SYSTEM.initial(PARAMETERS), PARAMETERS)
+    assert [f"{guard.action}: {guard.sentence}" for guard in refused] == [
+        "Send: not state.waiting.is_empty() is false",
+        "Deliver: not state.wire.is_empty() is false",
+        "Consume: not state.inbox.is_empty() is false",
+        "Answer: state.answers > 0 is false (0 0)",
+    ]
+
+
+def test_a_state_graph_of_another_protocol() -> None:
+    graph, explored = reachable(LOOK, PARAMETERS), explore(SYSTEM, PARAMETERS)
+
+    assert (len(graph.states), len(graph.edges)) == (len(explored.states), len(explored.edges))
+    assert not graph.stuck
+    assert f"{len(explored.states)} states of StopAndWait with Waiters 2" in graph_page(graph)
+    assert graph_document(graph)["variables"] == ["waiting", "free", "wire", "inbox", "answers"]
+    ET.fromstring(graph_drawing(graph))
+
+
+def test_a_browser_shows_what_the_model_says(visit: Callable[..., Visit]) -> None:
+    run = run_of(LOOK, PARAMETERS, steps=12)
+    opened = visit(page_of(run), fragment="step=0", width=800)
+    for k, state in enumerate((run.start, *(step.state for step in run.steps))):
+        rows = opened.page.locator("#variables tr")
+        shown: Sequence[str] = rows.locator("td:first-of-type").all_inner_texts()
+        assert list(shown) == list(LOOK.variables(state).values())
+        before = run.start if k < 2 else run.steps[k - 2].state
+        changed = [name for name, value in LOOK.variables(state).items() if k and LOOK.variables(before)[name] != value]
+        assert opened.page.locator("#variables tr.changed th").all_inner_texts() == changed
+        opened.page.keyboard.press("ArrowRight")
+    assert not opened.page.locator("#scene").is_visible()
+    assert not opened.page.locator("#ledgers").is_visible()
