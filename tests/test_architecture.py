@@ -212,6 +212,20 @@ def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) 
     assert naming == {"permitflow_proofs"}
 
 
+def test_nothing_generic_in_the_implementation_names_the_specification_of_a_flow(repository: Path) -> None:
+    """A flow has one file per room, named after the flow or its specification; all others find it by that name."""
+    naming = {
+        module
+        for name, registered in systems().items()
+        if registered.flow
+        for module, path in modules(repository).items()
+        if module.startswith("permitflow.")
+        and module.rpartition(".")[2] not in (snake_case(name), registered.flow.replace("-", "_"))
+        and re.search(rf"{name}|{snake_case(name)}", path.read_text(encoding="utf-8"))
+    }
+    assert naming == set()
+
+
 def loaded_by(statement: str) -> set[str]:
     """Top-level names of the modules that a statement loads in a fresh interpreter."""
     return {name.partition(".")[0] for name in modules_loaded_by(statement)}

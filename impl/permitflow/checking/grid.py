@@ -122,7 +122,7 @@ class Cell:
     @property
     def states(self) -> int:
         """How many there are at most."""
-        from permitflow.checking.exploring import model_of, most_states
+        from permitflow.checking.permits import model_of, most_states
 
         return 0 if self.setting is None else most_states(model_of(self.setting))
 
@@ -153,7 +153,7 @@ def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Fi
     if check is Check.DECIDE:
         finding = finding_of(cell.setting, values)
     else:
-        from permitflow.checking.exploring import explored_finding
+        from permitflow.checking.permits import explored_finding
 
         finding = explored_finding(cell.setting, values, max_states=max_states)
     return replace(finding, seconds=time.perf_counter() - begin)

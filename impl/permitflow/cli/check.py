@@ -19,7 +19,7 @@ from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import Batch, DescribedChannel, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.permit_channel import MODULE
+from permitflow.cli.permits import MODULE
 from permitflow.cli.run_table import run_as_json, run_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description

@@ -10,7 +10,7 @@ from permitflow.cli.check import numbers_of, ways_to_live
 from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
 from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
-from permitflow.cli.permit_channel import graph_of, run_of
+from permitflow.cli.permits import graph_of, run_of
 from permitflow.cli.trace import files_of, read_files, select_channels
 from permitflow.errors import TraceError
 

@@ -114,7 +114,7 @@ class Rule:
 
     @property
     def clause(self) -> str:
-        """File, line and name, as in ``PermitChannel.tla:71 SendChunk``."""
+        """File, line and name, as in ``SomeProtocol.tla:71 Send``."""
         if not self.operator:
             return self.contract
         return f"{reference(self.module, self.operator)} {self.operator}"
