@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.checking import Check, Finding, Grid, cells_of, check_cell, grid_of
-from permitflow.checking.permits import most_states
 from permitflow.checking.grid import shares
+from permitflow.checking.permits import most_states
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import WeightedSizes
