@@ -395,10 +395,10 @@ def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
     if not cases:
         return z3.BoolVal(False)
     # What all cases have in common stands apart, so that it is known on the path.
-    in_each = [{part.get_id() for part in case} for case in cases]
-    shared = set.intersection(*in_each)
-    common = [part for part in cases[0] if part.get_id() in shared]
-    others = [conjunction([part for part in case if part.get_id() not in shared]) for case in cases]
+    known = [[(part.get_id(), part) for part in case] for case in cases]
+    shared = set.intersection(*({identity for identity, _ in case} for case in known))
+    common = [part for identity, part in known[0] if identity in shared]
+    others = [conjunction([part for identity, part in case if identity not in shared]) for case in known]
     return conjunction([*common, disjunction(others)])
 
 
