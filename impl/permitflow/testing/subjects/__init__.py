@@ -1,12 +1,10 @@
 """Protocols as runs of them are judged: what joins a recording's name for a protocol to the model of it.
 
-One file for each, named after the protocol, with a ``SUBJECT``.
+One file for each, with a ``SUBJECT``, which the protocol's model registers.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 from permitflow.errors import TraceMismatchError
@@ -15,6 +13,7 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.replay import Interpretation, World
 from permitflow_model.kernel.system import System
+from permitflow_model.registry import recorded_as
 
 __all__ = ["SHOWN", "UNLIMITED", "Explanation", "Peaks", "Subject", "Watch", "first_of", "subject_of"]
 
@@ -138,10 +137,10 @@ def subject_of(channel: ChannelTrace) -> Subject:
         TraceMismatchError: nothing is known of it, or it tells other things than are known.
     """
     flow = channel.table.flow
-    name = flow.replace("-", "_")
-    if not name.isidentifier() or find_spec(f"{__name__}.{name}") is None:
+    registered = recorded_as(flow)
+    subject: Subject | None = None if registered is None else registered.load_runs()
+    if subject is None:
         raise TraceMismatchError(channel=channel.channel, reason=f"no model of the protocol {flow!r} is known")
-    subject: Subject = import_module(f"{__name__}.{name}").SUBJECT
     if subject.table != channel.table:
         raise TraceMismatchError(channel=channel.channel, reason=f"it tells other things than the model of {flow!r}")
     return subject
