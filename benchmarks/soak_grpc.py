@@ -13,11 +13,13 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 
-ENDPOINT = [sys.executable, "-m", "permitflow.testing.endpoints"]
+ROOT = Path(__file__).resolve().parent.parent
+ENDPOINT = [sys.executable, "-m", "tests.support.endpoints"]
 SLOWDOWN = 100
 SAMPLE_SECONDS = 0.1
 # The first part of a run fills caches and pools; memory is judged afterwards.
@@ -50,10 +52,12 @@ class Run(NamedTuple):
 def run(options: argparse.Namespace, *, rows: int, pause_seconds: float) -> Run:
     """Move so many rows from one process to another, and watch both."""
     common = ["--row-permits", str(options.row_permits), "--chunk-rows", str(options.chunk_rows)]
-    source = subprocess.Popen([*ENDPOINT, "source", "--rows", str(rows), *common], stdout=subprocess.PIPE, text=True)
+    source = subprocess.Popen(
+        [*ENDPOINT, "source", "--rows", str(rows), *common], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     address = heard(source, "ready")["address"]
     consume = [*ENDPOINT, "consume", address, *common, "--pause-seconds", str(pause_seconds)]
-    consumer = subprocess.Popen(consume, stdout=subprocess.PIPE, text=True)
+    consumer = subprocess.Popen(consume, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         heard(consumer, "ready")
         heard(consumer, "flowing")

@@ -5,22 +5,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 class Endpoint:
-    """A process of ``permitflow.testing.endpoints``."""
+    """A process of ``tests.support.endpoints``."""
 
     def __init__(self, role: str, *arguments: str | int | float) -> None:
         self.role = role
-        command = [sys.executable, "-m", "permitflow.testing.endpoints", role, *map(str, arguments)]
+        command = [sys.executable, "-m", "tests.support.endpoints", role, *map(str, arguments)]
         # What gRPC notes by the way is no error.
         environment = {**os.environ, "GRPC_VERBOSITY": "ERROR"}
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, text=True)
+        self._process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, text=True, cwd=ROOT)
         self.watch = psutil.Process(self._process.pid)
 
     def hears(self, event: str) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.recording import Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.session import State
-from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
+from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

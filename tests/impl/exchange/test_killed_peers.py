@@ -23,8 +23,8 @@ from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import put
+from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.process import within
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.

@@ -17,9 +17,9 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.testing.endpoints import CHANNEL, SCHEMA, chunk
 from permitflow.transports.grpc_aio import EndOutcome, SameHost, get, put
 from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
+from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.process import open_descriptors, ring_mappings
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]

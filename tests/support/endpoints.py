@@ -1,7 +1,7 @@
 """One end of a remote channel as a process: for tests that kill, stop or measure it.
 
-    python -m permitflow.testing.endpoints source --rows 1000000      serves a channel and fills it
-    python -m permitflow.testing.endpoints consume ADDRESS            reads it
+    python -m tests.support.endpoints source --rows 1000000      serves a channel and fills it
+    python -m tests.support.endpoints consume ADDRESS            reads it
 
 Each line of the output is a JSON object with its ``event``: ready, flowing, done or failed.
 """
