@@ -10,7 +10,7 @@ from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.stores.memory import MemoryStore
+from permitflow.exchange.stores.store import Store
 from permitflow.protocol.messages import Message
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
@@ -87,7 +87,7 @@ async def send_for_ever(sender: RemoteSender) -> None:
         row += 1
 
 
-def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: MemoryStore | None = None) -> ReplayChannel:
+def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: Store | None = None) -> ReplayChannel:
     """A channel that keeps its rows."""
     exchange = Exchange(parameters=parameters, store=store)
     return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))

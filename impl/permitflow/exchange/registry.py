@@ -13,7 +13,6 @@ from permitflow.exchange.health import Readiness
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.statistics import BridgeStatistics
-from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
 from permitflow.protocol.compression import Compression, checked
@@ -76,7 +75,7 @@ class Exchange:
         """
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
-        self._store: Store = store or MemoryStore()
+        self._store = store or Store()
         self.turns = Turns()
         """In which long work is done."""
         self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)

@@ -30,8 +30,7 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import serve_control
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
-from permitflow.exchange.stores.store import KeptChannel
+from permitflow.exchange.stores.store import ChannelStore, KeptChannel, Store
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
@@ -485,10 +484,10 @@ async def test_an_exchange_keeps_so_many_attempts_and_refuses_the_next() -> None
         await dial("r")
 
 
-class ManyProducers(MemoryStore):
+class ManyProducers(Store):
     """A store with a channel that has had nearly all producers that it may have."""
 
-    def open_channels(self, names: Sequence[str], **facts: Any) -> Sequence[MemoryChannelStore]:
+    def open_channels(self, names: Sequence[str], **facts: Any) -> Sequence[ChannelStore]:
         places = super().open_channels(names, **facts)
         kept = KeptChannel(log_id="log", producers={f"old/{number}": 1 for number in range(MOST_PRODUCERS - 1)})
         for place in places:

@@ -28,7 +28,6 @@ from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import carry_out
 from permitflow.exchange.statistics import BridgeState, Direction
-from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
@@ -190,7 +189,7 @@ CHUNK = pa.record_batch({"n": pa.array(range(8), pa.int64())})
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path)
+    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path)
     yield opened
     opened.close()
 

@@ -24,7 +24,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
+from permitflow.exchange.stores.store import ChannelStore, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Get
 from permitflow.protocol.permits import ChannelParameters
@@ -305,7 +305,7 @@ async def test_who_has_read_everything_is_told_of_the_next_rows() -> None:
     assert seen == [0, 1, 2, 3, 4]
 
 
-class SlowStore(MemoryChannelStore):
+class SlowStore(ChannelStore):
     """Writes when it is told to."""
 
     def __init__(self) -> None:
@@ -326,12 +326,12 @@ class SlowStore(MemoryChannelStore):
         await super().finish(state, reason)
 
 
-class SlowStores(MemoryStore):
+class SlowStores(Store):
     def __init__(self) -> None:
         super().__init__()
         self.channel = SlowStore()
 
-    def open_channels(self, names: Sequence[str], **_: Any) -> list[MemoryChannelStore]:
+    def open_channels(self, names: Sequence[str], **_: Any) -> list[ChannelStore]:
         return [self.channel for _ in names]
 
 
@@ -392,7 +392,7 @@ async def test_chunks_without_rows_and_of_another_schema() -> None:
 
 
 async def test_small_chunks_that_come_together_are_kept_together_and_cut_where_they_are_wanted() -> None:
-    store = MemoryChannelStore()
+    store = ChannelStore()
     await store.append(0, [rows(row, row + 1) for row in range(100)])
     assert len(await store.read(0, 100)) == 1
     assert [batch.num_rows for batch in await store.read(17, 19)] == [2]
@@ -404,13 +404,13 @@ async def test_small_chunks_that_come_together_are_kept_together_and_cut_where_t
 
 async def test_chunks_whose_dictionaries_differ_are_kept_as_they_are() -> None:
     words = [pa.record_batch({"w": pa.array([word]).dictionary_encode()}) for word in ("a", "b", "c")]
-    store = MemoryChannelStore()
+    store = ChannelStore()
     await store.append(0, words)
     assert await store.read(0, 3) == words
 
 
 async def test_a_long_log_is_forgotten_from_its_beginning() -> None:
-    store = MemoryChannelStore()
+    store = ChannelStore()
     before_bytes = pa.total_allocated_bytes()
     for row in range(0, 4000, 2):
         await store.append(row, [rows(row, row + 2)])

@@ -10,8 +10,7 @@ import pytest
 from permitflow.errors import ChannelAbortedError, StagedPartError, StoreWriteError
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
-from permitflow.exchange.stores.store import PublishedPart
+from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
@@ -38,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock()
 
 
-class SlowPlace(MemoryChannelStore):
+class SlowPlace(ChannelStore):
     """Stages when it is told to, and knows what is there."""
 
     def __init__(self, is_open: asyncio.Event) -> None:
@@ -56,7 +55,7 @@ class SlowPlace(MemoryChannelStore):
         await super().forget(stagings)
 
 
-class SlowStore(MemoryStore):
+class SlowStore(Store):
     """Has slow places, and publishes when it is told to, unless the disk is full."""
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class SlowStore(MemoryStore):
         self.is_full = False
         self.place = SlowPlace(self.is_open)
 
-    def open_channels(self, names: Sequence[str], **_: Any) -> list[MemoryChannelStore]:
+    def open_channels(self, names: Sequence[str], **_: Any) -> list[ChannelStore]:
         self._channels |= dict.fromkeys(names, self.place)
         return [self.place for _ in names]
 
@@ -78,15 +77,15 @@ class SlowStore(MemoryStore):
         await super().publish(query, batch, parts, forgotten)
 
 
-def areas_of(clock: Clock, store: MemoryStore | None = None) -> StagingAreas:
+def areas_of(clock: Clock, store: Store | None = None) -> StagingAreas:
     """With room for 16 rows of the channel ``a``."""
-    store = store or MemoryStore()
+    store = store or Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     add_channel(areas, store, "a")
     return areas
 
 
-def add_channel(areas: StagingAreas, store: MemoryStore, name: str) -> ReplayChannel:
+def add_channel(areas: StagingAreas, store: Store, name: str) -> ReplayChannel:
     place = store.open_channels([name], parameters=WINDOW, consumers=("default",))[0]
     channel = ReplayChannel(name, WINDOW, None, place, ("default",), WINDOW.row_permits)
     areas.add_channel(channel, 16)
@@ -128,7 +127,7 @@ async def test_what_a_silent_query_has_staged_is_forgotten(clock: Clock) -> None
 
 
 async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -> None:
-    store = MemoryStore()
+    store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
     full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
@@ -144,7 +143,7 @@ async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -
 async def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore()
+    store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     logs = [add_channel(areas, store, name) for name in ("a", "b")]
     await logs[0].declare(rows(1).schema)
@@ -173,7 +172,7 @@ async def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
 
 
 async def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(clock: Clock) -> None:
-    store = MemoryStore()
+    store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
     full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))

@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from uuid import uuid4
 
 import pyarrow as pa
 
 from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMismatchError, StoreUnusableError
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.sqlite_database import ADVICE, FILE_NAME, Database, leave_file, open_file
 from permitflow.exchange.stores.sqlite_rows import (
     StoredChannel,
@@ -28,7 +26,7 @@ from permitflow.exchange.stores.sqlite_rows import (
     publish_parts,
     stage_batches,
 )
-from permitflow.exchange.stores.store import KeptChannel, PublishedPart
+from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
@@ -59,8 +57,8 @@ _REMOVE = (
 )
 
 
-class SqliteChannelStore(MemoryChannelStore):
-    """See ``ChannelStore``.
+class SqliteChannelStore(ChannelStore):
+    """Keeps one channel on disk as well.
 
     Permits bound what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
     written only, and read once, when the exchange starts.
@@ -77,24 +75,17 @@ class SqliteChannelStore(MemoryChannelStore):
             most_rows: of a batch that is written from now on.
             on_removal: called when the place is removed.
         """
-        super().__init__(on_removal, stored.batches, stored.parts)
+        super().__init__(stored.kept, stored.batches, stored.parts, on_removal)
         self._database = database
         self.number = stored.number
         """By which the tables know it."""
         self._most_rows = most_rows
-        self._kept = stored.kept
         self._first_kept_row = stored.first_kept_row
-        self._written = None if stored.kept.schema is None else BatchCodec(stored.kept.schema)
-
-    def load(self) -> KeptChannel:
-        """What was there."""
-        return self._kept
 
     async def declare(self, schema: pa.Schema) -> None:
         """Note the schema."""
-        codec = BatchCodec(schema)
-        await self._update("schema = ?", codec.schema_bytes)
-        self._written = codec
+        await self._update("schema = ?", BatchCodec(schema).schema_bytes)
+        await super().declare(schema)
 
     async def append(
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
@@ -162,13 +153,13 @@ class SqliteChannelStore(MemoryChannelStore):
         )
 
     def _known_codec(self) -> BatchCodec:
-        if self._written is None:
+        if self._codec is None:
             raise LocalProtocolError("rows can be kept once their schema is declared")
-        return self._written
+        return self._codec
 
 
-class SqliteStore(MemoryStore):
-    """See ``Store``.  For one exchange at a time; also a context manager that closes it."""
+class SqliteStore(Store):
+    """Keeps channels on disk as well.  For one exchange at a time; also a context manager that closes it."""
 
     is_durable = True
 
@@ -301,7 +292,7 @@ class SqliteStore(MemoryStore):
         """Write new channels down: all or none, and one flush, which may take milliseconds, for all."""
         if not names:
             return {}
-        kept = [KeptChannel(log_id=uuid4().hex) for _ in names]
+        kept = [KeptChannel() for _ in names]
         flow, by_name = parameters.flow.name, parameters.flow.stated(parameters)
         facts = [(name, channel.log_id, flow, json.dumps(by_name)) for name, channel in zip(names, kept, strict=True)]
         ids = self._database.done(lambda connection: [_add(connection, each, consumers) for each in facts])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.exchange.stores.memory import MemoryStore
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 
@@ -26,6 +25,6 @@ def open_store(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Every store that there is."""
-    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "store")
+    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path / "store")
     yield opened
     opened.close()

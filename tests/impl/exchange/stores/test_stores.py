@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.memory import MemoryChannelStore, MemoryStore
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
@@ -256,7 +255,7 @@ def test_large_batches_are_not_copied_wherever_small_ones_stand(
     run: asyncio.Runner, sizes: list[int], found: list[int]
 ) -> None:
     given = [batch(size) for size in sizes]
-    read = run.run(kept(MemoryChannelStore(), given))
+    read = run.run(kept(ChannelStore(), given))
     assert [each.num_rows for each in read] == found
     assert pa.Table.from_batches(read).equals(pa.Table.from_batches(given))
     large = [[address_of(each) for each in batches if each.num_rows == LARGE_ROWS] for batches in (given, read)]
@@ -271,7 +270,7 @@ def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(
     async def lengths(place: ChannelStore) -> list[int]:
         return [len(row) for each in await kept(place, [nulls(size) for size in sizes]) for row in each.column(0)]
 
-    assert run.run(lengths(MemoryChannelStore())) == sizes
+    assert run.run(lengths(ChannelStore())) == sizes
     with SqliteStore(tmp_path) as store:
         assert run.run(lengths(channel(store))) == sizes
     with SqliteStore(tmp_path) as store:
@@ -290,7 +289,7 @@ class Run:
     def __init__(self, open_store: OpenStore, seed: int) -> None:
         self.open_store = open_store
         self.chance = random.Random(seed)
-        self.memory, self.disk = MemoryStore(), open_store()
+        self.memory, self.disk = Store(), open_store()
         self.expected = self.places_in(self.memory)
         self.found = self.places_in(self.disk)
         self.next_row = dict.fromkeys(CHANNELS, 0)
