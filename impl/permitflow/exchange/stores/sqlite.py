@@ -2,36 +2,45 @@
 
 One SQLite file in a folder.  Whatever a call of the exchange wrote is flushed to the disk before the call returns: on
 disk before anybody is told, in memory for those who read.
+
+Rows are record batches in bytes, small ones together.  The bytes of a chunk are written once: what is published moves
+from ``staged`` to ``kept`` by its number.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, Self
+from zlib import crc32
 
 import pyarrow as pa
 
-from permitflow.errors import LocalProtocolError, StoreLeftoverError, StoreMismatchError, StoreUnusableError
-from permitflow.exchange.stores.sqlite_database import ADVICE, FILE_NAME, Database, leave_file, open_file
-from permitflow.exchange.stores.sqlite_rows import (
-    StoredChannel,
-    append_batches,
-    count_rows,
-    forget_batches,
-    forget_parts,
-    load_channels,
-    load_published,
-    publish_parts,
-    stage_batches,
+from permitflow.errors import (
+    LocalProtocolError,
+    StoreLeftoverError,
+    StoreMismatchError,
+    StoreUnusableError,
+    UndecodableDataError,
 )
-from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
+from permitflow.exchange.stores.sqlite_database import (
+    ADVICE,
+    FILE_NAME,
+    Database,
+    become_rows,
+    count_rows,
+    leave_file,
+    open_file,
+)
+from permitflow.exchange.stores.store import ChannelStore, KeptChannel, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import KEPT_CHUNK_ROWS
-from permitflow.transports.arrow import BatchCodec, require_equal_schemas
+from permitflow.transports.arrow import BatchCodec, joined, read_schema, require_equal_schemas, runs
+from permitflow.transports.carrier import Buffer
 
 __all__ = ["SqliteStore"]
 
@@ -55,6 +64,260 @@ _REMOVE = (
     "DELETE FROM consumers WHERE channel = ?",
     "DELETE FROM channels WHERE id = ?",
 )
+
+
+# A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
+_JOINED_BYTES = 256 << 10
+_LOAD_BATCHES = """
+SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = id WHERE channel = ? ORDER BY first_row
+"""
+
+
+def append_batches(
+    connection: sqlite3.Connection,
+    codec: BatchCodec,
+    channel: int,
+    first_row: int,
+    batches: Sequence[pa.RecordBatch],
+    most_rows: int,
+) -> None:
+    """Write rows of a channel, from ``first_row`` on; none of its batches will have more than ``most_rows``."""
+    for batch in _joined(codec, batches, most_rows) if codec.can_join else batches:
+        place = (channel, first_row, batch.num_rows, insert_batch(connection, codec, batch))
+        connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", place)
+        first_row += batch.num_rows
+
+
+def _joined(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
+    for run in runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=most_rows):
+        yield from joined(run)
+
+
+def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.RecordBatch) -> int:
+    """Write a batch; the number by which other tables know it."""
+    pieces = codec.encode([batch])
+    arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    facts = (arrow, crc32(arrow))
+    number = connection.execute("INSERT INTO batches (arrow, checksum) VALUES (?, ?)", facts).lastrowid
+    assert number is not None, "each row of a table has a number"
+    return number
+
+
+def forget_batches(connection: sqlite3.Connection, channel: int, first_kept_row: int) -> None:
+    """Delete the batches of a channel of which no row is needed any more."""
+    # The first condition lets the index stop the search.
+    gone = connection.execute(
+        "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch",
+        (channel, first_kept_row, first_kept_row),
+    ).fetchall()
+    connection.executemany("DELETE FROM batches WHERE id = ?", gone)
+
+
+def load_batches(
+    connection: sqlite3.Connection, codec: BatchCodec, channel: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a channel that are there: each batch with the number of its first row, in order.
+
+    Raises:
+        UndecodableDataError: a batch is not what it was.
+        ValueError: one is missing.
+    """
+    next_row: int | None = None
+    for first_row, rows, arrow, checksum in connection.execute(_LOAD_BATCHES, (channel,)):
+        if next_row not in (None, first_row):
+            raise ValueError(f"rows before row {first_row} are missing")
+        what = f"the run of rows {first_row} to {first_row + rows - 1}"
+        yield first_row, read_batch(codec, what, rows, arrow, checksum)
+        next_row = first_row + rows
+
+
+def read_batch(codec: BatchCodec, what: str, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
+    """What ``insert_batch`` has written; ``what`` names its rows for an error.
+
+    Raises:
+        UndecodableDataError: it is no batch of this schema.
+        ValueError: it is missing, or not what it was.
+    """
+    if arrow is None:
+        raise ValueError(f"{what} is missing")
+    if (computed := crc32(arrow)) != checksum:
+        raise ValueError(f"{what} was altered: its checksum is {checksum:08x}, that of its bytes {computed:08x}")
+    return codec.decode(arrow, [rows])
+
+
+_FIND = """
+SELECT id FROM parts
+WHERE channel = ? AND query = ? AND batch = ? AND partition = ? AND attempt = ?
+"""
+_BEGIN = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?)"
+
+_LOAD_PARTS = """
+SELECT parts.id, query, parts.batch, partition, attempt, staged.rows, arrow, checksum
+FROM parts JOIN staged ON part = parts.id LEFT JOIN batches ON staged.batch = batches.id
+WHERE channel = ? ORDER BY parts.id, position
+"""
+
+
+def stage_batches(
+    connection: sqlite3.Connection,
+    codec: BatchCodec,
+    channel: int,
+    staging: Staging,
+    batches: Sequence[pa.RecordBatch],
+) -> None:
+    """Write chunks of an attempt, after those that it has."""
+    part = _found(connection, channel, staging)
+    if part is None:
+        part = connection.execute(_BEGIN, (channel, *staging)).lastrowid
+    ((first,),) = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM staged WHERE part = ?", (part,))
+    places = [
+        (part, position, batch.num_rows, insert_batch(connection, codec, batch))
+        for position, batch in enumerate(batches, first)
+    ]
+    connection.executemany("INSERT INTO staged (part, position, rows, batch) VALUES (?, ?, ?, ?)", places)
+
+
+def forget_parts(connection: sqlite3.Connection, channel: int, stagings: Sequence[Staging]) -> None:
+    """Delete attempts that are not published; some may not be here."""
+    found = (_found(connection, channel, staging) for staging in stagings)
+    _delete(connection, [part for part in found if part is not None])
+
+
+def publish_parts(
+    connection: sqlite3.Connection,
+    query: str,
+    batch: int,
+    parts: Sequence[tuple[int, Staging, int]],
+    forgotten: Collection[str],
+) -> None:
+    """Let attempts be rows of their channels, and delete all others of this batch and of older ones.
+
+    Args:
+        connection: within a transaction.
+        query: whose batch it is.
+        batch: from now on the last one of this query that was published.
+        parts: the channel, the attempt, and the number of its first row, each.
+        forgotten: queries whose last published batch is remembered no longer.
+    """
+    for channel, staging, first_row in parts:
+        part = _found(connection, channel, staging)
+        if part is not None:
+            become_rows(connection, channel, part, first_row)
+    late = "SELECT id FROM parts WHERE query = ? AND batch <= ?"
+    _delete(connection, [part for (part,) in connection.execute(late, (query, batch)).fetchall()])
+    connection.executemany("DELETE FROM published WHERE query = ?", [(old,) for old in forgotten])
+    connection.executemany("DELETE FROM publishing WHERE query = ?", [(old,) for old in (query, *forgotten)])
+    connection.execute("INSERT OR REPLACE INTO published (query, batch) VALUES (?, ?)", (query, batch))
+    connection.execute("INSERT INTO publishing (query) VALUES (?)", (query,))
+
+
+def load_published(connection: sqlite3.Connection) -> dict[str, int]:
+    """The last published batch of each query, in the order in which they were published."""
+    # Those of an older release, which did not note the order, come first.
+    return dict(
+        connection.execute("SELECT query, batch FROM published LEFT JOIN publishing USING (query) ORDER BY turn")
+    )
+
+
+def load_parts(
+    connection: sqlite3.Connection, codec: BatchCodec, channel: int
+) -> Iterator[tuple[Staging, list[pa.RecordBatch]]]:
+    """The attempts of a channel and their chunks, in the order in which they began.
+
+    Raises:
+        UndecodableDataError: a batch is not what it was.
+        ValueError: one is missing.
+    """
+    for (_, *key), chunks in groupby(connection.execute(_LOAD_PARTS, (channel,)), lambda row: row[:5]):
+        staging = Staging(*key)
+        what = f"a run of staged rows ({staging})"
+        yield staging, [read_batch(codec, what, *chunk[5:]) for chunk in chunks]
+
+
+def _found(connection: sqlite3.Connection, channel: int, staging: Staging) -> int | None:
+    found = connection.execute(_FIND, (channel, *staging)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _delete(connection: sqlite3.Connection, parts: Sequence[int]) -> None:
+    numbers = [(part,) for part in parts]
+    connection.executemany("DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part = ?)", numbers)
+    connection.executemany("DELETE FROM staged WHERE part = ?", numbers)
+    connection.executemany("DELETE FROM parts WHERE id = ?", numbers)
+
+
+_LOAD_CHANNELS = """
+SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM channels ORDER BY id
+"""
+
+
+class StoredChannel(NamedTuple):
+    """A channel as it was left."""
+
+    number: int
+    """By which the tables know it."""
+    flow: str
+    """Its name."""
+    parameters: Mapping[str, object]
+    """As ``Flow.stated`` gives them."""
+    kept: KeptChannel
+    batches: Sequence[tuple[int, pa.RecordBatch]] = ()
+    """Each with the number of its first row, in order."""
+    parts: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({})
+    """The chunks of each attempt, in the order of ``load_parts``."""
+
+    @property
+    def first_kept_row(self) -> int:
+        """The first row that some consumer has not acknowledged."""
+        return min((self.kept.acknowledged or {}).values(), default=self.kept.next_row)
+
+
+def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
+    """All channels by their names.
+
+    Raises:
+        ValueError: something is missing, or is not what it was; the message says of which channel.
+    """
+    channels = {row[1]: _loaded(connection, row) for row in connection.execute(_LOAD_CHANNELS)}
+    ((batches,),) = connection.execute("SELECT count(*) FROM batches")
+    ((named,),) = connection.execute("SELECT count(*) FROM (SELECT batch FROM kept UNION SELECT batch FROM staged)")
+    if batches != named:
+        raise ValueError(f"{batches} batches are there, and {named} are named")
+    return channels
+
+
+def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChannel:
+    number, name, flow, parameters, log_id, next_row, schema, state, reason = row
+
+    def by_name(question: str) -> dict[str, int]:
+        return dict(connection.execute(question, (number,)).fetchall())
+
+    try:
+        codec = None if schema is None else BatchCodec(read_schema(schema))
+        batches = [] if codec is None else list(load_batches(connection, codec, number))
+        parts = {} if codec is None else dict(load_parts(connection, codec, number))
+    except (ValueError, UndecodableDataError) as error:
+        raise ValueError(f"channel {name!r}: {error}") from error
+    kept = KeptChannel(
+        log_id=log_id,
+        next_row=next_row,
+        acknowledged=by_name("SELECT name, acknowledged_row FROM consumers WHERE channel = ?"),
+        producers=by_name("SELECT name, rows FROM producers WHERE channel = ?"),
+        schema=None if codec is None else codec.schema,
+        state=ChannelState(state),
+        reason=reason,
+        staged=tuple(
+            KeptPart(staging=staging, chunk_rows=tuple(chunk.num_rows for chunk in chunks))
+            for staging, chunks in parts.items()
+        ),
+    )
+    channel = StoredChannel(number, flow, json.loads(parameters), kept, batches, parts)
+    missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)
+    if missing_rows > 0:
+        raise ValueError(f"channel {name!r}: {missing_rows} rows are missing")
+    if batches and batches[-1][0] + batches[-1][1].num_rows != next_row:
+        raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
+    return channel
 
 
 class SqliteChannelStore(ChannelStore):

@@ -1,4 +1,4 @@
-"""The file of a durable store: how it is opened, and the one thread that touches it.
+"""The file of a durable store: its tables, how it is opened, and the one thread that touches it.
 
 The event loop never waits for the disk: it hands jobs over.  The thread commits all that has come meanwhile as one
 transaction, so that many channels share the price of one flush.  A job is done when the disk says so: the journal is a
@@ -7,6 +7,7 @@ write-ahead log that is flushed at each commit (``synchronous=FULL``).
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import queue
@@ -21,17 +22,127 @@ from pathlib import Path
 from traceback import clear_frames
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.errors import StoreInUseError, StoreUnusableError, StoreWriteError
+from permitflow.errors import LocalProtocolError, StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
-from permitflow.exchange.stores.sqlite_rows import TABLES, TABLES_VERSION, name_flows, take_over_published
+from permitflow.protocol.permits import PERMITS
 
-__all__ = ["ADVICE", "FILE_NAME", "RESERVE_BYTES", "RESERVE_NAME", "Database", "Reserve", "leave_file", "open_file"]
+__all__ = [
+    "ADVICE",
+    "FILE_NAME",
+    "RESERVE_BYTES",
+    "RESERVE_NAME",
+    "Database",
+    "Reserve",
+    "become_rows",
+    "count_rows",
+    "leave_file",
+    "open_file",
+    "take_over_published",
+]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "permitflow.sqlite"
+
+TABLES_VERSION = 3
+"""Another number for tables that an older release would not understand.
+
+Version 1 has no count of commits; versions 1 and 2 know permits only, and have a column for each of their parameters.
+"""
+
+TABLES = (
+    """
+    CREATE TABLE IF NOT EXISTS channels (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        log_id TEXT NOT NULL,              -- the log in which its rows are counted
+        flow TEXT NOT NULL,                -- its name
+        parameters TEXT NOT NULL,          -- of the flow, as JSON
+        schema BLOB,                       -- Arrow IPC; NULL until a producer has stated it
+        next_row INTEGER NOT NULL,
+        state TEXT NOT NULL,               -- open, ended, broken
+        reason TEXT NOT NULL               -- why it is broken
+    ) STRICT
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS consumers (
+        channel INTEGER NOT NULL REFERENCES channels,
+        name TEXT NOT NULL,
+        acknowledged_row INTEGER NOT NULL, -- it needs none before this one
+        PRIMARY KEY (channel, name)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS producers (
+        channel INTEGER NOT NULL REFERENCES channels,
+        name TEXT NOT NULL,
+        rows INTEGER NOT NULL,             -- of it that were ever taken over
+        PRIMARY KEY (channel, name)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS batches (
+        id INTEGER PRIMARY KEY,
+        arrow BLOB NOT NULL,               -- Arrow IPC, without the schema
+        checksum INTEGER NOT NULL          -- CRC-32 of it: SQLite has none of its own
+    ) STRICT
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS kept (
+        channel INTEGER NOT NULL REFERENCES channels,
+        first_row INTEGER NOT NULL,
+        rows INTEGER NOT NULL,
+        batch INTEGER NOT NULL REFERENCES batches,
+        PRIMARY KEY (channel, first_row)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # In the order in which they began.
+    """
+    CREATE TABLE IF NOT EXISTS parts (
+        id INTEGER PRIMARY KEY,
+        channel INTEGER NOT NULL REFERENCES channels,
+        query TEXT NOT NULL,
+        batch INTEGER NOT NULL,
+        partition INTEGER NOT NULL,
+        attempt TEXT NOT NULL,
+        turn INTEGER                       -- NULL; older releases: in the line of published parts
+    ) STRICT
+    """,
+    "CREATE INDEX IF NOT EXISTS parts_by_key ON parts (channel, query, batch, partition, attempt)",
+    """
+    CREATE TABLE IF NOT EXISTS staged (
+        part INTEGER NOT NULL REFERENCES parts,
+        position INTEGER NOT NULL,
+        rows INTEGER NOT NULL,
+        batch INTEGER NOT NULL REFERENCES batches,
+        PRIMARY KEY (part, position)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS published (
+        query TEXT PRIMARY KEY,
+        batch INTEGER NOT NULL             -- the last one
+    ) STRICT, WITHOUT ROWID
+    """,
+    # A table of its own, as the first releases had none.
+    """
+    CREATE TABLE IF NOT EXISTS publishing (
+        turn INTEGER PRIMARY KEY,          -- who has published last has the largest
+        query TEXT NOT NULL UNIQUE
+    ) STRICT
+    """,
+    # One row: see ``sqlite_journal``.
+    """
+    CREATE TABLE IF NOT EXISTS commits (
+        store TEXT NOT NULL,               -- made with the tables; its journal has the same
+        number INTEGER NOT NULL,           -- of the last commit
+        digest INTEGER NOT NULL,           -- of the other tables but ``batches`` and ``kept``
+        previous_digest INTEGER NOT NULL   -- as the commit before has left it
+    ) STRICT
+    """,
+)
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
@@ -249,6 +360,55 @@ def _words(error: Exception) -> str:
     if isinstance(error, ValueError) or is_damage:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)
+
+
+def count_rows(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
+    """Count rows as the channel's; a gap would make all later numbers wrong."""
+    moved = connection.execute(
+        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
+    )
+    if moved.rowcount != 1:
+        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
+
+
+_BECOME_ROWS = """
+INSERT INTO kept (channel, first_row, rows, batch)
+SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged WHERE part = ?
+"""
+
+
+def become_rows(connection: sqlite3.Connection, channel: int, part: int, first_row: int) -> None:
+    """The bytes of the chunks stay where they are."""
+    ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
+    connection.execute(_BECOME_ROWS, (channel, first_row, part))
+    count_rows(connection, channel, first_row, first_row + rows)
+    connection.execute("DELETE FROM staged WHERE part = ?", (part,))
+    connection.execute("DELETE FROM parts WHERE id = ?", (part,))
+
+
+def take_over_published(connection: sqlite3.Connection) -> None:
+    """Let attempts be rows of their channels that an older release has published, and had no room for yet.
+
+    It has noted their order as turns.  Within a transaction of the caller.
+    """
+    published = "SELECT id, channel FROM parts WHERE turn IS NOT NULL ORDER BY channel, turn"
+    for part, channel in connection.execute(published).fetchall():
+        ((first_row,),) = connection.execute("SELECT next_row FROM channels WHERE id = ?", (channel,))
+        become_rows(connection, channel, part, first_row)
+
+
+def name_flows(connection: sqlite3.Connection) -> None:
+    """Let each channel name its flow, which an older release has not done.  Within a transaction of the caller."""
+    names = PERMITS.wishes._fields  # type: ignore[attr-defined]  # a named tuple
+    if not {column for _, column, *_ in connection.execute("PRAGMA table_info(channels)")}.issuperset(names):
+        return
+    connection.execute(f"ALTER TABLE channels ADD COLUMN flow TEXT NOT NULL DEFAULT '{PERMITS.name}'")
+    connection.execute("ALTER TABLE channels ADD COLUMN parameters TEXT NOT NULL DEFAULT '{}'")
+    for number, *values in connection.execute(f"SELECT id, {', '.join(names)} FROM channels").fetchall():
+        text = json.dumps(dict(zip(names, values, strict=True)))
+        connection.execute("UPDATE channels SET parameters = ? WHERE id = ?", (text, number))
+    for name in names:
+        connection.execute(f"ALTER TABLE channels DROP COLUMN {name}")
 
 
 class Reserve:

@@ -32,17 +32,15 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores import sqlite
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
-from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.sqlite_rows import (
+from permitflow.exchange.stores.sqlite import SqliteStore, load_batches, load_parts, publish_parts, stage_batches
+from permitflow.exchange.stores.sqlite_database import (
+    FILE_NAME,
+    RESERVE_BYTES,
+    RESERVE_NAME,
     TABLES,
-    load_batches,
-    load_parts,
-    publish_parts,
-    stage_batches,
     take_over_published,
 )
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
