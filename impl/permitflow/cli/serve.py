@@ -210,7 +210,8 @@ def serve(
     """Run an exchange: producers put rows into named channels, consumers get them.
 
     Producers and consumers both dial the exchange, so neither must be reachable. It holds at most --row-permits rows
-    of each channel, and as many for each producer and consumer that is connected; whoever is too fast waits.
+    of each channel (with replay --kept-rows), and --row-permits for each producer and consumer that is connected;
+    whoever is too fast waits.
 
     \b
       permitflow serve --stream orders:2                       channels orders/0 and orders/1

@@ -54,11 +54,6 @@ T = TypeVar("T")
 
 # Messages: enough to make the way of each of them short, few enough for others to have their turn.
 _AT_ONCE = 512
-_STATES = {
-    ChannelState.OPEN: BridgeState.OPEN,
-    ChannelState.ENDED: BridgeState.ENDED,
-    ChannelState.BROKEN: BridgeState.BROKEN,
-}
 
 
 async def settled(writing: Coroutine[object, object, T]) -> T:
@@ -491,7 +486,7 @@ class ReplayChannel:
             return BridgeState.WAITING
         if self.state is ChannelState.ENDED and not self.books.kept_rows:
             return BridgeState.SPENT
-        return _STATES[self.state]
+        return BridgeState(self.state.value)
 
     def _numbers(self) -> ChannelStatistics:
         books = self.books
