@@ -43,11 +43,6 @@ class Readiness:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def until(self, phase: Phase) -> None:
-        """Wait for a phase."""
-        while self._phase is not phase:
-            await self._changed.wait()
-
     async def until_not(self, phase: Phase) -> None:
         """Wait for another phase than this one."""
         while self._phase is phase:

@@ -402,8 +402,9 @@ class ReplayChannel:
             to_row: the first row that is not wanted any more; None: all that will ever come.
 
         Raises:
-            ReplayError: this consumer cannot read these rows.
-            ChannelAbortedError: the channel is broken, and all that it kept was read.
+            ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
+            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
+            StoreError: they cannot be read.
         """
         start = self.books.require_readable(consumer, from_row, to_row)
         async for batches in self.read_runs(consumer, start, to_row, most_rows=self.books.limit_rows):
@@ -413,18 +414,7 @@ class ReplayChannel:
     async def read_runs(
         self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
     ) -> AsyncIterator[list[pa.RecordBatch]]:
-        """The rows ``[from_row, to_row)``, a few at a time; without ``to_row`` all that will ever come.
-
-        Args:
-            consumer: whose reading it is; nothing is acknowledged by it.
-            from_row: a row that is kept, or the next that will come.
-            to_row: all rows before it must have come.
-            most_rows: that are handed over at a time.
-
-        Raises:
-            ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
-            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
-            StoreError: they cannot be read.
+        """As ``read``, with no more than ``most_rows`` at a time; raises likewise.
 
         Spec: RunTask of SparkMicroBatch.
         """

@@ -40,15 +40,10 @@ _LAST_PORT = 65_535
 _NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
 
 
-class GrpcListener:
+class _GrpcListener:
     """A gRPC server."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
-        """See ``ExchangeServer``.
-
-        Raises:
-            InvalidParametersError: it is no address.
-        """
         _require_host_and_port(address)
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._exchange = exchange
@@ -61,15 +56,9 @@ class GrpcListener:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port that was chosen."""
         return self._address
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            TransportError: the address cannot be had.
-        """
         expect_large_blocks()
         server = grpc.aio.server(options=server_options(self._handshake_seconds, self._silence_seconds))
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -88,7 +77,6 @@ class GrpcListener:
         self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -101,7 +89,6 @@ class GrpcListener:
             await asyncio.wait({self._following})
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the server is stopped."""
         if self._server is not None:
             await self._server.wait_for_termination()
 
@@ -142,15 +129,10 @@ def _require_host_and_port(address: str) -> None:
         raise InvalidParametersError(name="address", value=address, rule="must be host:port or tcp://host:port")
 
 
-class TcpListener:
+class _TcpListener:
     """A socket that listens, and a task for each connection."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
-        """See ``ExchangeServer``.
-
-        Raises:
-            InvalidParametersError: it is no address.
-        """
         self._exchange = exchange
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._host, self._port = host_and_port(address)
@@ -163,16 +145,10 @@ class TcpListener:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port that was chosen."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{SCHEME}{host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            TransportError: the address cannot be had.
-        """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             self._listener = socket.create_server((self._host, self._port), family=family, backlog=_BACKLOG)
@@ -183,7 +159,6 @@ class TcpListener:
         self._accepting = asyncio.create_task(self._accept(self._listener), name=f"accepting at {self.address}")
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
         listener, self._listener = self._listener, None
         if listener is None or self._accepting is None:
             return
@@ -206,7 +181,6 @@ class TcpListener:
             await asyncio.wait(self._streams, timeout=timeout_seconds)
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the server is stopped."""
         if self._listener is not None:
             await self._stopped.wait()
 
@@ -290,7 +264,7 @@ class ExchangeServer:
             InvalidParametersError: these are not host and port, or no such times.
         """
         require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
-        listener = TcpListener if is_tcp(address) else GrpcListener
+        listener = _TcpListener if is_tcp(address) else _GrpcListener
         self._listener = listener(
             exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
         )

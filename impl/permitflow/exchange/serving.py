@@ -56,18 +56,7 @@ _WRITTEN_TOGETHER = 512
 _BEGUN_AT_ONCE = 64
 
 
-async def serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
-    """Serve one PutStream.
-
-    Args:
-        exchange: whose channels are meant.
-        carrier: of the stream.
-        peer: the producer's address.
-        stopping: set when the exchange is to be stopped.
-
-    Raises:
-        PermitflowError: what the producer must be told.
-    """
+async def _serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
     producer = _Producer(
         exchange, RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums), peer
@@ -123,7 +112,7 @@ class _Producer:
 
         One without a name cannot know what was kept of its rows: it may come to its end while there is time.
         """
-        await self._exchange.readiness.until(Phase.DRAINING)
+        await self._exchange.readiness.until_not(Phase.READY)
         whereabouts = "; what it has taken over is on disk" if self._exchange.is_durable else ""
         error = PeerGoneError(who="the exchange", reason=f"{Phase.DRAINING.value}{whereabouts}")
         if self._may_come_again and not self.end.break_off(error):
@@ -140,18 +129,7 @@ class _Producer:
         self.end.close()
 
 
-async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
-    """Serve one GetStream.
-
-    Args:
-        exchange: whose channels are meant.
-        carrier: of the stream.
-        peer: the consumer's address.
-        stopping: set when the exchange is to be stopped.
-
-    Raises:
-        PermitflowError: what the consumer must be told.
-    """
+async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
     end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums)
     stream: ConsumerStream[Any] | None = None
@@ -173,18 +151,7 @@ async def serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping
             stream.leave()
 
 
-async def serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
-    """Serve one Control stream, until the client has no more to say.
-
-    Args:
-        exchange: whose channels are meant.
-        carrier: of the stream.
-        peer: the client's address.
-        stopping: set when the exchange is to be stopped.
-
-    Raises:
-        PermitflowError: why an order could not be carried out; see ``carry_out``.
-    """
+async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
     conversation = Conversation(carrier)
     try:
         async with asyncio.TaskGroup() as group:
@@ -304,8 +271,12 @@ async def _written(exchange: Exchange, orders: Sequence[Coroutine[object, object
 
 
 METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
-    GET_STREAM: serve_get,
-    PUT_STREAM: serve_put,
-    CONTROL: serve_control,
+    GET_STREAM: _serve_get,
+    PUT_STREAM: _serve_put,
+    CONTROL: _serve_control,
 }
-"""By the names under which they are called; the same over every carrier."""
+"""By the names under which they are called; the same over every carrier.
+
+Each takes an exchange, a carrier, and by their names ``peer``, its address, and ``stopping``, an event that is set when
+the exchange is to be stopped.  It raises, as a ``PermitflowError``, what the peer must be told.
+"""

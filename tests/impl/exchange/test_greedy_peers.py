@@ -29,7 +29,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.serving import serve_control
+from permitflow.exchange.serving import METHODS
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, Store
 from permitflow.protocol.control import (
     Acknowledge,
@@ -422,7 +422,7 @@ def test_others_are_served_while_an_order_about_thousands_of_channels_is_carried
             exchange.staging.end(exchange.staging.open(name, Staging("q", 0, 0, "x")))
         gc.collect()
         carrier = OneMessage(encode_request(request))
-        asking = asyncio.create_task(serve_control(exchange, carrier, peer="here", stopping=asyncio.Event()))
+        asking = asyncio.ensure_future(METHODS[CONTROL](exchange, carrier, peer="here", stopping=asyncio.Event()))
         slowest, before = 0.0, time.thread_time()
         while not asking.done():
             await asyncio.sleep(0)
