@@ -93,8 +93,8 @@ class StagingAreas:
         """
         area = self.books.add_channel(channel.name, limit_rows, channel.books)
         self._places[channel.name] = _Place(channel, area, Stopwatch(monotonic))
-        for kept in channel.found.staged:
-            part = self.books.restore_part(channel.name, kept.staging, kept.chunk_rows, self._clock())
+        for staging, chunk_rows in channel.found.staged.items():
+            part = self.books.restore_part(channel.name, staging, chunk_rows, self._clock())
             if part.state is PartState.LATE:
                 self._left_over.append(part)
         self._go_on()

@@ -422,11 +422,11 @@ async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_af
         # They came while the batch was published; the process is killed before it forgets them.
         await channel.store.stage(late, chunks([2, 3]))
     with exchange_in(tmp_path) as (exchange, channel):
-        assert [part.staging for part in channel.found.staged] == [late]
+        assert [*channel.found.staged] == [late]
         # Of another query, and written after all that was handed to the store before.
         await exchange.staging.publish("other", 0, [])
     with exchange_in(tmp_path) as (_, channel):
-        assert channel.found.staged == ()
+        assert channel.found.staged == {}
         assert await read(channel, 1) == [1]
 
 

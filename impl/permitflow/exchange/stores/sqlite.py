@@ -34,7 +34,7 @@ from permitflow.exchange.stores.sqlite_database import (
     leave_file,
     open_file,
 )
-from permitflow.exchange.stores.store import ChannelStore, KeptChannel, KeptPart, PublishedPart, Store
+from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
@@ -306,10 +306,7 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
         schema=None if codec is None else codec.schema,
         state=ChannelState(state),
         reason=reason,
-        staged=tuple(
-            KeptPart(staging=staging, chunk_rows=tuple(chunk.num_rows for chunk in chunks))
-            for staging, chunks in parts.items()
-        ),
+        staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in parts.items()},
     )
     channel = StoredChannel(number, flow, json.loads(parameters), kept, batches, parts)
     missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)

@@ -20,7 +20,7 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec, joined, runs
 
-__all__ = ["ChannelStore", "KeptChannel", "KeptPart", "PublishedPart", "Store"]
+__all__ = ["ChannelStore", "KeptChannel", "PublishedPart", "Store"]
 
 # A list is cut at its beginning as a whole: only when that is worth it.
 _CUT_AT = 256
@@ -28,15 +28,6 @@ _CUT_AT = 256
 _SMALL_BYTES = 4 << 10
 # What is joined is let go of as a whole: a few rows that a consumer needs should not hold a window of others.
 _JOINED_BYTES = 256 << 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptPart:
-    """What a store has of one attempt that staged rows for a channel."""
-
-    staging: Staging
-    chunk_rows: tuple[int, ...]
-    """Rows of each of its chunks."""
 
 
 class PublishedPart(NamedTuple):
@@ -64,8 +55,8 @@ class KeptChannel:
     state: ChannelState = ChannelState.OPEN
     reason: str = ""
     """Why it is broken; else empty."""
-    staged: Sequence[KeptPart] = ()
-    """Attempts that are not published, in the order in which they began."""
+    staged: Mapping[Staging, Sequence[int]] = field(default_factory=dict)
+    """Of attempts that are not published, in the order in which they began: rows of each chunk."""
 
 
 def _nothing() -> None:

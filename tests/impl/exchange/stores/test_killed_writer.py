@@ -75,7 +75,7 @@ def check_staged(run: asyncio.Runner, store: SqliteStore, confirmed: dict[str, i
     assert published >= confirmed.get("published", -1)
     assert kept.next_row >= confirmed.get(STAGED, 0)
     assert kept.next_row == BATCH_ROWS * (published + 1)
-    assert all(part.staging.batch == published + 1 for part in kept.staged)
+    assert all(staging.batch == published + 1 for staging in kept.staged)
     assert run.run(numbers_in(place, kept)) == list(range(kept.next_row))
 
 

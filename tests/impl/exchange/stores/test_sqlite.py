@@ -41,7 +41,7 @@ from permitflow.exchange.stores.sqlite_database import (
     take_over_published,
 )
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.store import ChannelStore, KeptPart, PublishedPart, Store
+from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
@@ -76,7 +76,7 @@ def test_all_that_was_written_is_there_again(run: asyncio.Runner, open_store: Op
     assert (kept.log_id, kept.next_row, kept.schema) == (log_id, 40, rows(0, 0).schema)
     assert (kept.acknowledged, kept.producers) == ({"default": 30, "audit": 12}, {"p": 30})
     assert (kept.state, kept.reason) == (ChannelState.BROKEN, "the producer gave up")
-    assert kept.staged == (KeptPart(staging=parts[2], chunk_rows=(2, 3)),)
+    assert kept.staged == {parts[2]: [2, 3]}
     assert store.published_batches() == {"q": 2}
     assert numbers(run.run(read())) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
 
