@@ -67,7 +67,7 @@ async def publish_for_ever(store: SqliteStore, place: ChannelStore) -> None:
     """Batches of rows, each staged by two attempts, of which one is published."""
     kept = place.load()
     batch = store.published_batches().get("q", -1) + 1
-    await place.forget([part.staging for part in kept.staged])
+    await place.forget([*kept.staged])
     while True:
         first_row = batch * BATCH_ROWS
         good, bad = Staging("q", batch, 0, "good"), Staging("q", batch, 0, "bad")
