@@ -9,7 +9,7 @@ from ``staged`` to ``kept`` by its number.
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -53,6 +53,8 @@ INSERT INTO producers (channel, name, rows) VALUES (?, ?, ?)
 ON CONFLICT (channel, name) DO UPDATE SET rows = excluded.rows
 """
 
+_FORGET = "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch"
+
 _PARTS = "SELECT id FROM parts WHERE channel = ?"
 _REMOVE = (
     "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
@@ -73,26 +75,6 @@ SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = i
 """
 
 
-def append_batches(
-    connection: sqlite3.Connection,
-    codec: BatchCodec,
-    channel: int,
-    first_row: int,
-    batches: Sequence[pa.RecordBatch],
-    most_rows: int,
-) -> None:
-    """Write rows of a channel, from ``first_row`` on; none of its batches will have more than ``most_rows``."""
-    for batch in _joined(codec, batches, most_rows) if codec.can_join else batches:
-        place = (channel, first_row, batch.num_rows, insert_batch(connection, codec, batch))
-        connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", place)
-        first_row += batch.num_rows
-
-
-def _joined(codec: BatchCodec, batches: Sequence[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
-    for run in runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=most_rows):
-        yield from joined(run)
-
-
 def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.RecordBatch) -> int:
     """Write a batch; the number by which other tables know it."""
     pieces = codec.encode([batch])
@@ -101,16 +83,6 @@ def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.Re
     number = connection.execute("INSERT INTO batches (arrow, checksum) VALUES (?, ?)", facts).lastrowid
     assert number is not None, "each row of a table has a number"
     return number
-
-
-def forget_batches(connection: sqlite3.Connection, channel: int, first_kept_row: int) -> None:
-    """Delete the batches of a channel of which no row is needed any more."""
-    # The first condition lets the index stop the search.
-    gone = connection.execute(
-        "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch",
-        (channel, first_kept_row, first_kept_row),
-    ).fetchall()
-    connection.executemany("DELETE FROM batches WHERE id = ?", gone)
 
 
 def load_batches(
@@ -175,12 +147,6 @@ def stage_batches(
         for position, batch in enumerate(batches, first)
     ]
     connection.executemany("INSERT INTO staged (part, position, rows, batch) VALUES (?, ?, ?, ?)", places)
-
-
-def forget_parts(connection: sqlite3.Connection, channel: int, stagings: Sequence[Staging]) -> None:
-    """Delete attempts that are not published; some may not be here."""
-    found = (_found(connection, channel, staging) for staging in stagings)
-    _delete(connection, [part for part in found if part is not None])
 
 
 def publish_parts(
@@ -356,12 +322,22 @@ class SqliteChannelStore(ChannelStore):
 
         def write(connection: sqlite3.Connection) -> None:
             count_rows(connection, number, first_row, next_row)
-            append_batches(connection, codec, number, first_row, batches, self._most_rows)
+            row = first_row
+            for batch in self._joined_for_disk(codec, batches):
+                place = (number, row, batch.num_rows, insert_batch(connection, codec, batch))
+                connection.execute("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", place)
+                row += batch.num_rows
             if producer:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
 
         await self._database.submit(write)
         await super().append(first_row, batches, producer, producer_rows)
+
+    def _joined_for_disk(self, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        if not codec.can_join:
+            return batches
+        found = runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=self._most_rows)
+        return (batch for run in found for batch in joined(run))
 
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
         """Note how far a consumer has come, and delete the batches of which no row is needed, in one transaction."""
@@ -372,7 +348,9 @@ class SqliteChannelStore(ChannelStore):
                 "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?", (row, number, consumer)
             )
             if forgets:
-                forget_batches(connection, number, first_kept_row)
+                # The first condition lets the index stop the search.
+                gone = connection.execute(_FORGET, (number, first_kept_row, first_kept_row)).fetchall()
+                connection.executemany("DELETE FROM batches WHERE id = ?", gone)
 
         await self._database.submit(write, makes_room=True)
         self._first_kept_row = first_kept_row
@@ -387,7 +365,12 @@ class SqliteChannelStore(ChannelStore):
     async def forget(self, stagings: Sequence[Staging]) -> None:
         """Delete attempts."""
         number = self.number
-        await self._database.submit(lambda connection: forget_parts(connection, number, stagings), makes_room=True)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            found = (_found(connection, number, staging) for staging in stagings)
+            _delete(connection, [part for part in found if part is not None])
+
+        await self._database.submit(delete, makes_room=True)
         await super().forget(stagings)
 
     async def finish(self, state: ChannelState, reason: str) -> None:
