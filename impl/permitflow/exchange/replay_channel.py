@@ -134,13 +134,30 @@ class ReplayChannel:
     # Waiting.
 
     def note_change(self) -> None:
-        """Wake all that wait in ``changed``."""
+        """Wake all that wait."""
         self._changed.set()
         self._changed.clear()
 
-    async def changed(self) -> None:
-        """Wait until something has changed."""
-        await self._changed.wait()
+    async def room(self, find: Callable[[], T], waiting: Stopwatch, require: Callable[[], None]) -> T:
+        """Wait until there is room: until ``find``, which is asked at each change, comes to something; and to what.
+
+        Args:
+            find: comes to nothing (false) where there is no room.
+            waiting: counts the time.
+            require: raises if nobody must wait any more.
+        """
+        if found := find():
+            return found
+        waiting.start()
+        try:
+            while not found:
+                require()
+                await self._changed.wait()
+                require()
+                found = find()
+            return found
+        finally:
+            waiting.stop()
 
     async def known_schema(self) -> pa.Schema:
         """The schema, as soon as a producer has stated it.
@@ -263,20 +280,9 @@ class ReplayChannel:
         count = 0
         async with self._turn:
             while not count:
-                await self._room(rows, require_open)
+                await self.room(lambda: self.books.has_room(rows), self.waiting, require_open)
                 count = await settled(self._keep(batches, producer, require_open))
         return count
-
-    async def _room(self, rows: int, require: Callable[[], None]) -> None:
-        if self.books.has_room(rows):
-            return
-        self.waiting.start()
-        try:
-            while not self.books.has_room(rows):
-                require()
-                await self._changed.wait()
-        finally:
-            self.waiting.stop()
 
     async def _keep(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
         async with self.writing:

@@ -126,9 +126,10 @@ class StagingAreas:
             StagedPartError: the attempt was forgotten meanwhile.
             StoreError: they could not be written.
         """
-        count = self._take(part, chunks)
-        if not count:
-            count = await self._room(part, chunks)
+        if (place := self._places.get(part.channel)) is None:  # of a channel that was removed, late parts have room
+            return self._take(part, chunks)
+        channel = place.channel
+        count = await channel.room(lambda: self._take(part, chunks), place.waiting, channel.require_appendable)
         if part.is_kept:
             await settled(self._keep(part, chunks[:count]))
         return count
@@ -137,19 +138,6 @@ class StagingAreas:
         now = self._clock()
         fitting = (self.books.stage(part, chunk.num_rows, now) for chunk in chunks)
         return next((count for count, fits in enumerate(fitting) if not fits), len(chunks))
-
-    async def _room(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
-        place = self._places[part.channel]
-        place.waiting.start()
-        try:
-            count = 0
-            while not count:
-                await place.channel.changed()
-                place.channel.require_appendable()
-                count = self._take(part, chunks)
-            return count
-        finally:
-            place.waiting.stop()
 
     async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
         place = self._places.get(part.channel)

@@ -286,7 +286,7 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
 class SqliteChannelStore(ChannelStore):
     """Keeps one channel on disk as well.
 
-    Permits bound what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
+    A limit bounds what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
     written only, and read once, when the exchange starts.
     """
 
