@@ -127,6 +127,22 @@ async def test_a_store_of_another_flow_is_refused(tmp_path: Path) -> None:
         Exchange(store=store).add_channel(CHANNEL, retention=Retention.REPLAY)
 
 
+async def test_the_next_exchange_may_keep_fewer_rows(tmp_path: Path) -> None:
+    for kept_rows, rows_before in ((8, 0), (4, 8)):
+        with SqliteStore(tmp_path) as store:
+            exchange = Exchange(store=store)
+            channel = exchange.add_channel(CHANNEL, StopAndWait(), retention=Retention.REPLAY, kept_rows=kept_rows)
+            assert channel.position().next_row == rows_before
+            appending = asyncio.create_task(channel.append(rows(rows_before, rows_before + kept_rows)))
+            if rows_before:
+                await until(lambda: channel.waiting.running == 1)
+                await channel.acknowledge(7)
+                assert not appending.done()
+                await channel.acknowledge(8)
+            await appending
+            assert channel.books.kept_rows == kept_rows
+
+
 async def test_how_much_is_kept_where_nobody_says() -> None:
     exchange = Exchange()
     limits = {
