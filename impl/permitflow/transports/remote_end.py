@@ -85,12 +85,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._over_at: float | None = None
         # Set and cleared at once: tasks that wait see each change.
         self._changed = asyncio.Event()
-        self._writing = Writing(
-            self._carrier,
-            self._trains,
-            lambda: self._has_written_all() or session.state is State.FAILED,
-            self._on_writing_over,
-        )
+        self._writing = Writing(self._carrier, self._messages, self._on_writing_over)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
 
@@ -295,12 +290,8 @@ class RemoteEnd(ABC, Generic[S]):
         """Take a message of the peer in."""
 
     @abstractmethod
-    def _trains(self) -> Iterable[Sequence[Buffer]]:
-        """What is to be written now, encoded one after the other; what comes meanwhile is for the next time."""
-
-    @abstractmethod
-    def _has_written_all(self) -> bool:
-        """Has everything been handed out for writing that will ever be?"""
+    def _messages(self) -> Iterable[Sequence[Buffer]]:
+        """What is to be written now, encoded one after the other; tells ``Writing`` if nothing will follow."""
 
     async def dialled(self) -> Get | Put:
         """Wait for the first frame of a peer that dials.

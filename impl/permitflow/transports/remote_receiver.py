@@ -19,7 +19,7 @@ from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Haste
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
-from permitflow.protocol.session import DownstreamSession
+from permitflow.protocol.session import DownstreamSession, State
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import WireFrame, encode_downstream
 from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined
@@ -316,13 +316,13 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             case End():
                 self._stop_clock()
 
-    def _trains(self) -> Iterable[Sequence[Buffer]]:
-        # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a train.
+    def _messages(self) -> Iterable[Sequence[Buffer]]:
+        # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a message.
         self._is_pressed = False
-        return encode_downstream(self._session.take_frames(), self._flow)
-
-    def _has_written_all(self) -> bool:
-        return self._session.end is not None and self._session.is_finished
+        session = self._session
+        frames = session.take_frames()
+        self._writing.is_last = session.state is State.FAILED or (session.end is not None and session.is_finished)
+        return encode_downstream(frames, self._flow)
 
     # The end.
 

@@ -25,6 +25,8 @@ from permitflow.transports.trains import TrainWriter, collected_rows, encoded, r
 __all__ = ["RemoteSender"]
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
+_LAST_STATES = (State.ENDED, State.CLOSED, State.FAILED)
+"""Nothing follows what was posted before them."""
 
 
 class RemoteSender(RemoteEnd[UpstreamSession[object]]):
@@ -272,8 +274,9 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         if self._batches is not None and not self._carrier.has_more:
             self._advance()
 
-    def _trains(self) -> Iterable[Sequence[Buffer]]:
+    def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
+        self._writing.is_last = self._session.state in _LAST_STATES
         self._posted_rows = 0
         if self._in_line:
             self._tell()
@@ -282,9 +285,6 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
             return self._writer.messages(frames[0])
         return encode_upstream(encoded(frames, self._writer))
-
-    def _has_written_all(self) -> bool:
-        return self._session.state in (State.ENDED, State.CLOSED)
 
     # The end.
 

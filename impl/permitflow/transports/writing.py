@@ -11,36 +11,33 @@ from permitflow.transports.carrier import Buffer, Carrier
 
 __all__ = ["Writing"]
 
-Train = Sequence[Buffer]
-
 
 class Writing:
-    """Writes trains into a carrier, one after the other."""
+    """Writes messages into a carrier, one after the other."""
 
     def __init__(
         self,
         carrier: Carrier,
-        trains: Callable[[], Iterable[Train]],
-        is_last: Callable[[], bool],
+        messages: Callable[[], Iterable[Sequence[Buffer]]],
         on_over: Callable[[Exception | None], None],
     ) -> None:
         """Nothing is written before ``start``.
 
         Args:
             carrier: of the open stream.
-            trains: what is to be written now, encoded one after the other; what comes meanwhile is for the next time.
-            is_last: has everything been handed out for writing that will ever be?
+            messages: what is to be written now, in pieces, encoded one after the other.
             on_over: called once, in a turn of the loop of its own: everything was written and this half is closed, or
                 something could not be encoded.
         """
         self._carrier = carrier
-        self._trains = trains
-        self._is_last = is_last
+        self._messages = messages
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
-        self._following: Iterator[Train] = iter(())
+        self._following: Iterator[Sequence[Buffer]] = iter(())
         self._is_open = self._is_full = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self.is_last = False
+        """To be set by ``messages``: nothing will ever follow them."""
 
     def start(self) -> None:
         """Write what there is, and from now on all that comes up."""
@@ -57,7 +54,7 @@ class Writing:
         """Write what there is once the caller, and whoever else can run now, has had its turn."""
         if not self._is_due and self._is_open:
             self._is_due = True
-            self._loop.call_soon(self._write_if_due)
+            self._loop.call_soon(self._write)
 
     def within(self, seconds: float) -> None:
         """Write what there is after so long at most; whoever asks meanwhile changes nothing."""
@@ -66,38 +63,37 @@ class Writing:
 
     def _on_time(self) -> None:
         self._timer = None
-        self.soon()
+        self.now()
 
-    def _write_if_due(self) -> None:
-        if self._is_due:
-            self.now()
+    def now(self) -> None:
+        """Write what there is, as far as the carrier takes it; errors are told later."""
+        self._is_due = True
+        self._write()
 
     def on_writable(self) -> None:
         """The carrier takes more."""
         self._is_full = False
-        if self._is_open:
-            self.now()
+        self._write()
 
-    def now(self) -> None:
-        """Write what there is, as far as the carrier takes it; errors are told later."""
-        self._is_due = False
+    def _write(self) -> None:
+        """Write what was begun, and then, if it is due, what has come up since."""
         if not self._is_open or self._is_full:
             return
         write = self._carrier.write
         try:
-            for train in self._following:
-                if not write(train):
-                    self._is_full = True
-                    return
-            self._following = iter(self._trains())
-            for train in self._following:
-                if not write(train):
-                    self._is_full = True
-                    return
+            while True:
+                for message in self._following:
+                    if not write(message):
+                        self._is_full = True
+                        return
+                if not self._is_due:
+                    break
+                self._is_due = False
+                self._following = iter(self._messages())
         except Exception as error:
             self._finish(error)
             return
-        if self._is_last():
+        if self.is_last:
             self._carrier.half_close()
             self._finish(None)
 

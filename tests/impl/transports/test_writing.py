@@ -22,12 +22,11 @@ class Desk:
         self.over: list[Exception | None] = []
         self.is_last = self.is_closed = self.is_full = False
         self.error: Exception | None = None
-        self.writing = Writing(
-            cast("Carrier", self), self.trains, lambda: self.is_last and not self.to_write, self.over.append
-        )
+        self.writing = Writing(cast("Carrier", self), self.messages, self.over.append)
 
-    def trains(self) -> Iterator[Sequence[Buffer]]:
+    def messages(self) -> Iterator[Sequence[Buffer]]:
         pieces, self.to_write = list(self.to_write), deque()
+        self.writing.is_last = self.is_last
         for piece in pieces:
             if self.error is not None:
                 raise self.error
