@@ -53,11 +53,6 @@ class MemoryCarrier(Carrier):
         self._listener = listener
         self._loop.call_soon(self._tell)
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return bool(self._inbox) and isinstance(self._inbox[0], bytes)
-
     def pause(self) -> None:
         """See ``Carrier``."""
         self._is_paused = True
@@ -81,7 +76,7 @@ class MemoryCarrier(Carrier):
             elif isinstance(said, PermitflowError):
                 self._listener.on_error(said)
             else:
-                self._listener.on_message(said)
+                self._listener.on_message(said, bool(self._inbox) and isinstance(self._inbox[0], bytes))
         if len(self._inbox) < self._room:
             self._peer.make_room()
 
@@ -137,7 +132,6 @@ class PlayedCarrier(Carrier):
         """With the messages by which the other end has dialled."""
         self._first = list(dialled)
         self._listener: Listener | None = None
-        self._behind = 0
 
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
@@ -145,18 +139,11 @@ class PlayedCarrier(Carrier):
         first, self._first = self._first, []
         asyncio.get_running_loop().call_soon(self.bring, *first)
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return self._behind > 0
-
     def bring(self, *messages: Sequence[Buffer]) -> None:
         """Let messages come together."""
         assert self._listener is not None, "nobody listens yet"
-        self._behind = len(messages)
-        for message in messages:
-            self._behind -= 1
-            self._listener.on_message(message_of(message))
+        for behind, message in zip(reversed(range(len(messages))), messages, strict=True):
+            self._listener.on_message(message_of(message), behind > 0)
 
     def take_more(self) -> None:
         """Take messages again."""

@@ -41,6 +41,7 @@ from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Carrier, Conversation
+from permitflow.transports.checksum import with_checksum
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import decoding, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -158,7 +159,7 @@ async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, sto
             watch = group.create_task(_until_stopped(stopping))
             while (message := await conversation.read()) is not None:
                 reply = await carry_out(exchange, await exchange.turns.done(decoding(message)))
-                await conversation.write(await exchange.turns.all(reply_pieces(reply)))
+                await conversation.write(with_checksum(await exchange.turns.all(reply_pieces(reply))))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__

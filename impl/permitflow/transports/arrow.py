@@ -26,7 +26,6 @@ from permitflow.transports.arrow_compression import (
     write_options,
 )
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.transports.texts import sendable
 
 __all__ = [
@@ -212,7 +211,7 @@ class BatchCodec:
         if len(batches) == 1 and rows < self._short_rows:
             return [memoryview(batches[0].serialize()).cast("B")]
         pieces = self.gathered(batches, rows) or self._joined(batches)
-        if (size_bytes := size_of(pieces)) > MAX_CHUNK_BYTES:
+        if (size_bytes := sum(map(len, pieces))) > MAX_CHUNK_BYTES:
             _require_size(rows, size_bytes)
         return pieces
 
@@ -460,7 +459,7 @@ class _Gathering:
             message += column
             if gap:
                 message.append(gap)
-        return SizedParts(message, rows * sum(self._widths) + sum(map(len, gaps)))
+        return message
 
     def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
         """The same for columns that are a part of their buffers, or know which values are null."""

@@ -18,8 +18,8 @@ Received: TypeAlias = Buffer
 class Listener(Protocol):
     """Hears what comes, within callbacks of the event loop; never within a call that it makes itself."""
 
-    def on_message(self, message: Received) -> None:
-        """A message has come.
+    def on_message(self, message: Received, has_more: bool) -> None:
+        """A message has come; has another one come together with it, which is heard next?
 
         Nobody changes the buffer any more; record batches will refer to it for as long as somebody holds them.
         """
@@ -44,7 +44,7 @@ class Listener(Protocol):
 class Ear(NamedTuple):
     """A listener made of functions."""
 
-    on_message: Callable[[Received], None]
+    on_message: Callable[[Received, bool], None]
     on_writable: Callable[[], None]
     on_end: Callable[[], None]
     on_error: Callable[[PermitflowError], None]
@@ -55,11 +55,6 @@ class Carrier(Protocol):
 
     def listen(self, listener: Listener) -> None:
         """From now on let this listener hear what comes, also what has come and nobody has heard."""
-        ...
-
-    @property
-    def has_more(self) -> bool:
-        """Has another message come together with the one that is being heard?"""
         ...
 
     def pause(self) -> None:
@@ -110,7 +105,7 @@ class Conversation:
         self._changed = asyncio.Event()
         carrier.listen(self)
 
-    def on_message(self, message: Received) -> None:
+    def on_message(self, message: Received, has_more: bool) -> None:
         """As ``Listener.on_message``."""
         self._inbox.append(message)
         if len(self._inbox) >= _MOST_AHEAD:

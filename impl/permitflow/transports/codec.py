@@ -22,7 +22,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value
-from permitflow.transports.shared_memory.ring import SizedParts, size_of
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
@@ -145,7 +144,7 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
     for frame in frames:
         frame_bytes = _frame_bytes(frame)
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
-        arrow_bytes = size_of(arrow)
+        arrow_bytes = sum(map(len, arrow))
         is_full = size + arrow_bytes > TRAIN_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
         if size and (is_full or len(train) == _MOST_FRAMES):
             yield _message(train, body, body_bytes)
@@ -170,19 +169,14 @@ def _frame_bytes(frame: WireFrame) -> int:
 
 def encode_batch(rows: tuple[int, ...], arrow: Sequence[Buffer]) -> list[Buffer]:
     """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` encodes ``EncodedChunks``."""
-    size_bytes = size_of(arrow)
-    said = ((rows, size_bytes),)
-    front = _front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said)
-    message = (front, *arrow)
-    return SizedParts(message, len(front) + size_bytes) if isinstance(arrow, SizedParts) else [*message]
+    said = ((rows, sum(map(len, arrow))),)
+    return [_front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said), *arrow]
 
 
 def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
-        said = tuple((each.rows, size_of(each.arrow)) for each in chunks)
-        front = _front_of(said)
-        return SizedParts((front, *body), len(front) + body_bytes)
+        return [_front_of(tuple((each.rows, sum(map(len, each.arrow))) for each in chunks)), *body]
     message = pb.FromUpstream()
     for frame in train:
         _write_upstream(message.frames.add(), frame)

@@ -31,7 +31,7 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Received
-from permitflow.transports.checksum import CHECKSUM_BYTES, checked, followed_by_checksum, with_checksum
+from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
 from permitflow.transports.protobuf_values import read_many, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -225,21 +225,17 @@ def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
     Raises:
         InvalidParametersError: it takes more than 32 MiB.
     """
-    return b"".join(reply_pieces(reply))
+    return b"".join(with_checksum([*reply_pieces(reply)]))
 
 
 def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
-    """What the exchange replies, channel by channel: one message, once the pieces are joined.
+    """What the exchange replies, channel by channel: one message, once the pieces are joined and have their checksum.
 
     Protobuf reads messages that follow each other as one, with the channels of all of them.
 
     Raises:
         InvalidParametersError: they take more than 32 MiB.
     """
-    return followed_by_checksum(_reply_pieces(reply))
-
-
-def _reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
     size = 0
     for part in _parts_of(reply):
         piece = _encode_part(part)

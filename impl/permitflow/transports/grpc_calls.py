@@ -48,11 +48,6 @@ class _Call(Carrier, ABC):
         if self._reading is None:
             self._reading = asyncio.create_task(self._read_all(), name=f"reading from {self._who}")
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return False
-
     def pause(self) -> None:
         """See ``Carrier``."""
         self._may_read.clear()
@@ -65,7 +60,7 @@ class _Call(Carrier, ABC):
         try:
             while (message := await self._read()) is not None:
                 if self._listener is not None:
-                    self._listener.on_message(message)
+                    self._listener.on_message(message, False)
                 del message  # the next one may take its time
                 if not self._may_read.is_set():
                     await self._may_read.wait()

@@ -147,7 +147,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._runner = asyncio.current_task()
         try:
             async with self._patience:
-                self._carrier.listen(Ear(self._heed, self._writing.on_writable, self._on_end, self._on_carrier_error))
+                self._carrier.listen(Ear(self._on_message, self._writing.on_writable, self._on_end, self._on_carrier_error))
                 self._writing.start()
                 await self._over
             self._session.close()
@@ -225,7 +225,7 @@ class RemoteEnd(ABC, Generic[S]):
             self._fail(error)
         return self.is_breaking_off
 
-    def _hear(self, failure: Failure) -> None:
+    def _on_failure(self, failure: Failure) -> None:
         """The peer has broken the stream off; to one that has dialled a status follows once this half is closed."""
         who, reason = self._session.peer, "it broke the stream off"
         error = decode_error(failure.error, who=who)
@@ -257,7 +257,7 @@ class RemoteEnd(ABC, Generic[S]):
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
 
-    def _heed(self, message: Received) -> None:
+    def _on_message(self, message: Received, has_more: bool) -> None:
         """Take a message in, and let everybody see what has changed."""
         if self.is_breaking_off or self._over.done():
             return
@@ -272,18 +272,22 @@ class RemoteEnd(ABC, Generic[S]):
         # Data and permits have nothing for the writer that has not woken it already.
         if before is not _OPEN or session.state is not before:
             self._writing.soon()
-        # Tasks that wait are told once for all messages that have come together.
-        if not self._carrier.has_more:
-            self._tell()
+        if not has_more:
+            self._took_all_in()
 
-    def _tell(self) -> None:
+    def _took_all_in(self) -> None:
+        """All messages that have come together were taken in: tasks that wait are told once for all of them."""
+        self._announce()
+
+    def _announce(self) -> None:
+        """Let every task that waits for a change see what it is."""
         self._changed.set()
         self._changed.clear()
 
     def _wake_all(self) -> None:
         """Something has changed: let the writer look, and everybody else who waits for a change."""
         self._writing.soon()
-        self._tell()
+        self._announce()
 
     @abstractmethod
     def _take_in(self, message: Received) -> None:

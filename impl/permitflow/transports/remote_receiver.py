@@ -309,7 +309,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             case Agreement():
                 self._note_agreement(frame)
             case Failure():
-                self._hear(frame)
+                self._on_failure(frame)
             case Abort():
                 self._is_cut_off = True
                 self._stop_clock()

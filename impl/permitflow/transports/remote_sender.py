@@ -269,17 +269,20 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             if isinstance(frame, Agreement):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
-                self._hear(frame)
-        # All feedback that has come together is here before any is used: else small trains would stay small for ever.
-        if self._batches is not None and not self._carrier.has_more:
+                self._on_failure(frame)
+
+    def _took_all_in(self) -> None:
+        # All feedback that has come together is here before any is used: else small messages would stay small for ever.
+        if self._batches is not None:
             self._advance()
+        super()._took_all_in()
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
         self._writing.is_last = self._session.state in _LAST_STATES
         self._posted_rows = 0
         if self._in_line:
-            self._tell()
+            self._announce()
         if not frames:
             return ()
         if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):

@@ -185,11 +185,6 @@ class HostCarrier(Carrier):
         """
         return self._checksums.check(message) if self._link is None else message
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return (self._link or self._inner).has_more
-
     def pause(self) -> None:
         """See ``Carrier``."""
         (self._link or self._inner).pause()
@@ -250,7 +245,7 @@ class HostCarrier(Carrier):
             self._link.drain()
         self._tell(error, may_answer=self._inner.takes_last_words)
 
-    def _on_stray(self, message: Received) -> None:
+    def _on_stray(self, message: Received, _has_more: bool) -> None:
         reason = "it came over the network after everything was to come through memory"
         error = UndecodableDataError(what=f"a message of {len(message)} bytes", reason=reason)
         self._tell(error, may_answer=True)

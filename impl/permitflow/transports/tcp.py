@@ -33,7 +33,7 @@ from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
-from permitflow.transports.shared_memory.ring import SizedParts, without
+from permitflow.transports.shared_memory.ring import without
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
 
 __all__ = [
@@ -186,11 +186,6 @@ class TcpStream(Carrier):
         self._listener = listener
         self._loop.call_soon(self._tell)
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return bool(self._inbox) and self._inbox[0][0] is _MESSAGE
-
     def pause(self) -> None:
         """See ``Carrier``."""
         self._is_paused = True
@@ -294,7 +289,7 @@ class TcpStream(Carrier):
         while inbox and self._listener is not None and not self._is_paused:
             kind, payload = inbox.popleft()
             if kind is _MESSAGE and not self._has_ended:
-                self._listener.on_message(payload)
+                self._listener.on_message(payload, bool(inbox) and inbox[0][0] is _MESSAGE)
             elif kind is Kind.END and not self._has_ended:
                 self._has_ended = True
                 self._listener.on_end()
@@ -321,7 +316,7 @@ class TcpStream(Carrier):
 
     def write(self, message: Sequence[Buffer]) -> bool:
         """See ``Carrier``."""
-        size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
+        size = sum(map(len, message))
         if self._awaits_agreement:  # which this is
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
         return self._send([header(_MESSAGE, size) + message[0], *message[1:]], HEADER_BYTES + size)

@@ -387,7 +387,7 @@ class OneMessage(PlayedCarrier):
 
     def listen(self, listener: Listener) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(listener.on_message, self._message)
+        loop.call_soon(listener.on_message, self._message, False)
         loop.call_soon(listener.on_end)
 
     def write(self, message: Sequence[Buffer]) -> bool:

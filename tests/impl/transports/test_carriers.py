@@ -29,7 +29,7 @@ Ends = tuple[Carrier, Carrier]
 async def over_tcp() -> AsyncIterator[Ends]:
     async with connected() as (dialler, acceptor):
         heard: list[Received] = []
-        dialler.listen(Ear(heard.append, lambda: None, lambda: None, fail))
+        dialler.listen(Ear(lambda message, _: heard.append(message), lambda: None, lambda: None, fail))
         await until(lambda: bool(heard))  # the agreement
         yield dialler, acceptor
 

@@ -21,7 +21,6 @@ from permitflow.transports.shared_memory.ring import (
     Place,
     RingReader,
     RingWriter,
-    SizedParts,
     without,
 )
 
@@ -188,11 +187,6 @@ class AsyncioLink(Carrier):
         self._watch()
         self._loop.call_soon(self._tell)
 
-    @property
-    def has_more(self) -> bool:
-        """See ``Carrier``."""
-        return bool(self._inbox)
-
     def pause(self) -> None:
         """See ``Carrier``."""
         self._is_paused = True
@@ -252,7 +246,9 @@ class AsyncioLink(Carrier):
         """Let the listener hear what has come."""
         inbox = self._inbox
         while inbox and self._listener is not None and not self._is_paused:
-            self._listener.on_message(inbox.popleft())
+            message = inbox.popleft()
+            self._listener.on_message(message, bool(inbox))
+            del message  # its space in the ring is free once nobody looks at it
         if inbox or not self._has_ended or self._listener is None or self._has_told_end:
             return
         self._has_told_end = True
@@ -265,7 +261,7 @@ class AsyncioLink(Carrier):
 
     def write(self, message: Sequence[Part]) -> bool:
         """See ``Carrier``; waits for a moment while the ring is full."""
-        size = message.size_bytes if isinstance(message, SizedParts) else sum(map(len, message))
+        size = sum(map(len, message))
         if size < RING_FROM_BYTES or self._writer is None:
             return self._send([inline_header(size), *message])
         try:

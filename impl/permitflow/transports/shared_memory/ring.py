@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -28,11 +28,9 @@ __all__ = [
     "Ring",
     "RingReader",
     "RingWriter",
-    "SizedParts",
     "Tenure",
     "WriterSpace",
     "ring_end",
-    "size_of",
     "without",
 ]
 
@@ -339,22 +337,6 @@ def _lead(parts: Sequence[Part]) -> int:
 
 
 P = TypeVar("P", bound=Part)
-
-
-class SizedParts(list[P]):
-    """Parts that do not change any more, and how many bytes they have together."""
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self, parts: Iterable[P], size_bytes: int) -> None:
-        """``size_bytes`` is what ``sum(map(len, parts))`` would say."""
-        super().__init__(parts)
-        self.size_bytes = size_bytes
-
-
-def size_of(parts: Sequence[Part]) -> int:
-    """Of all parts together, in bytes."""
-    return parts.size_bytes if isinstance(parts, SizedParts) else sum(map(len, parts))
 
 
 def without(parts: Sequence[P], count: int) -> Sequence[P | memoryview]:

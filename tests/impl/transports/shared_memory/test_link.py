@@ -260,7 +260,7 @@ async def test_an_agreement_that_comes_before_the_network_takes_more_does_not_ke
         network, room = FullCarrier([]), list[str]()
         link = AsyncioLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
         carrier = HostCarrier(network, who="the exchange")
-        carrier.listen(Ear(lambda _: None, lambda: room.append("more"), lambda: None, lambda _: None))
+        carrier.listen(Ear(lambda *_: None, lambda: room.append("more"), lambda: None, lambda _: None))
         assert not carrier.write([b"the first message"])
         carrier.prepare(Meeting(None, link, SHARED_MEMORY))
         carrier.change_over()
