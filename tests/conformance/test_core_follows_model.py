@@ -189,8 +189,8 @@ class Shortcuts:
 
     def questions_are_answered_as_the_model_would(self, core: CorePair, state: State) -> None:
         assert core.sender.can_send_watermark() == self.enabled("SendWatermark", state)
-        assert core.receiver.has_feedback == self.enabled("Flush", state)
-        assert core.receiver.is_empty != self.enabled("Consume", state)
+        assert bool(core.receiver.haste) == self.enabled("Flush", state)
+        assert (core.receiver.unconsumed > 0) == self.enabled("Consume", state)
         waits = state.waiting.size() > 0 or state.watermark_pending >= 0
         assert core.sender.has_waiting == waits
         assert plus(state.permits, of_model(core.sender.outstanding)) == total(self.parameters)
@@ -261,7 +261,7 @@ class Shortcuts:
             due = plus(due, Permits(after.unreturned, 0, 0))
             after = self.perform("Flush", after)
         # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
-        assert core.receiver.has_feedback or due == NOTHING
+        assert core.receiver.haste or due == NOTHING
         returned = core.receiver.take_feedback()
         if returned is not None:
             core.sender.on_feedback(returned)

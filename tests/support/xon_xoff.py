@@ -11,7 +11,7 @@ from google.protobuf.wrappers_pb2 import BoolValue as Feedback
 from google.protobuf.wrappers_pb2 import Int64Value as Parameters
 
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Flow, Inbound, Outbound
+from permitflow.protocol.flow import Flow, Haste, Inbound, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -83,14 +83,15 @@ class Receiver(Inbound[T]):
         self._is_on = True
 
     @property
-    def has_feedback(self) -> bool:
+    def haste(self) -> int:
         """Is the sender to be switched?"""
         high: int = self.parameters.value
-        return self.inbox_rows > high if self._is_on else self.inbox_rows <= high // 2
+        is_due = self.inbox_rows > high if self._is_on else self.inbox_rows <= high // 2
+        return Haste.NOW if is_due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Switch | None:
         """Switch the sender."""
-        if not self.has_feedback:
+        if not self.haste:
             return None
         self._is_on = not self._is_on
         return Switch(self._is_on)

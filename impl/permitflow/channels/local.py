@@ -120,8 +120,7 @@ class _Channel(Generic[T]):
             self.receiver.deliver_many(chunks[:count], rows[:count])
         if self.takers.futures:
             self.takers.wake()
-        if self.receiver.has_feedback:
-            self._bring_back()
+        self._bring_back()
         return count
 
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
@@ -181,8 +180,8 @@ class _Channel(Generic[T]):
 
     def _bring_back(self) -> None:
         # Some flows have something to say as soon as a message has come.
-        if self.receiver.has_feedback:
-            self.sender.on_feedback(self.receiver.take_feedback())
+        if (said := self.receiver.take_feedback()) is not None:
+            self.sender.on_feedback(said)
 
     async def until_takeable(self) -> None:
         """Wait until the oldest message is this task's to take.
@@ -206,7 +205,7 @@ class _Channel(Generic[T]):
             return
         if self.is_over:
             raise self.ending()
-        if self.receiver.has_untaken:
+        if self.receiver.untaken:
             raise WouldBlock(f"the {self.receiver.untaken} messages here belong to tasks that have waited for them")
         raise WouldBlock("no message is here")
 
@@ -222,7 +221,7 @@ class _Channel(Generic[T]):
         """Is no message here that could be taken, and will there never be one?"""
         if self.sending is _Sending.OPEN and not self.is_receiver_closed:
             return False
-        return not self.receiver.has_untaken and not self.sender.has_waiting
+        return not self.receiver.untaken and not self.sender.has_waiting
 
     def tell_if_over(self) -> None:
         """Wake those who wait for a message in vain."""
@@ -357,7 +356,7 @@ class LocalSender(Generic[T]):
         while chunks:
             if not self._channel.accepts:
                 raise self._channel.refusal(chunks)
-            for _ in range(self.send_at_once(chunks)):
+            for _ in range(self._send_first(chunks)):
                 chunks.popleft()
             if not chunks:
                 return
@@ -378,8 +377,12 @@ class LocalSender(Generic[T]):
         """About how many rows may leave now."""
         return self._core.room_rows
 
-    def send_at_once(self, chunks: Iterable[T]) -> int:
-        """Send the first of these chunks, as far as nothing keeps them; say how many."""
+    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+        """Send the first of these chunks, which have so many rows each, as far as nothing keeps them; say how many."""
+        return self._channel.send_now(chunks, rows) if self._channel.accepts else 0
+
+    def _send_first(self, chunks: Iterable[T]) -> int:
+        """As ``send_at_once``; chunks that do not know their rows stay."""
         first: list[T] = []
         sizes: list[int] = []
         left = self._core.room_rows
@@ -564,17 +567,8 @@ class LocalReceiver(Generic[T]):
         """Messages that are here and were not consumed, taken or not."""
         return self._core.unconsumed
 
-    @property
-    def has_untaken(self) -> bool:
-        """Is a message here that may be taken now?"""
-        return self._line.spare > 0
-
-    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
-        """The oldest chunks, at most so many, up to the first other message; they stay where they are.
-
-        No more than would have ``most_rows`` if all were as long as the first one, and another.
-        None while a message is held.
-        """
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
         return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
 
     def pass_by(self, count: int) -> None:

@@ -32,8 +32,8 @@ class Source(ReceiveEnd[pa.RecordBatch], Protocol):
         """Wait until there is a message that may be taken now; raises as ``ReceiveEnd.receive_nowait``."""
         ...
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> Sequence[pa.RecordBatch]:
-        """The oldest chunks, at most so many, up to the first other message; they stay where they are."""
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
         ...
 
     def pass_by(self, count: int) -> None:
@@ -49,8 +49,8 @@ class Target(SendEnd[pa.RecordBatch], Protocol):
         """How many rows may leave now, about."""
         ...
 
-    def send_at_once(self, chunks: Sequence[pa.RecordBatch]) -> int:
-        """Send the first of these chunks, as many as may leave now; say how many."""
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
+        """Send the first of these chunks, which have so many rows each, as many as may leave now; say how many."""
         ...
 
 
@@ -58,7 +58,7 @@ class Bridge:
     """Moves messages from one channel to the next, in order."""
 
     def __init__(
-        self, source: Source, target: Target, until_room: Callable[[pa.RecordBatch], Awaitable[bool]] | None = None
+        self, source: Source, target: Target, until_room: Callable[[int], Awaitable[bool]] | None = None
     ) -> None:
         """Nothing moves before ``run``.
 
@@ -70,6 +70,8 @@ class Bridge:
         self._source = source
         self._target = target
         self._until_room = until_room
+        # Not a whole window at once: the two ends would take turns instead of working side by side.
+        self._most_rows = collected_rows(source.parameters)
         self.taken = 0
         """Messages that were taken from the source."""
         self.passed_on = 0
@@ -92,14 +94,12 @@ class Bridge:
 
     async def _move_some(self) -> None:
         source, target = self._source, self._target
-        # Not a whole window at once: the two ends would take turns instead of working side by side.
-        most_rows = min(target.sendable_rows, collected_rows(source.parameters))
-        chunks = source.chunks_at_hand(_AT_ONCE, most_rows)
-        if moved := target.send_at_once(chunks):
+        chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
+        if moved := target.send_at_once(chunks, rows):
             self.taken += moved
             source.pass_by(moved)
             self.passed_on += moved
-        elif not chunks or self._until_room is None or not await self._until_room(chunks[0]):
+        elif not rows or self._until_room is None or not await self._until_room(rows[0]):
             await self._move_one()
 
     async def _move_one(self) -> None:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -479,8 +480,8 @@ class Inbound(ABC, Generic[T]):
         "_peak_inbox_rows",
         "_record",
         "_runs",
-        "_taken",
         "parameters",
+        "untaken",
     )
 
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
@@ -488,11 +489,12 @@ class Inbound(ABC, Generic[T]):
         self.parameters = parameters
         # Plain tuples: garbage collection would look at objects of a class again and again.
         self._runs: deque[Run[T] | Message[T]] = deque()
-        # What was taken and not consumed, and how many messages that are.
+        # What was taken and not consumed.
         self._held: deque[Run[T] | Message[T]] = deque()
-        self._taken = 0
         # Messages in both queues.
         self._here = 0
+        self.untaken = 0
+        """Messages that the application has not taken yet."""
         self._came_chunks = self._came_rows = self._came_barriers = 0
         self._consumed_chunks = self._consumed_rows = 0
         self._inbox_rows = self._peak_inbox_rows = 0
@@ -502,8 +504,8 @@ class Inbound(ABC, Generic[T]):
 
     @property
     @abstractmethod
-    def has_feedback(self) -> bool:
-        """Is there something to say to the sender's end?  ``take_feedback`` has it."""
+    def haste(self) -> int:
+        """Is there something to say to the sender's end, and how soon should it leave?  One of ``Haste``, 0 for no."""
 
     @abstractmethod
     def take_feedback(self, *, residue: bool = True) -> AnyFeedback | None:
@@ -514,21 +516,9 @@ class Inbound(ABC, Generic[T]):
                 all that is here?
         """
 
-    @property
-    def haste(self) -> int:
-        """How soon feedback should leave: one of ``Haste``."""
-        return Haste.NOW if self.has_feedback else Haste.NONE
-
-    def require_room(self, chunks: int) -> None:  # most flows cannot tell
-        """Refuse so many chunks, before anything is made of them, if the peer cannot have been allowed to send them.
-
-        Raises:
-            RemoteProtocolError: even if they are empty they are too many.
-        """
-
     def unsettled(self) -> bool:
         """Is feedback still owed for what was consumed?"""
-        return self.has_feedback
+        return self.haste > Haste.NONE
 
     def gauges(self) -> dict[str, int]:
         """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
@@ -607,21 +597,6 @@ class Inbound(ABC, Generic[T]):
         """Messages that have arrived and are not consumed yet."""
         return self._here
 
-    @property
-    def is_empty(self) -> bool:
-        """Was everything that has arrived consumed?"""
-        return not self._here
-
-    @property
-    def untaken(self) -> int:
-        """Messages that the application has not taken yet."""
-        return self._here - self._taken
-
-    @property
-    def has_untaken(self) -> bool:
-        """Is there a message that the application has not taken yet?"""
-        return bool(self._runs)
-
     # Arriving.
 
     def deliver(self, message: Message[T]) -> None:
@@ -636,6 +611,7 @@ class Inbound(ABC, Generic[T]):
         self._accept_marker(message)
         self._came_barriers += message.kind is Kind.BARRIER
         self._here += 1
+        self.untaken += 1
         self._runs.append(message)
         if self._record is not None:
             self._note_marker(message)
@@ -664,6 +640,7 @@ class Inbound(ABC, Generic[T]):
         if self._inbox_rows > self._peak_inbox_rows:
             self._peak_inbox_rows = self._inbox_rows
         self._here += len(rows)
+        self.untaken += len(rows)
         self._runs.append(run)
         if self._record is not None:
             self._note_delivered(rows)
@@ -674,7 +651,7 @@ class Inbound(ABC, Generic[T]):
         """Hand the oldest messages over that were not taken yet, at most so many, in their runs."""
         taken = _cut_off(self._runs, most)
         self._held.extend(taken)
-        self._taken += sum(1 if isinstance(entry, Message) else len(entry[1]) for entry in taken)
+        self.untaken -= sum(1 if isinstance(entry, Message) else len(entry[1]) for entry in taken)
         return taken
 
     def take(self) -> Message[T]:
@@ -687,30 +664,33 @@ class Inbound(ABC, Generic[T]):
             raise WouldBlock("no message is here")
         message = self._pop_oldest()
         self._held.append(message)
-        self._taken += 1
+        self.untaken -= 1
         return message
 
     def take_many(self, most: int) -> list[Message[T]]:
         """Hand the oldest messages over that were not taken yet, at most so many."""
         return messages_of(self.hold(most))
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> list[T]:
-        """The oldest chunks, at most so many, up to the first other message; they stay.
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
+        """The oldest chunks, at most so many, up to the first other message, and the rows of each; they stay.
 
         None while the application holds a message.  No more than would have ``most_rows`` if all were as long as the
-        first one, and another.
+        first one, and another.  Chunks that lie in one run come as they came.
         """
-        chunks: list[T] = []
-        for entry in () if self._taken else self._runs:
-            if isinstance(entry, Message):
+        found: list[tuple[Sequence[T], Sequence[int]]] = []
+        for entry in () if self._held else self._runs:
+            if isinstance(entry, Message) or most <= 0:
                 break
             payloads, rows, start = entry
-            if not chunks:
+            if not found:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
-            chunks += payloads[start : start + most - len(chunks)]
-            if len(chunks) >= most:
-                break
-        return chunks
+            if start or most < len(rows):
+                payloads, rows = payloads[start : start + most], rows[start : start + most]
+            found.append((payloads, rows))
+            most -= len(rows)
+        if len(found) == 1:
+            return found[0]
+        return [*chain.from_iterable(part for part, _ in found)], [*chain.from_iterable(rows for _, rows in found)]
 
     # Consuming.
 
@@ -722,11 +702,11 @@ class Inbound(ABC, Generic[T]):
         Raises:
             LocalProtocolError: the application holds fewer; nothing was changed.
         """
-        if count > self._taken:
-            if not self._taken:
-                raise LocalProtocolError("nothing was taken that could have been consumed")
-            raise LocalProtocolError(f"{self._taken} messages were taken, not the {count} that are said to be consumed")
-        self._taken -= count
+        if count > (taken := self._here - self.untaken):
+            what = (
+                f"{taken} messages were taken, not the {count} that are" if taken else "nothing was taken that could be"
+            )
+            raise LocalProtocolError(f"{what} said to be consumed")
         self._note_consumed(_cut_off(self._held, count))
 
     def pass_by(self, most: int) -> Entries[T]:
@@ -747,8 +727,7 @@ class Inbound(ABC, Generic[T]):
 
     def try_receive(self) -> Message[T] | None:
         """As ``receive_many``, of one message; None if nothing is here."""
-        if self._taken:
-            self.require_none_taken()
+        self.require_none_taken()
         if not self._runs:
             return None
         message = self._pop_oldest()
@@ -758,8 +737,9 @@ class Inbound(ABC, Generic[T]):
 
     def require_none_taken(self) -> None:
         """Insist that the application holds no message; raises as ``receive_many``."""
-        if self._taken:
-            raise LocalProtocolError(f"{self._taken} messages were taken and not consumed: consume them first")
+        if self._held:
+            count = self._here - self.untaken
+            raise LocalProtocolError(f"{count} messages were taken and not consumed: consume them first")
 
     def _pop_oldest(self) -> Message[T]:
         """Take the oldest message out; ``_cut_off`` of one, which is the usual case, in half the time."""
@@ -793,6 +773,7 @@ class Inbound(ABC, Generic[T]):
         self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]
     ) -> None:
         self._here -= len(rows) + len(markers)
+        self.untaken = min(self.untaken, self._here)  # what was passed by has never been taken
         self._consumed_chunks += len(rows)
         self._consumed_rows += total
         self._inbox_rows -= total
@@ -800,7 +781,7 @@ class Inbound(ABC, Generic[T]):
 
     def drop(self) -> None:
         """Forget what has arrived and was not consumed: the stream is over."""
-        self._inbox_rows = self._taken = self._here = 0
+        self._inbox_rows = self._here = self.untaken = 0
         for queue in self._held, self._runs:
             queue.clear()  # last, because freeing payloads may run anybody's code
 

@@ -420,6 +420,7 @@ class PermitReceiver(Inbound[T]):
         "_splits",
         "_unreturned",
         "_watermark_permits",
+        "is_due",
     )
 
     parameters: ChannelParameters
@@ -434,6 +435,8 @@ class PermitReceiver(Inbound[T]):
         self._watermark_permits = _WATERMARK_PERMITS
         self._unreturned = 0
         self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self.is_due = False
+        """Are there permits to give back now, also if there is more to consume?"""
 
     # What there is.
 
@@ -448,23 +451,11 @@ class PermitReceiver(Inbound[T]):
         return self._unreturned
 
     @property
-    def is_due(self) -> bool:
-        """Are there permits to give back now, also if there is more to consume?"""
-        return bool(self._due_rows or self._due_barriers or self._due_watermarks)
-
-    @property
-    def has_feedback(self) -> bool:
-        """May permits go back now: because they are due, or a residue because all that came was consumed?"""
-        return bool(
-            self._due_rows or self._due_barriers or self._due_watermarks or (self._unreturned and not self._here)
-        )
-
-    @property
     def haste(self) -> int:
-        """How soon permits should go back."""
+        """How soon permits go back: because they are due, or a residue because all that came was consumed."""
         if self.is_due:
             is_little = 0 < self._due_rows < self.parameters.row_permits // _OWED_SHARE
-            return Haste.SOON if is_little and self.has_untaken else Haste.NOW
+            return Haste.SOON if is_little and self.untaken else Haste.NOW
         if not self._unreturned or self._here:
             return Haste.NONE
         # No chunk can need it: it is less than a batch, and none costs more than what the window leaves beside that.
@@ -479,15 +470,6 @@ class PermitReceiver(Inbound[T]):
         return {"unreturned_permits": self._unreturned}
 
     # Arriving.
-
-    def require_room(self, chunks: int) -> None:
-        """Refuse so many chunks if the peer cannot have permits for each.
-
-        Raises:
-            OverspendError: even as empty ones, which cost 1 permit, they are too many.
-        """
-        if chunks > self._row_permits:
-            raise OverspendError(permit_class="rows", cost=chunks, available=self._row_permits)
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """The guard and the update for chunks: all hold no more permits than there are.
@@ -549,6 +531,7 @@ class PermitReceiver(Inbound[T]):
         # Increments: a finalizer may have consumed something meanwhile.
         self._unreturned += total - batches[-1]
         self._due_rows += batches[-1]
+        self.is_due = bool(self.is_due or markers or batches[-1])
         if self._record is not None:
             self._record_consumed(self._record, taken, before, batches)
 
@@ -572,21 +555,20 @@ class PermitReceiver(Inbound[T]):
         Spec: Flush.
         """
         if residue and self._unreturned and not self._here:
-            self._release_residue()
-        if not (self._due_rows or self._due_barriers or self._due_watermarks):
+            flushed, self._unreturned = self._unreturned, 0
+            self._due_rows += flushed
+            self.is_due = True
+            if self._record is not None:
+                self._record("Flush", (0, flushed, 0, 0), self._counters())
+        if not self.is_due:
             return None
+        self.is_due = False
         due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
         self._row_permits += self._due_rows
         self._barrier_permits += self._due_barriers
         self._watermark_permits += self._due_watermarks
         self._due_rows = self._due_barriers = self._due_watermarks = 0
         return due
-
-    def _release_residue(self) -> None:
-        residue, self._unreturned = self._unreturned, 0
-        self._due_rows += residue
-        if self._record is not None:
-            self._record("Flush", (0, residue, 0, 0), self._counters())
 
     def _counters(self) -> tuple[int, int, int]:
         return self._here, self._inbox_rows, self._unreturned

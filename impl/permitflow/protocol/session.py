@@ -18,7 +18,6 @@ from permitflow.errors import (
     LocalProtocolError,
     PeerGoneError,
     UnexpectedFrameError,
-    WouldBlock,
 )
 from permitflow.protocol import handshake
 from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer, require_offered
@@ -238,9 +237,6 @@ class UpstreamSession(Session[T]):
         super().__init__(state, put, peer, record)
         self._outgoing: list[UpstreamFrame[T]] = [] if put is None else [put]
         self._outbound: Outbound[T] | None = None
-        # Chunks that have left by ``send_many`` and follow the frames above.
-        self._posted_chunks: list[T] = []
-        self._posted_rows: list[int] = []
         self.is_ending = self._closes_channel = False
         """Was the stream told to end?"""
         self._until: EndOutcome | None = None
@@ -292,23 +288,22 @@ class UpstreamSession(Session[T]):
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end breaks the stream off."""
-        self._write_next(Failure(error))
+        self._outgoing.append(Failure(error))
         self.state = State.FAILED
 
     def abort(self, reason: str) -> None:
         """Let Abort be the next frame, whatever waits."""
         self._require(State.OPEN, "abort")
-        self._write_next(Abort(reason))
+        self._outgoing.append(Abort(reason))
         self.is_ending = False
         self.state = State.ENDED
 
     def post(self, message: Message[T]) -> None:
         """Let a message travel that has left the sender; for callers who let them leave one by one."""
         if message.kind is Kind.CHUNK:
-            self._posted_chunks.append(message.payload)
-            self._posted_rows.append(message.rows)
+            self._post_chunks([message.payload], [message.rows])
         else:
-            self._write_next(Data(message))
+            self._outgoing.append(Data(message))
 
     def send_many(self, payloads: Sequence[T], rows: Sequence[int]) -> int:
         """Let the first of these chunks leave, as many as may now, and travel; say how many.
@@ -317,28 +312,24 @@ class UpstreamSession(Session[T]):
         """
         if self.state is not _OPEN or self.is_ending:
             self._require_offers()
-        count = self.outbound.send_now(rows)
-        self._posted_chunks.extend(payloads[:count])
-        self._posted_rows.extend(rows[:count])
+        if count := self.outbound.send_now(rows):
+            self._post_chunks(payloads[:count], rows[:count])
         return count
 
-    def _write_next(self, frame: UpstreamFrame[T]) -> None:
-        """Let a frame follow everything that was posted."""
-        if self._posted_rows:
-            self._close_run()
-        self._outgoing.append(frame)
-
-    def _close_run(self) -> None:
-        self._outgoing.append(Chunks(self._posted_chunks, self._posted_rows))
-        self._posted_chunks, self._posted_rows = [], []
+    def _post_chunks(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
+        """Let chunks follow what is to be written; those that come one by one share a frame."""
+        last = self._outgoing[-1] if self._outgoing else None
+        if isinstance(last, Chunks) and isinstance(last.payloads, list) and isinstance(last.rows, list):
+            last.payloads += payloads
+            last.rows += rows
+        else:
+            self._outgoing.append(Chunks(payloads, rows))
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """Everything to write now, in order; End is the last once nothing waits any more."""
         if self.state is _OPEN and self.is_ending and not self.outbound.has_waiting:
-            self._write_next(self._totals())
+            self._outgoing.append(self._totals())
             self.state = State.ENDED
-        if self._posted_rows:
-            self._close_run()
         frames, self._outgoing = self._outgoing, []
         return frames
 
@@ -428,6 +419,8 @@ class DownstreamSession(Session[T]):
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
+            case Chunks():
+                self.inbound.deliver_many(frame.payloads, frame.rows)
             case Data():
                 self.inbound.deliver(frame.message)
             case End():
@@ -438,69 +431,20 @@ class DownstreamSession(Session[T]):
             case _:
                 super()._take_in(frame)
 
-    def receive(self, frame: Frame[T]) -> None:
-        """Take a frame of the peer; see ``Session``."""
-        if isinstance(frame, Chunks) and self.state is _OPEN:
-            self.receive_chunks(frame.payloads, frame.rows)
-        else:
-            super().receive(frame)
-
-    def require_room(self, chunks: int) -> None:
-        """Refuse so many chunks, before anything is made of them, if the peer cannot have been allowed to send them.
-
-        Raises:
-            RemoteProtocolError: even if all are empty they are too many.
-        """
-        if self.state is _OPEN:
-            try:
-                self.inbound.require_room(chunks)
-            except Exception:
-                self.state = State.FAILED
-                raise
-
-    def receive_chunks(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
-        """Take chunks of the peer: as ``receive`` takes their frame, for one who has not made it; raises likewise."""
-        if self.state is not _OPEN:
-            super().receive(Chunks(payloads, rows))  # refuses it
-        try:
-            self.inbound.deliver_many(payloads, rows)
-        except Exception:
-            self.state = State.FAILED
-            raise
-
     def _compare(self, end: End) -> None:
         came, told = self.inbound.totals, (end.chunks, end.rows, end.barriers)
         for what, here, peer in zip(came._fields, came, told, strict=True):
             if here != peer:
                 raise LedgerError(what=what, here=here, peer=peer)
 
-    def take(self) -> Message[T]:
-        """Hand the next message to the application; it counts as held until ``consume``.
+    def ending(self) -> ChannelAbortedError | EndOfStream | None:
+        """Why nothing more can be taken; None while something is here or may come.
 
-        Raises:
-            WouldBlock: nothing is here.
-            EndOfStream: everything was taken, and the upstream has ended the stream.
-            ChannelAbortedError: the upstream gave up; what is left of the stream is not handed out.
+        What is left of a stream that the upstream has given up is not handed out.
         """
-        self.require_takeable()
-        return self.inbound.take()
-
-    def require_takeable(self) -> None:
-        """Refuse whoever wants to take a message where there is none to take; raises as ``take``."""
         if isinstance(self.end, Abort):
-            raise ChannelAbortedError(channel=self.channel, reason=self.end.reason)
-        if not self.inbound.has_untaken:
-            raise EndOfStream if self.end is not None else WouldBlock("no message is here")
-
-    def consume(self, messages: int = 1) -> None:
-        """Note that the application has consumed the oldest messages it took.
-
-        What is to be said of it is left to ``take_frames``.
-
-        Raises:
-            LocalProtocolError: the application holds fewer; nothing was changed.
-        """
-        self.inbound.consume_many(messages)
+            return ChannelAbortedError(channel=self.channel, reason=self.end.reason)
+        return EndOfStream() if self.end is not None and not self.inbound.untaken else None
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end breaks the stream off."""
@@ -516,9 +460,9 @@ class DownstreamSession(Session[T]):
         inbound, state = self._inbound, self.state
         if inbound is None or not (state is _OPEN or state is _ENDED):
             return frames
-        if inbound.has_feedback and (said := inbound.take_feedback(residue=residue or state is _ENDED)) is not None:
+        if (said := inbound.take_feedback(residue=residue or state is _ENDED)) is not None:
             frames.append(Feedback(said))
-        if self._owes_answer and self.outcome is not None and inbound.is_empty:
+        if state is _ENDED and self._owes_answer and self.outcome is not None and not inbound.unconsumed:
             frames.append(Ended(self.outcome))
             self._has_answered = True
         return frames
@@ -534,7 +478,7 @@ class DownstreamSession(Session[T]):
             return True
         if self.end is None or self._outgoing or self.outcome is None or self._owes_answer:
             return False
-        return self.inbound.is_empty and not self.inbound.unsettled()
+        return not (self.inbound.unconsumed or self.inbound.unsettled())
 
     def peer_closed(self) -> None:
         """Note that the upstream closed the stream.

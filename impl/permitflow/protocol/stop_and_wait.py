@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import UnexpectedFrameError
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Inbound, Outbound
+from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -153,9 +153,9 @@ class StopAndWaitReceiver(Inbound[T]):
         self._is_unanswered = self._is_answer_due = False
 
     @property
-    def has_feedback(self) -> bool:
-        """Was a message consumed that is not answered yet?"""
-        return self._is_answer_due
+    def haste(self) -> int:
+        """An answer to what was consumed leaves at once: the sender waits for it."""
+        return Haste.NOW if self._is_answer_due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Answer | None:
         """The answer to what was consumed; the next message may come from here on."""
@@ -163,15 +163,6 @@ class StopAndWaitReceiver(Inbound[T]):
             return None
         self._is_answer_due = self._is_unanswered = False
         return Answer()
-
-    def require_room(self, chunks: int) -> None:
-        """Refuse more than one chunk, or one while another is not answered.
-
-        Raises:
-            UnexpectedFrameError: the peer did not wait.
-        """
-        if chunks > 1 or self._is_unanswered:
-            raise UnexpectedFrameError(frame="a message", expected="none before the one that is out is answered")
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         self._accept(len(rows))
@@ -184,7 +175,8 @@ class StopAndWaitReceiver(Inbound[T]):
 
         Spec: Deliver.
         """
-        self.require_room(messages)
+        if messages > 1 or self._is_unanswered:
+            raise UnexpectedFrameError(frame="a message", expected="none before the one that is out is answered")
         self._is_unanswered = True
 
     def _note_delivered(self, rows: Sequence[int]) -> None:

@@ -178,7 +178,7 @@ class Channel:
     # The receiver and the consumer.
 
     def _deliver(self, message: Message[_Slice]) -> None:
-        is_idle = self.receiver.is_empty
+        is_idle = not self.receiver.unconsumed
         self.receiver.deliver(message)
         cost = self.receiver.parameters.cost_of(message.rows)
         self._wire -= cost
@@ -199,7 +199,7 @@ class Channel:
         self._give_back(self.receiver.take_feedback(residue=False))
         if self.setting.flush_idle:
             self._give_back(self.receiver.take_feedback())
-        if self.receiver.has_untaken:
+        if self.receiver.untaken:
             self._begin_to_consume()
 
     def _give_back(self, returned: Permits | None) -> None:

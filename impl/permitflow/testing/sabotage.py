@@ -46,6 +46,7 @@ def return_on_receipt() -> None:
         for payload, of_chunk in zip(payloads, rows, strict=True):
             deliver_many(self, (payload,), (of_chunk,))
             self._due_rows += self.parameters.cost_of(of_chunk)
+            self.is_due = True
             self._inbox_rows -= of_chunk
 
     def only_consume(self: PermitReceiver[object], taken: Entries[object]) -> None:
@@ -67,7 +68,7 @@ def _write_on_receipt() -> None:
     def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
         take_in(self, message)
         if self._batches is not None:  # nothing can be owed before the agreement
-            self._after_consuming()
+            self._feed_back()
 
     setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 

@@ -45,7 +45,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         """See the fields."""
         self.batch = batch
         self.rows = rows
-        self._chunks: list[pa.RecordBatch] = []
+        self._chunks: list[pa.RecordBatch] = [batch] if len(rows) == 1 else []
         self._sums: tuple[int, ...] = ()
 
     def _ends(self) -> tuple[int, ...]:
@@ -65,8 +65,8 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Each chunk."""
-        if len(self.rows) == 1:
-            return iter((self.batch,))
+        if self._chunks:
+            return iter(self._chunks)
         return map(self.batch.slice, accumulate(self.rows, initial=0), self.rows)
 
     @overload
@@ -146,9 +146,8 @@ class Arrivals(ABC):
             self._take_chunks(batches, said, view[LONE_BODY_AT:])
 
     def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], arrow: Buffer) -> None:
-        self._session.require_room(len(rows))
         chunks = JoinedChunks(batches.decode(arrow, rows), tuple(rows))
-        self._session.receive_chunks(chunks, chunks.rows)
+        self._session.receive(Chunks(chunks, chunks.rows))
 
     def _take_frames(self, message: Received) -> None:
         for frame in decode_upstream(message):

@@ -9,7 +9,6 @@ import pyarrow as pa
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
-    ChannelAbortedError,
     ChannelClosedError,
     EndOfStream,
     PermitflowError,
@@ -74,8 +73,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     async def receive(self) -> Message[pa.RecordBatch]:
         """Receive the oldest message; wait until there is one."""
         self._core.require_none_taken()
-        if not self._is_at_hand:
-            await self._until_takeable()
+        await self.until_takeable()
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
@@ -85,8 +83,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if most == 1:
             return [self._receive_now()]
         messages = self._core.receive_many(most)
-        if self._core.has_feedback or self._session.end is not None:
-            self._after_consuming()
+        self._feed_back()
         return messages
 
     async def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
@@ -109,36 +106,30 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
         self._core.require_none_taken()
-        if not self._is_at_hand:
-            await self._until_takeable()
-            self._core.require_none_taken()  # another task may have taken something since
+        await self.until_takeable()
+        self._core.require_none_taken()  # another task may have taken something since
         joined = oldest_joined(self._core, self._codec, max_rows)
         if joined is None:
             return self._receive_now()
         self._core.pass_by(len(joined.rows))
-        if self._core.has_feedback or self._session.end is not None:
-            self._after_consuming()
+        self._feed_back()
         return joined
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
         core = self._core
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        if core.has_feedback or self._session.end is not None:
-            self._after_consuming()
+        self._feed_back()
         return message
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
         self._require_takeable()
-        return self._take_now()
+        return self._core.take()
 
     async def take(self) -> Message[pa.RecordBatch]:
         """Hand the oldest message over that was not taken yet; wait until there is one."""
-        await self._until_takeable()
-        return self._take_now()
-
-    def _take_now(self) -> Message[pa.RecordBatch]:
+        await self.until_takeable()
         return self._core.take()
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
@@ -154,51 +145,33 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """
         if max_rows is not None:
             require_count(max_rows, name="max_rows")
-        if not self._is_at_hand:
-            await self._until_takeable()
+        await self.until_takeable()
         joined = oldest_joined(self._core, self._codec, max_rows)
         if joined is None:
-            return self._take_now()
+            return self._core.take()
         self._core.hold(len(joined.rows))
         return joined
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
         require_count(messages, name="messages")
-        self._require_consumable()
-        self._session.consume(messages)
-        if self._core.has_feedback or self._session.end is not None:
-            self._after_consuming()
-
-    def _require_consumable(self) -> None:
         if self._is_cut_off:
             self._raise_if_over()
+        self._core.consume_many(messages)
+        self._feed_back()
 
     # Moving chunks on without taking them.
 
-    async def until_takeable(self) -> None:
-        """Wait until there is a message that may be taken now; nothing is taken.
-
-        Raises:
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
-        """
-        if not self._is_at_hand:
-            await self._until_takeable()
-
-    def chunks_at_hand(self, most: int, most_rows: int) -> list[pa.RecordBatch]:
-        """The oldest chunks, at most so many, up to the first other message; they stay where they are.
-
-        No more than would have ``most_rows`` if all were as long as the first one, and another.
-        None while a message is held.
-        """
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
         return self._core.chunks_at_hand(most, most_rows)
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
-        self._require_consumable()
+        if self._is_cut_off:
+            self._raise_if_over()
         self._core.pass_by(count)
-        if self._core.has_feedback or self._session.end is not None:
-            self._after_consuming()
+        self._feed_back()
 
     def __aiter__(self) -> Self:
         """Receive until the end of the stream."""
@@ -211,48 +184,44 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             StopAsyncIteration: the stream has ended.
             ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError: as for ``receive_nowait``.
         """
-        self._core.require_none_taken()
-        if not self._is_at_hand:
-            try:
-                await self._until_takeable()
-            except EndOfStream:
-                raise StopAsyncIteration from None
-        return self._receive_now()  # as ``receive``, without its call
+        try:
+            return await self.receive()
+        except EndOfStream:
+            raise StopAsyncIteration from None
 
     # Who may take a message.
-
-    @property
-    def _is_at_hand(self) -> bool:
-        """May a message be taken at once, with nobody before this caller and no permits that the writer waits for?"""
-        return self._core.has_untaken and not (self._in_line or self._is_cut_off or self._is_pressed)
 
     async def _until_some(self, max_messages: int | None) -> int:
         """Wait for the first message that may be taken; how many may be, each by itself, then."""
         if max_messages is not None:
             require_count(max_messages, name="max_messages")
-        if not self._is_at_hand:
-            await self._until_takeable()
+        await self.until_takeable()
         here = self._core.untaken
         return here if max_messages is None else min(here, max_messages)
 
-    async def _until_takeable(self) -> None:
+    async def until_takeable(self) -> None:
+        """Wait until the oldest message is this task's to take; nothing is taken, and nobody else runs before it is.
+
+        Raises:
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        core = self._core
+        if core.untaken and not (self._in_line or self._is_cut_off or self._is_pressed):
+            return
         # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
-        if self._is_pressed and self._core.has_untaken:
+        if self._is_pressed and core.untaken:
             await asyncio.sleep(0)
-        session = self._session
         self._in_line += 1
         try:
             async with self._turn:
-                while not self._core.has_untaken or self._is_cut_off:
-                    if self._is_cut_off or session.end is not None or self._failure is not None:
-                        self._raise_if_over()
+                while self._is_cut_off or not core.untaken:
+                    self._raise_if_over()
                     await self._changed.wait()
         finally:
             self._in_line -= 1
-        # The caller takes the message before anybody else runs.
 
     def _require_takeable(self) -> None:
-        if self._core.has_untaken and not self._is_cut_off and not self._in_line:
+        if self._core.untaken and not self._is_cut_off and not self._in_line:
             return
         self._raise_if_over()
         raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
@@ -269,30 +238,23 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """Why no message will ever be here to take; None while one is here or may come."""
         if self._is_closed:
             return ChannelClosedError(end=self.END)
-        end = self._session.end
-        if isinstance(end, Abort):
-            return ChannelAbortedError(channel=self.name, reason=end.reason)
-        if self._core.has_untaken:
-            return None
-        if end is not None:
-            return EndOfStream()
-        return self._failure_again()
+        return self._session.ending() or (None if self._core.untaken else self._failure_again())
 
     # What becomes of what was taken.
 
-    def _after_consuming(self) -> None:
+    def _feed_back(self) -> None:
         """There may be feedback: how soon it leaves, the flow says.
 
         What may wait for more waits up to the loop's next turn: before it, this task may come again, as long as
         something is here.
         """
-        haste = self._core.haste
+        haste, has_ended = self._core.haste, self._session.end is not None
         if haste == Haste.NOW:
             self._is_pressed = True
             self._writing.now()
-        elif haste == Haste.LATER and self._session.end is None:
+        elif haste == Haste.LATER and not has_ended:
             self._writing.within(RESIDUE_SECONDS)
-        else:  # also if the stream has ended and the flow has nothing to say: this half may be to close
+        elif haste or has_ended:  # at the end this half may be to close, also if the flow has nothing to say
             self._writing.soon()
 
     # Frames.
@@ -300,9 +262,8 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     def _take_in(self, message: Received) -> None:
         """Take a message of the peer in; some flows have something to say as soon as it has come."""
         super()._take_in(message)
-        if self._batches is not None and not self._is_pressed and self._core.haste == Haste.NOW:
-            self._is_pressed = True
-            self._writing.now()
+        if self._batches is not None:
+            self._feed_back()
 
     def _note(self, frame: WireFrame) -> None:
         match frame:
@@ -321,7 +282,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._is_pressed = False
         session = self._session
         frames = session.take_frames()
-        self._writing.is_last = session.state is State.FAILED or (session.end is not None and session.is_finished)
+        self._writing.is_last = session.state is State.FAILED or session.is_finished
         return encode_downstream(frames, self._flow)
 
     # The end.
@@ -349,7 +310,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     @property
     def is_finished(self) -> bool:
         """Has the stream ended, and was everything consumed?"""
-        return self._session.end is not None and (isinstance(self._session.end, Abort) or self._core.is_empty)
+        return self._session.end is not None and (isinstance(self._session.end, Abort) or not self._core.unconsumed)
 
     def close(self) -> None:
         """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""

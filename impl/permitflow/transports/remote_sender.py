@@ -18,6 +18,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
+from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 from permitflow.transports.trains import TrainWriter, collected_rows, encoded, rows_in_message
@@ -110,7 +111,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                     chunks.appendleft(tail(chunk, parked.sent_rows))
                 raise self._refusal(chunks)
 
-    def send_at_once(self, chunks: Sequence[pa.RecordBatch]) -> int:
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int]) -> int:
         """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
 
         Those that are unusual, or have to wait, are left to ``send``; so are all while much is still to be written.
@@ -127,12 +128,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """How many rows may leave now and are written at once, about."""
         return min(self._collected_rows, self._core.room_rows)
 
-    async def until_room(self, chunk: pa.RecordBatch) -> bool:
-        """Wait as long as a chunk lacks nothing but room; False at once if it is something else that keeps it.
+    async def until_room(self, rows: int) -> bool:
+        """Wait as long as a chunk of so many rows lacks nothing but room; False at once if something else keeps it.
 
         A wait as ``statistics`` counts it.  It has no place in line: for a stream into which nobody else sends.
         """
-        rows = chunk.num_rows
         if not self._lacks_room(rows):
             return False
         self._has_short_caller = True
@@ -185,8 +185,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """
         if self._line.parked or not self._is_open:
             return 0
-        run, rows = self._codec.accepted(chunks)
-        if not run:
+        run: Sequence[pa.RecordBatch]
+        rows: Sequence[int]
+        if isinstance(chunks, JoinedChunks) and self._codec.accepts(chunks.batch):
+            run, rows = chunks, chunks.rows
+        else:
+            run, rows = self._codec.accepted(chunks)
+        if not rows:
             return 0
         most = len(rows)
         if most > 1:

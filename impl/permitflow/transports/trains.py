@@ -25,6 +25,7 @@ from permitflow.transports.codec import (
     encode_batch,
     encode_upstream,
 )
+from permitflow.transports.joined import JoinedChunks
 
 __all__ = [
     "TrainWriter",
@@ -140,9 +141,10 @@ class TrainWriter:
         Raises:
             ChunkTooLargeError: as for ``encoded``.
         """
-        run, rows = chunks.payloads, tuple(chunks.rows)
+        rows = tuple(chunks.rows)
         total, arrow = sum(rows), None
-        if len(rows) == 1:
+        run = [chunks.payloads.batch] if isinstance(chunks.payloads, JoinedChunks) else chunks.payloads
+        if len(run) == 1:
             arrow = self._batches.encode(run, total)
         elif self._row_bytes and min(rows) >= self._staying_rows:
             if total <= self._rows_in_train and (arrow := self._batches.gathered(run, total)) is None:

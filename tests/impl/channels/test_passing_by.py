@@ -29,8 +29,15 @@ def sent(sender: LocalSender[str], kinds: str) -> None:
             sender.send_nowait(kind, {"0": 0, "9": 9}.get(kind, int(kind)))
 
 
+def shown(receiver: LocalReceiver[str], most: int, most_rows: int) -> list[str]:
+    """The chunks at hand; each is called by its rows, but for one."""
+    chunks, rows = receiver.chunks_at_hand(most, most_rows)
+    assert [*map(str, rows)] == ["8" if chunk == "x" else chunk for chunk in chunks]
+    return [*chunks]
+
+
 @pytest.mark.parametrize(
-    ("kinds", "shown"),
+    ("kinds", "first"),
     [
         ("", ""),
         ("2", "2"),
@@ -43,12 +50,11 @@ def sent(sender: LocalSender[str], kinds: str) -> None:
         ("b2", ""),
     ],
 )
-def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, shown: str) -> None:
+def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, first: str) -> None:
     sender, receiver = opened()
     sent(sender, kinds)
-    assert receiver.chunks_at_hand(9, 99) == list(shown)
-    assert receiver.chunks_at_hand(0, 99) == []
-    assert receiver.has_untaken == bool(kinds)
+    assert shown(receiver, 9, 99) == list(first)
+    assert shown(receiver, 0, 99) == []
 
 
 @pytest.mark.parametrize("kinds", ["2", "22"])
@@ -56,14 +62,14 @@ def test_nothing_is_shown_while_a_message_is_held(kinds: str) -> None:
     sender, receiver = opened()
     sent(sender, kinds)
     receiver.take_nowait()
-    assert receiver.chunks_at_hand(9, 99) == []
+    assert shown(receiver, 9, 99) == []
 
 
 def test_no_more_are_shown_than_have_so_many_rows_and_another() -> None:
     sender, receiver = opened()
     sent(sender, "22222")
-    assert receiver.chunks_at_hand(9, 5) == ["2", "2", "2"]
-    assert receiver.chunks_at_hand(2, 99) == ["2", "2"]
+    assert shown(receiver, 9, 5) == ["2", "2", "2"]
+    assert shown(receiver, 2, 99) == ["2", "2"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -95,7 +101,7 @@ async def test_permits_of_what_is_passed_by_let_those_go_that_wait(settle: Settl
     receiver.pass_by(1)
     await settle()
     assert waiting.done()
-    assert receiver.chunks_at_hand(9, 99) == ["8", "x"]
+    assert shown(receiver, 9, 99) == ["8", "x"]
 
 
 def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
@@ -115,7 +121,7 @@ async def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(settle: Se
     receiving = asyncio.ensure_future(receiver.receive())
     await settle()
     sent(sender, "2")
-    assert receiver.chunks_at_hand(9, 99) == []
+    assert shown(receiver, 9, 99) == []
     sent(sender, "3")
-    assert receiver.chunks_at_hand(9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
+    assert shown(receiver, 9, 99) == ["2"], "one of the two is nobody's, and the oldest comes first"
     assert (await receiving).payload == "2"

@@ -89,7 +89,7 @@ class Pair:
             receiver.peak_inbox_rows,
             receiver.consumed_chunks,
             receiver.consumed_rows,
-            receiver.has_feedback,
+            receiver.haste > 0,
         )
 
 
@@ -177,7 +177,7 @@ def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_ta
 
         due = total(receiver.take_feedback(residue=False))
         assert (due.rows, receiver.unreturned) == (returned, unreturned)
-        assert receiver.is_empty
+        assert not receiver.unconsumed
         returned = 0
 
 
@@ -194,7 +194,7 @@ def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
         passed.receiver.pass_by(count)
         assert passed.books() == seen.books()
         assert passed.receiver.take_feedback() == seen.receiver.take_feedback()
-    assert seen.receiver.is_empty
+    assert not seen.receiver.unconsumed
     assert passed.events == seen.events
 
 
@@ -239,7 +239,7 @@ def test_a_train_that_its_sender_may_not_send_is_refused_as_a_whole(rows: list[i
 
     with pytest.raises(error):
         receiver.deliver_many(["a", "b", "c"][: len(rows)], rows)
-    assert receiver.is_empty
+    assert not receiver.unconsumed
     assert (receiver.granted.rows, receiver.totals) == (10, Totals(0, 0, 0))
 
 

@@ -169,7 +169,7 @@ def test_no_flow_takes_a_chunk_of_less_than_no_rows(name: str) -> None:
     with pytest.raises(UnexpectedFrameError, match="a chunk of -1 rows, expected one of at least 0"):
         receiver.deliver_many([""], [-1])
     assert sender.totals == receiver.totals == Totals(0, 0, 0)
-    assert receiver.is_empty
+    assert not receiver.unconsumed
 
 
 @pytest.mark.parametrize("name", FLOWS)

@@ -74,7 +74,7 @@ def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
         assert receiver.take_feedback(residue=False) is None
     sender.offer(Kind.CHUNK, "", 4)
     assert sender.take_sendable() == []
-    assert receiver.is_empty
+    assert not receiver.unconsumed
 
 
 def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:

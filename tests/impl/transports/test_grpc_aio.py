@@ -178,7 +178,7 @@ async def test_a_consumer_that_never_waits_returns_permits_all_the_same() -> Non
         for _ in range(6):
             await receiver.receive()
         # The batch of four is on its way though two more messages were here all the time.
-        assert not receiver._session.inbound.has_feedback
+        assert not receiver._session.inbound.haste
         await sender.end()
         assert numbers(await everything(receiver)) == [6, 7]
 

@@ -96,12 +96,12 @@ class Reader(Arrivals):
     def receive(self, messages: int) -> None:
         """Take messages one by one, and consume them."""
         self.take(messages)
-        self._session.consume(messages)
+        self.core.consume_many(messages)
 
     def take(self, messages: int) -> None:
         """Take messages one by one."""
         for _ in range(messages):
-            self.note(self._session.take())
+            self.note(self.core.take())
 
     def receive_joined(self, max_rows: int | None) -> int:
         """Take chunks joined, if they can be, and consume them; how many messages."""
@@ -123,7 +123,6 @@ class Reader(Arrivals):
 
     def oldest_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
         """The next chunks, joined."""
-        self._session.require_takeable()
         return oldest_joined(self.core, self.codec, max_rows)
 
     def hold_joined(self, max_rows: int | None = None) -> JoinedChunks | None:
@@ -201,16 +200,16 @@ def moved(joined: Reader, singly: Reader, name: str, arguments: Sequence[object]
             singly.mark()
         case "consume", int(count):
             count = min(held, count)
-            joined._session.consume(count)
-            singly._session.consume(count)
+            joined.core.consume_many(count)
+            singly.core.consume_many(count)
             return held - count
-        case "take_joined", (int() | None) as most if joined.core.has_untaken:
+        case "take_joined", (int() | None) as most if joined.core.untaken:
             count = joined.take_joined(most)
             singly.take(count)
             return held + count
-        case "receive_joined", (int() | None) as most if joined.core.has_untaken and not held:
+        case "receive_joined", (int() | None) as most if joined.core.untaken and not held:
             singly.receive(joined.receive_joined(most))
-        case ("receive",) if joined.core.has_untaken and not held:
+        case ("receive",) if joined.core.untaken and not held:
             joined.receive(1)
             singly.receive(1)
     return held
@@ -280,7 +279,7 @@ def test_a_train_without_permits_leaves_the_chunks_before_it_to_every_way_of_rea
         with pytest.raises(OverspendError):
             reader.deliver([3] * 12)
 
-        while reader.core.has_untaken:
+        while reader.core.untaken:
             if read == "receive":
                 reader.take(1)
             else:

@@ -75,7 +75,7 @@ async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender
 def test_what_is_unusual_is_left_to_the_general_way(complete: Complete, unusual: Any) -> None:
     async def test() -> None:
         async with agreed() as (end, wire):
-            assert end.send_at_once([unusual]) == 0
+            assert end.send_at_once([unusual], [7]) == 0
             assert (wire.written, end.statistics().sent_chunks) == ([], 0)
 
     complete(test())
@@ -84,20 +84,20 @@ def test_what_is_unusual_is_left_to_the_general_way(complete: Complete, unusual:
 def test_chunks_leave_at_once_while_their_permits_last(complete: Complete) -> None:
     async def test() -> None:
         async with agreed() as (end, wire):
-            assert end.send_at_once([chunk(300), chunk(300)]) == 1
-            assert end.send_at_once([chunk(300)]) == 0
+            assert end.send_at_once([chunk(300), chunk(300)], [300, 300]) == 1
+            assert end.send_at_once([chunk(300)], [300]) == 0
             assert len(wire.written) == 1
             numbers = end.statistics()
             assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
             wire.bring(*encode_downstream([Feedback(Permits(rows=300))], PERMITS))
-            assert end.send_at_once([chunk(100), chunk(100), chunk(100)]) == 2
+            assert end.send_at_once([chunk(100), chunk(100), chunk(100)], [100, 100, 100]) == 2
 
     complete(test())
 
 
 def on_a_carrier_that_is_full(end: RemoteSender, wire: Wire) -> None:
     wire.is_full = True
-    end.send_at_once([chunk(1)])
+    end.send_at_once([chunk(1)], [1])
 
 
 def after_it_was_closed(end: RemoteSender) -> None:
@@ -119,7 +119,7 @@ def test_nothing_leaves_at_once_on_a_stream_that_is_over(
     async def test() -> None:
         async with agreed() as (end, _):
             before(end)
-            assert end.send_at_once([chunk(1)]) == 0
+            assert end.send_at_once([chunk(1)], [1]) == 0
 
     complete(test())
 
