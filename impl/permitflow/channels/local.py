@@ -559,8 +559,7 @@ class LocalReceiver(Generic[T]):
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
         """
-        if self._line.spare <= 0:
-            await self._channel.until_takeable()
+        await self._channel.until_takeable()
 
     @property
     def unconsumed(self) -> int:

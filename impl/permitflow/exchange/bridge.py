@@ -83,6 +83,10 @@ class Bridge:
         Raises:
             PermitflowError: one of the two is over otherwise.
         """
+        # As a task it is woken alone, without all those that wait for it.
+        return await asyncio.create_task(self._move_all())
+
+    async def _move_all(self) -> ChannelAbortedError | None:
         try:
             while True:
                 await self._source.until_takeable()

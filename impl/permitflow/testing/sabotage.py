@@ -13,7 +13,6 @@ from permitflow.protocol.permits import PermitReceiver, Permits
 from permitflow.protocol.recording import End
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
-from permitflow.transports.carrier import Received
 
 __all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
@@ -56,21 +55,6 @@ def return_on_receipt() -> None:
 
     setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010
-    _write_on_receipt()
-
-
-def _write_on_receipt() -> None:
-    """Permits that are returned leave at once, not only when the application consumes something."""
-    from permitflow.transports.remote_receiver import RemoteReceiver
-
-    take_in = RemoteReceiver._take_in
-
-    def take_in_and_wake_the_writer(self: RemoteReceiver, message: Received) -> None:
-        take_in(self, message)
-        if self._batches is not None:  # nothing can be owed before the agreement
-            self._feed_back()
-
-    setattr(RemoteReceiver, "_take_in", take_in_and_wake_the_writer)  # noqa: B010
 
 
 def _change_return(
@@ -101,9 +85,7 @@ SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receip
 @contextmanager
 def sabotaged(name: str) -> Iterator[None]:
     """Let all receivers of this process return permits wrongly until the end of the block."""
-    from permitflow.transports.remote_receiver import RemoteReceiver  # here, in a worker: it loads gRPC
-
-    places = (PermitReceiver, DownstreamSession, RemoteReceiver)
+    places = (PermitReceiver, DownstreamSession)
     before = [dict(vars(place)) for place in places]
     SABOTAGES[name]()
     try:

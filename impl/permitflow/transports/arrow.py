@@ -21,7 +21,6 @@ from permitflow.transports.arrow_compression import (
     Decompression,
     described,
     has_few_fields,
-    metadata_place,
     padded,
     write_options,
 )
@@ -64,7 +63,6 @@ _SHOWN_CHARACTERS = 120
 _BATCH = pa.RecordBatch
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
-_READ_BATCH: Callable[[Buffer, pa.Schema], pa.RecordBatch] = pa.ipc.read_record_batch
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)
 
 
@@ -251,8 +249,9 @@ class BatchCodec:
             if self._has_dictionaries:
                 batch = self._from_stream(pa.py_buffer(data))
             else:
-                self._decompression.require_message(data, rows)
-                batch = _READ_BATCH(data, self.schema)
+                message = pa.ipc.read_message(data)
+                self._decompression.require_message(message, len(data), rows)
+                batch = pa.ipc.read_record_batch(message, self.schema)
             batch.validate(full=True)
         except _UNREADABLE as error:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
@@ -286,8 +285,7 @@ class BatchCodec:
 def _nodes_of(schema: pa.Schema) -> int:
     """How many columns a batch has, with those inside of others."""
     nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
-    start, end = metadata_place(nothing)
-    return described(memoryview(nothing)[start:end]).columns
+    return described(memoryview(pa.ipc.read_message(nothing).metadata)).columns
 
 
 def _require_size(rows: int, size_bytes: int) -> None:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
-from permitflow.transports.carrier import Buffer
 
 __all__ = [
     "MAX_SCHEMA_BYTES",
@@ -145,24 +144,23 @@ class Decompression:
         self._slack_bytes = _PADDING_BYTES * _BUFFERS_PER_COLUMN * columns
         self._most_bytes = most_bytes
 
-    def require_message(self, message: Buffer, rows: Sequence[int]) -> None:
+    def require_message(self, message: pa.Message, size_bytes: int, rows: Sequence[int]) -> None:
         """Refuse what must not be decompressed, and columns that nobody has agreed to.
 
         Args:
             message: one batch.
+            size_bytes: of the message, with all that is behind it.
             rows: of each of its chunks, as they were paid for.
 
         Raises:
             ValueError: with the reason.
         """
-        start, end = metadata_place(message)
-        view = memoryview(message)
-        columns, found = described(view[start:end])
+        columns, found = described(memoryview(message.metadata))
         self._require_columns(columns)
         if found is None:
             return
-        size = self._stated_bytes(found, view[end:])
-        self._require_moderate(size, len(view))
+        size = self._stated_bytes(found, memoryview(message.body or b""))
+        self._require_moderate(size, size_bytes)
         if self._row_bytes is not None:
             paid = int(min(sum(rows) * self._row_bytes, self._most_bytes)) + self._slack_bytes
             _require_within(size, paid, f"its {sum(rows)} rows take")

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from google.protobuf.message import DecodeError
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError
-from permitflow.protocol.flow import AnyFeedback, Flow
+from permitflow.protocol.flow import Flow
 from permitflow.protocol.frames import Abort, Agreement, Data, DownstreamFrame, End, Ended, Failure, Feedback, Get, Put
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
@@ -199,25 +199,14 @@ def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> l
     """Encode what a downstream writes: one message, or none if there are no frames."""
     if not frames:
         return []
-    if len(frames) == 1 and isinstance(frames[0], Feedback) and flow is not None:
-        return [[_feedback_message(flow, frames[0].said)]]
-    return [[_encoded_downstream(frames, flow)]]
-
-
-@lru_cache(maxsize=_FRONTS)
-def _feedback_message(flow: Flow, said: AnyFeedback) -> bytes:
-    return _encoded_downstream((Feedback(said),), flow)
-
-
-def _encoded_downstream(frames: Iterable[DownstreamFrame], flow: Flow | None) -> bytes:
-    train = pb.FromDownstream()
+    message = pb.FromDownstream()
     for frame in frames:
-        into = train.frames.add()
+        into = message.frames.add()
         if isinstance(frame, Feedback) and flow is not None:
             into.feedback = encode_feedback(flow, frame.said)
         else:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
-    return train.SerializeToString()
+    return [[message.SerializeToString()]]
 
 
 def decode_upstream(message: Received) -> list[WireFrame]:
@@ -299,19 +288,24 @@ def decode_downstream(message: Received, flow: Flow | None) -> list[DownstreamFr
         UndecodableDataError: these bytes are no frames of this version of the protocol.
     """
     if len(message) <= _SHORT_BYTES:
-        return list(_short_downstream(bytes(message), flow))
-    return _downstream_frames(message, flow)
+        return [*_short_downstream(bytes(message), flow)]
+    return _read_downstream(message, flow)
 
 
-@lru_cache(maxsize=_FRONTS)
-def _short_downstream(message: bytes, flow: Flow | None) -> list[DownstreamFrame]:
-    return _downstream_frames(message, flow)
+def _read_downstream(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
+    decoded = pb.FromDownstream()
+    _parse(decoded, memoryview(message))
+    frames: list[DownstreamFrame] = []
+    for frame in decoded.frames:
+        name = _name(frame)
+        if name == "feedback":
+            frames.append(Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback)))
+        else:
+            frames.append(read_value(getattr(frame, name)))
+    return frames
 
 
-def _downstream_frames(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
-    train = pb.FromDownstream()
-    _parse(train, memoryview(message))
-    return [_read_downstream(frame, flow) for frame in train.frames]
+_short_downstream = lru_cache(maxsize=_FRONTS)(_read_downstream)
 
 
 def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
@@ -320,7 +314,7 @@ def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None
             what=f"a message of {len(data)} bytes of frames",
             reason=f"{_MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
         )
-    if not _has_few_fields(data):
+    if len(data) > 2 * _MOST_FRAMES and not _has_few_fields(data):
         raise UndecodableDataError(
             what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES} frames are the most"
         )
@@ -411,19 +405,6 @@ def _marker(message: pb.Marker) -> Marker:
     return value
 
 
-def _read_downstream(frame: pb.DownstreamFrame, flow: Flow | None) -> DownstreamFrame:
-    """Read a frame of a downstream.
-
-    Raises:
-        UndecodableDataError: it is none, or states something that cannot be.
-    """
-    name = _name(frame)
-    if name == "feedback":
-        return Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback))
-    read: DownstreamFrame = read_value(getattr(frame, name))
-    return read
-
-
 def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame) -> str:
     name: str | None = frame.WhichOneof("frame")
     if name is None:
@@ -472,8 +453,6 @@ def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
 
 def _has_few_fields(message: memoryview) -> bool:
     """Does a message have at most ``_MOST_FRAMES`` fields and no groups?  Nothing is decoded to see that."""
-    if len(message) <= 2 * _MOST_FRAMES:
-        return True
     position = 0
     for _ in range(_MOST_FRAMES):
         key, position = _read_varint(message, position)

@@ -5,7 +5,7 @@ What a flow says travels as bytes, of messages of its own.  What travels with ev
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -25,7 +25,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = ["decode_feedback", "encode_feedback", "read_many", "read_value", "write_value"]
 
-_KINDS: dict[type[Message], type] = {
+_KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Get: frames.Get,
     pb.Put: frames.Put,
     pb.Agreement: frames.Agreement,
@@ -69,6 +69,7 @@ _NUMBERS: dict[str, int] = {
 _CODECS = {_NUMBERS[codec]: codec for codec in Codec}
 _OUTCOMES = {_NUMBERS[outcome]: outcome for outcome in EndOutcome}
 _STATES = {_NUMBERS[state]: state for state in ChannelState}
+_SAID_AGAIN = 64  # what permits that return say is the same again and again
 _MOST_CODECS = 16  # of an offer that are looked at; there are two
 
 
@@ -98,13 +99,14 @@ def _messages_of(flow: Flow) -> _FlowMessages:
     module = import_module(flow.wire)
     messages = _FlowMessages(module.Parameters, module.Feedback)
     for message, kind in zip(messages, (flow.wishes, flow.feedback), strict=True):
-        _KINDS[message], _FIELDS[message] = kind, _fields_of(message)
+        _learn(message, kind)
     return messages
 
 
+@lru_cache(maxsize=_SAID_AGAIN)
 def encode_feedback(flow: Flow, said: AnyFeedback) -> bytes:
     """What a receiver's end says, as bytes."""
-    return _encoded(_messages_of(flow).feedback, said)
+    return _encoded(_messages_of(flow).feedback(), said)
 
 
 def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
@@ -113,39 +115,38 @@ def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
     Raises:
         UndecodableDataError: these bytes say nothing in this flow.
     """
-    return _decoded(_messages_of(flow).feedback, said, f"feedback of flow {flow.name!r}")
+    return _decoded(_messages_of(flow).feedback(), said, flow, "feedback")
 
 
 def _wishes(name: str, said: bytes) -> Wishes:
-    return _decoded(_messages_of(flow_named(name)).parameters, said, f"parameters of flow {name!r}")
+    flow = flow_named(name)
+    return _decoded(_messages_of(flow).parameters(), said, flow, "parameters")
 
 
-def _encoded(message: type[Message], value: object) -> bytes:
-    into = message()
+def _encoded(into: Message, value: object) -> bytes:
     write_value(into, value)
     return into.SerializeToString()
 
 
-def _decoded(message: type[Message], said: bytes, what: str) -> Any:  # as in _KINDS
-    read = message()
+def _decoded(message: Message, said: bytes, flow: Flow, what: str) -> Any:  # as in _KINDS
     try:
-        read.ParseFromString(said)
+        message.ParseFromString(said)
     except DecodeError as error:
-        raise UndecodableDataError(what=what, reason=str(error)) from error
-    return read_value(read)
+        raise UndecodableDataError(what=f"{what} of flow {flow.name!r}", reason=str(error)) from error
+    return read_value(message)
 
 
 def _wanted(value: frames.Get | frames.Put) -> bytes | None:
-    return None if value.wanted is None else _encoded(_messages_of(flow_named(value.flow)).parameters, value.wanted)
+    return None if value.wanted is None else _encoded(_messages_of(flow_named(value.flow)).parameters(), value.wanted)
 
 
 def _agreed(value: frames.Agreement) -> bytes:
-    return _encoded(_messages_of(flow_named(value.flow)).parameters, value.parameters)
+    return _encoded(_messages_of(flow_named(value.flow)).parameters(), value.parameters)
 
 
 def _of_position(value: control.ChannelPosition[Any]) -> bytes:
     flow = value.parameters.flow
-    return _encoded(_messages_of(flow).parameters, flow.state(value.parameters))
+    return _encoded(_messages_of(flow).parameters(), flow.state(value.parameters))
 
 
 def _read_wanted(values: dict[str, Any]) -> None:
@@ -212,12 +213,6 @@ _WRITE: dict[str, Convert] = {
 }
 """What is stated, where that is not what the value holds."""
 
-# Of these a request may hold tens of thousands, and nobody else is served meanwhile.
-_OF_MANY: dict[type[Message], Callable[[Any], tuple[Any, ...]]] = {
-    pb.ChannelRow: attrgetter(*control.ChannelRow._fields),
-    pb.StagedPart: attrgetter(*control.StagedPart._fields),
-}
-
 
 def write_value(into: Message, value: object) -> None:
     """Write all fields of a value; one that is None is left out.
@@ -237,8 +232,8 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
         UndecodableDataError: a number stands for no word, or what is stated cannot be.
     """
     kind = type(message)
-    if (values := _OF_MANY.get(kind)) is not None:
-        return _KINDS[kind](*values(message))
+    if (names := _PLAIN.get(kind)) is not None:
+        return _KINDS[kind](*map(partial(getattr, message), names))
     stated = {field.name: field.read_from(message) for field in _FIELDS[kind]}
     if (together := _READ_TOGETHER.get(kind)) is not None:
         together(stated)
@@ -261,6 +256,8 @@ class _Field:
         self._is_message, self._is_word = field.message_type is not None, field.enum_type is not None
         place = f"{message}.{field.name}"
         self._read_as, self._write_as = _READ.get(place), _WRITE.get(place)
+        # Does the value hold what is stated, as it is?
+        self.is_plain = not (self._has_presence or self._is_map or self._is_repeated or self._is_word or self._read_as)
         self.of: Callable[[Any], Any] = _WRITE_OF_ALL.get(place, attrgetter(field.name))
         self._rule = "must fit 64 bits"
         if field.type == FieldDescriptor.TYPE_STRING:
@@ -302,10 +299,20 @@ class _Field:
                 raise InvalidParametersError(name=self.name, value=value, rule=self._rule) from error
 
 
-def _fields_of(message: type[Message]) -> list[_Field]:
+_FIELDS: dict[type[Message], list[_Field]] = {}
+_PLAIN: dict[type[Message], tuple[str, ...]] = {}
+"""The fields of those that are read at once: a request may hold tens of thousands, while nobody else is served."""
+
+
+def _learn(message: type[Message], kind: Any) -> None:  # as in _KINDS
+    """Note how messages become values of this kind."""
     empty = message()
     descriptor = empty.DESCRIPTOR
-    return [_Field(descriptor.name, field, getattr(empty, field.name)) for field in descriptor.fields]
+    fields = [_Field(descriptor.name, field, getattr(empty, field.name)) for field in descriptor.fields]
+    _KINDS[message], _FIELDS[message] = kind, fields
+    if all(field.is_plain for field in fields) and {field.name for field in fields} == {*kind.__match_args__}:
+        _PLAIN[message] = kind.__match_args__
 
 
-_FIELDS = {message: _fields_of(message) for message in _KINDS}
+for _message, _kind in [*_KINDS.items()]:
+    _learn(_message, _kind)

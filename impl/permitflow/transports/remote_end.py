@@ -275,9 +275,9 @@ class RemoteEnd(ABC, Generic[S]):
         if not has_more:
             self._took_all_in()
 
+    @abstractmethod
     def _took_all_in(self) -> None:
         """All messages that have come together were taken in: tasks that wait are told once for all of them."""
-        self._announce()
 
     def _announce(self) -> None:
         """Let every task that waits for a change see what it is."""

@@ -19,7 +19,7 @@ from permitflow.protocol.flow import Haste
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession, State
-from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.carrier import Buffer, Carrier
 from permitflow.transports.codec import WireFrame, encode_downstream
 from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined
 from permitflow.transports.remote_end import RemoteEnd
@@ -56,6 +56,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._turn, self._in_line = asyncio.Lock(), 0
         # Must nothing be taken though it is here?
         self._is_cut_off = False
+        self._abort: asyncio.Future[Abort] = asyncio.get_running_loop().create_future()
         # Is there feedback that must not wait, but for the writer to be done with what it writes?
         self._is_pressed = False
 
@@ -259,11 +260,10 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     # Frames.
 
-    def _take_in(self, message: Received) -> None:
-        """Take a message of the peer in; some flows have something to say as soon as it has come."""
-        super()._take_in(message)
-        if self._batches is not None:
+    def _took_all_in(self) -> None:
+        if self._batches is not None:  # some flows have something to say as soon as a message has come
             self._feed_back()
+        self._announce()
 
     def _note(self, frame: WireFrame) -> None:
         match frame:
@@ -274,6 +274,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             case Abort():
                 self._is_cut_off = True
                 self._stop_clock()
+                self._abort.set_result(frame)
             case End():
                 self._stop_clock()
 
@@ -303,9 +304,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     async def aborted(self) -> Abort:
         """Wait until the sender gives the stream up, whoever may be holding messages of it."""
-        while not isinstance(self._session.end, Abort):
-            await self._changed.wait()
-        return self._session.end
+        return await asyncio.shield(self._abort)
 
     @property
     def is_finished(self) -> bool:

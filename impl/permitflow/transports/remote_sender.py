@@ -280,7 +280,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         # All feedback that has come together is here before any is used: else small messages would stay small for ever.
         if self._batches is not None:
             self._advance()
-        super()._took_all_in()
+        self._announce()
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()

@@ -66,7 +66,6 @@ from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
-    ENCODED,
     call,
     data,
     dialling,
@@ -168,7 +167,7 @@ MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = 
     "1 MB of watermarks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, A_WATERMARK * 100_000]),
     "32 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(32_000_000, EMPTY)]),
     "1 MB of empty chunks": (PUT_STREAM, UndecodableDataError, lambda: [PUT, of_empty_chunks(1_000_000, EMPTY)]),
-    "more chunks than permits": (PUT_STREAM, OverspendError, lambda: [PUT, of_empty_chunks(9, ENCODED)]),
+    "more chunks than permits": (PUT_STREAM, OverspendError, lambda: [PUT, of_empty_chunks(9, EMPTY)]),
     "Put with 300,000 fields": (
         PUT_STREAM,
         UndecodableDataError,
