@@ -183,37 +183,6 @@ class _Channel(Generic[T]):
         if (said := self.receiver.take_feedback()) is not None:
             self.sender.on_feedback(said)
 
-    async def until_takeable(self) -> None:
-        """Wait until the oldest message is this task's to take.
-
-        Raises:
-            ChannelError: there is none and there will be none; the type says why.
-        """
-        while self.takers.spare <= 0:
-            if self.is_over:
-                raise self.ending()
-            await self.takers.until_woken()
-
-    def require_takeable(self) -> None:
-        """Insist that the oldest message may be taken now.
-
-        Raises:
-            WouldBlock: nothing is here, or what is here belongs to tasks that have waited for it.
-            ChannelError: there is no message and there will be none; the type says why.
-        """
-        if self.takers.spare > 0:
-            return
-        if self.is_over:
-            raise self.ending()
-        if self.receiver.untaken:
-            raise WouldBlock(f"the {self.receiver.untaken} messages here belong to tasks that have waited for them")
-        raise WouldBlock("no message is here")
-
-    def require_consumable(self) -> None:
-        """Insist that what was taken may still be consumed; raises as ``ReceiveEnd.consume``."""
-        if self.is_receiver_closed or self.sending is _Sending.ABORTED:
-            raise self.ending()
-
     # How it ends.
 
     @property
@@ -503,13 +472,13 @@ class LocalReceiver(Generic[T]):
 
     def receive_nowait(self) -> Message[T]:
         """Receive the oldest message; its permits return."""
-        self._channel.require_takeable()
+        self._require_takeable()
         return self._receive_now()
 
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""
         if self._line.spare <= 0:
-            await self._channel.until_takeable()
+            await self.until_takeable()
         return self._receive_now()
 
     def _receive_now(self) -> Message[T]:
@@ -526,7 +495,7 @@ class LocalReceiver(Generic[T]):
 
     def take_nowait(self) -> Message[T]:
         """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
-        self._channel.require_takeable()
+        self._require_takeable()
         return self._take_now()
 
     async def take(self) -> Message[T]:
@@ -559,7 +528,23 @@ class LocalReceiver(Generic[T]):
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
         """
-        await self._channel.until_takeable()
+        while self._line.spare <= 0:
+            if self._channel.is_over:
+                raise self._channel.ending()
+            await self._line.until_woken()
+
+    def _require_takeable(self) -> None:
+        if self._line.spare > 0:
+            return
+        if self._channel.is_over:
+            raise self._channel.ending()
+        if here := self._core.untaken:
+            raise WouldBlock(f"the {here} messages here belong to tasks that have waited for them")
+        raise WouldBlock("no message is here")
+
+    def _require_consumable(self) -> None:
+        if self._channel.is_receiver_closed or self._channel.sending is _Sending.ABORTED:
+            raise self._channel.ending()
 
     @property
     def unconsumed(self) -> int:
@@ -572,14 +557,14 @@ class LocalReceiver(Generic[T]):
 
     def pass_by(self, count: int) -> None:
         """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
-        self._channel.require_consumable()
+        self._require_consumable()
         self._core.pass_by(count)
         self._channel.bring_feedback()
 
     def consume(self, messages: int = 1) -> None:
         """Say that the application is done with the oldest messages it took: their permits return."""
         require_count(messages, name="messages")
-        self._channel.require_consumable()
+        self._require_consumable()
         self._core.consume_many(messages)
         self._channel.bring_feedback()
 

@@ -87,24 +87,21 @@ class Bridge:
         return await asyncio.create_task(self._move_all())
 
     async def _move_all(self) -> ChannelAbortedError | None:
+        source, target = self._source, self._target
         try:
             while True:
-                await self._source.until_takeable()
-                await self._move_some()
+                await source.until_takeable()
+                chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
+                if moved := target.send_at_once(chunks, rows):
+                    self.taken += moved
+                    source.pass_by(moved)
+                    self.passed_on += moved
+                elif not rows or self._until_room is None or not await self._until_room(rows[0]):
+                    await self._move_one()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
-
-    async def _move_some(self) -> None:
-        source, target = self._source, self._target
-        chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
-        if moved := target.send_at_once(chunks, rows):
-            self.taken += moved
-            source.pass_by(moved)
-            self.passed_on += moved
-        elif not rows or self._until_room is None or not await self._until_room(rows[0]):
-            await self._move_one()
 
     async def _move_one(self) -> None:
         """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait."""

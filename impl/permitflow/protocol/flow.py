@@ -731,8 +731,7 @@ class Inbound(ABC, Generic[T]):
         if not self._runs:
             return None
         message = self._pop_oldest()
-        is_chunk, taken = message.kind is _CHUNK, (message,)
-        self._count_consumed((message.rows,) if is_chunk else (), message.rows, () if is_chunk else taken, taken)
+        self._note_consumed((message,))
         return message
 
     def require_none_taken(self) -> None:
@@ -767,11 +766,7 @@ class Inbound(ABC, Generic[T]):
                 rows.append(entry.rows)
             else:
                 markers.append(entry)
-        self._count_consumed(rows, sum(rows), markers, taken)
-
-    def _count_consumed(
-        self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]
-    ) -> None:
+        total = sum(rows)
         self._here -= len(rows) + len(markers)
         self.untaken = min(self.untaken, self._here)  # what was passed by has never been taken
         self._consumed_chunks += len(rows)

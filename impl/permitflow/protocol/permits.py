@@ -220,7 +220,7 @@ class PermitSender(Outbound[T]):
         """Start with all permits of the channel."""
         super().__init__(parameters, record=record)
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, _WATERMARK_PERMITS)
-        self._least_row_permits = parameters.row_permits
+        self._least_row_permits = parameters.row_permits  # before any of them came back
         self._returned_rows = self._returned_barriers = 0
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._clamp = parameters.max_chunk_cost
@@ -246,7 +246,7 @@ class PermitSender(Outbound[T]):
     @property
     def peak_rows_held(self) -> int:
         """The most row permits that were ever away from here at once."""
-        return self.total.rows - self._least_row_permits
+        return self.total.rows - min(self._least_row_permits, self._row_permits)
 
     @property
     def permits(self) -> Permits:
@@ -328,7 +328,7 @@ class PermitSender(Outbound[T]):
         Spec: SendChunk, SendBarrier, SendWatermark.
         """
         if message.kind is _CHUNK:
-            self._spend(self.parameters.cost_of(message.rows))
+            self._row_permits -= self.parameters.cost_of(message.rows)
         elif message.kind is Kind.BARRIER:
             self._barrier_permits -= 1
         else:
@@ -340,16 +340,10 @@ class PermitSender(Outbound[T]):
         if total > self._row_permits or least < 1 or (total > self._clamp and max(rows) > self._clamp):
             rows = rows[: self.admits(rows)]
             total = sum(map(self.parameters.cost_of, rows))
-        self._spend(total)
+        self._row_permits -= total
         if self._record is not None:
             self._record_sent(self._record, rows)
         return len(rows)
-
-    def _spend(self, permits: int) -> None:
-        """Chunks leave with so many permits, which are here: the update of SendChunk."""
-        self._row_permits -= permits
-        if self._row_permits < self._least_row_permits:
-            self._least_row_permits = self._row_permits
 
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Of a message that was offered or withdrawn, nothing is counted.
@@ -388,6 +382,7 @@ class PermitSender(Outbound[T]):
             and (rows or barriers or watermarks)
         ):
             raise self._overrun(feedback)
+        self._least_row_permits = min(self._least_row_permits, self._row_permits)
         self._returned_rows += rows
         self._returned_barriers += barriers
         self._row_permits += rows

@@ -28,10 +28,7 @@ CHECKSUM_BYTES = _FIELD.size
 
 def with_checksum(message: Sequence[Buffer]) -> list[Buffer]:
     """A message in pieces, with one piece more: its checksum stands last, so that the others stay where they are."""
-    summed = xxh3_64()
-    for piece in message:
-        summed.update(piece)
-    return [*message, _FIELD.pack(_KEY, summed.intdigest())]
+    return Checksums(wanted=True).add(message)
 
 
 def checked(message: Received) -> memoryview:
@@ -54,7 +51,12 @@ class Checksums:
 
     def add(self, message: Sequence[Buffer]) -> list[Buffer]:
         """``with_checksum``, or with the word that there is none."""
-        return with_checksum(message) if self._are_made else [*message, _NONE]
+        if not self._are_made:
+            return [*message, _NONE]
+        summed = xxh3_64()
+        for piece in message:
+            summed.update(piece)
+        return [*message, _FIELD.pack(_KEY, summed.intdigest())]
 
     def check(self, message: Received) -> memoryview:
         """The message without its checksum, which fits, if this end wants one; one that dials does as its peer does.

@@ -147,7 +147,9 @@ class RemoteEnd(ABC, Generic[S]):
         self._runner = asyncio.current_task()
         try:
             async with self._patience:
-                self._carrier.listen(Ear(self._on_message, self._writing.on_writable, self._on_end, self._on_carrier_error))
+                self._carrier.listen(
+                    Ear(self._on_message, self._writing.on_writable, self._on_end, self._on_carrier_error)
+                )
                 self._writing.start()
                 await self._over
             self._session.close()

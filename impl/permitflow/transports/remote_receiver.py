@@ -216,7 +216,8 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         try:
             async with self._turn:
                 while self._is_cut_off or not core.untaken:
-                    self._raise_if_over()
+                    if self._is_cut_off or self._session.end is not None or self._failure is not None:
+                        self._raise_if_over()
                     await self._changed.wait()
         finally:
             self._in_line -= 1
@@ -283,7 +284,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._is_pressed = False
         session = self._session
         frames = session.take_frames()
-        self._writing.is_last = session.state is State.FAILED or session.is_finished
+        self._writing.is_last = session.state is State.FAILED or (session.end is not None and session.is_finished)
         return encode_downstream(frames, self._flow)
 
     # The end.

@@ -193,12 +193,12 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             run, rows = self._codec.accepted(chunks)
         if not rows:
             return 0
-        most = len(rows)
-        if most > 1:
+        if len(rows) > 1:
             at_once = min(self._collected_rows, self._message_rows(rows[0]))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
-        sent = self._session.send_many(run[:most], rows[:most])
+                run, rows = run[:most], rows[:most]
+        sent = self._session.send_many(run, rows)
         self._posted_rows += sum(rows[:sent])
         return sent
 

@@ -8,7 +8,7 @@ everything else takes the link, in the order in which it was written.
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
@@ -127,6 +127,10 @@ def _link(connection: socket.socket, ring: Ring) -> AsyncioLink:
     return AsyncioLink(connection, ring, most_bytes=MAX_MESSAGE_BYTES)
 
 
+def _as_it_is(message: Received) -> Received:
+    return message
+
+
 # As for a status of gRPC: a peer that has hung up the link has ended its stream as well, or is dead.
 _VERDICT_SECONDS = 1.0
 
@@ -141,6 +145,8 @@ class HostCarrier(Carrier):
         """Begin; ``who`` is at the other end, in words for an error; ``checksums`` as ``wanted`` of ``Checksums``."""
         self._inner = inner
         self._checksums = Checksums(checksums)
+        self.checked: Callable[[Received], Received] = self._checksums.check
+        """Takes the checksum off a message that is being heard over the network, and raises as ``Checksums.check``."""
         self._who = who
         self.meeting = Meeting()
         self._link: AsyncioLink | None = None
@@ -162,7 +168,7 @@ class HostCarrier(Carrier):
         if link is not None and not self._is_stopped:
             listener = self._listener
             assert listener is not None, "the agreement was heard"
-            self._link = link
+            self._link, self.checked = link, _as_it_is
             self._inner.listen(
                 Ear(self._on_stray, self._on_network_writable, self._on_network_end, self._on_network_error)
             )
@@ -175,15 +181,6 @@ class HostCarrier(Carrier):
         self._listener = listener
         if self._link is None:
             self._inner.listen(listener)
-
-    def checked(self, message: Received) -> Received:
-        """The message that was sent, of one that is being heard.
-
-        Raises:
-            AlteredMessageError: it was altered on the network.
-            UndecodableDataError: it came over the network without a checksum.
-        """
-        return self._checksums.check(message) if self._link is None else message
 
     def pause(self) -> None:
         """See ``Carrier``."""

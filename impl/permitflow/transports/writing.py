@@ -62,8 +62,8 @@ class Writing:
             self._timer = self._loop.call_later(seconds, self._on_time)
 
     def _on_time(self) -> None:
-        self._timer = None
-        self.now()
+        self._timer, self._is_due = None, True
+        self._write()
 
     def now(self) -> None:
         """Write what there is, as far as the carrier takes it; errors are told later."""

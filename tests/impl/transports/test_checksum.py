@@ -272,8 +272,8 @@ async def test_a_consumer_takes_nothing_that_was_altered_on_its_way() -> None:
 
         feeding = asyncio.create_task(feed())
         got: list[int] = []
-        async with get(address, CHANNEL, same_host=SameHost.NEVER) as receiver:
-            with pytest.raises(AlteredMessageError) as caught:
+        with pytest.raises(AlteredMessageError) as caught:
+            async with get(address, CHANNEL, same_host=SameHost.NEVER) as receiver:
                 await take_all(receiver, got)
         with pytest.raises(PeerGoneError):
             await feeding
