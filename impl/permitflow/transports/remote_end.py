@@ -267,6 +267,8 @@ class RemoteEnd(ABC, Generic[S]):
         before = session.state
         try:
             self._take_in(self._carrier.checked(message))
+            if not has_more and self._batches is not None:
+                self._advance()
         except Exception as error:
             if not isinstance(error, PermitflowError) or not self.break_off(error):
                 self._on_error(error)
@@ -274,12 +276,13 @@ class RemoteEnd(ABC, Generic[S]):
         # Data and permits have nothing for the writer that has not woken it already.
         if before is not _OPEN or session.state is not before:
             self._writing.soon()
+        # Tasks that wait are told once for all messages that have come together.
         if not has_more:
-            self._took_all_in()
+            self._announce()
 
     @abstractmethod
-    def _took_all_in(self) -> None:
-        """All messages that have come together were taken in: tasks that wait are told once for all of them."""
+    def _advance(self) -> None:
+        """Do what the flow lets happen now: something was consumed, or all messages that came together are taken in."""
 
     def _announce(self) -> None:
         """Let every task that waits for a change see what it is."""

@@ -84,7 +84,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if most == 1:
             return [self._receive_now()]
         messages = self._core.receive_many(most)
-        self._feed_back()
+        self._advance()
         return messages
 
     async def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
@@ -113,14 +113,14 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if joined is None:
             return self._receive_now()
         self._core.pass_by(len(joined.rows))
-        self._feed_back()
+        self._advance()
         return joined
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
         core = self._core
         message = core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
-        self._feed_back()
+        self._advance()
         return message
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
@@ -159,7 +159,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if self._is_cut_off:
             self._raise_if_over()
         self._core.consume_many(messages)
-        self._feed_back()
+        self._advance()
 
     # Moving chunks on without taking them.
 
@@ -172,7 +172,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if self._is_cut_off:
             self._raise_if_over()
         self._core.pass_by(count)
-        self._feed_back()
+        self._advance()
 
     def __aiter__(self) -> Self:
         """Receive until the end of the stream."""
@@ -244,8 +244,8 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     # What becomes of what was taken.
 
-    def _feed_back(self) -> None:
-        """There may be feedback: how soon it leaves, the flow says.
+    def _advance(self) -> None:
+        """There may be feedback, in some flows as soon as a message has come: how soon it leaves, the flow says.
 
         What may wait for more waits up to the loop's next turn: before it, this task may come again, as long as
         something is here.
@@ -260,11 +260,6 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             self._writing.soon()
 
     # Frames.
-
-    def _took_all_in(self) -> None:
-        if self._batches is not None:  # some flows have something to say as soon as a message has come
-            self._feed_back()
-        self._announce()
 
     def _note(self, frame: WireFrame) -> None:
         match frame:

@@ -251,6 +251,10 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._advance()
 
     def _advance(self) -> None:
+        """Let go what may leave.
+
+        All feedback that has come together is here before any is used: else small messages would stay small for ever.
+        """
         core = self._core
         if not core.has_waiting:
             return
@@ -275,12 +279,6 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                 self._note_agreement(frame)
             elif isinstance(frame, Failure):
                 self._on_failure(frame)
-
-    def _took_all_in(self) -> None:
-        # All feedback that has come together is here before any is used: else small messages would stay small for ever.
-        if self._batches is not None:
-            self._advance()
-        self._announce()
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()

@@ -209,7 +209,7 @@ async def test_what_is_wrong_is_told_to_the_peer_before_hanging_up(
 async def test_a_link_whose_messages_are_wrong_still_carries_the_last_one() -> None:
     network, _ = joined(MemoryCarrier(), MemoryCarrier())
     carrier, heard = HostCarrier(network, who="the peer"), asyncio.get_running_loop().create_future()
-    carrier.listen(Ear(lambda _: None, lambda: None, lambda: None, heard.set_result))
+    carrier.listen(Ear(lambda *_: None, lambda: None, lambda: None, heard.set_result))
     with memory_ends() as ends:
         ends.reader_socket.setblocking(False)
         ends.writer_socket.setblocking(False)
