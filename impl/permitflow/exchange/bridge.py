@@ -15,9 +15,9 @@ import pyarrow as pa
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
 from permitflow.protocol.messages import Kind
+from permitflow.transports.coalescing import collected_rows
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.trains import collected_rows
 
 __all__ = ["Bridge", "breaking_first", "carrying"]
 

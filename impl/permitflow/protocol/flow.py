@@ -240,7 +240,7 @@ class Outbound(ABC, Generic[T]):
         return 0
 
     def unsettled(self) -> tuple[str, int] | None:
-        """What is still out at the end of a stream, and how much of it; None if the books are even."""
+        """What is still out at the end of a stream, and how much of it; None if nothing is."""
         return None
 
     def gauges(self) -> dict[str, int]:
@@ -464,7 +464,7 @@ class Inbound(ABC, Generic[T]):
     Taking a message out (``take``) and having consumed it (``consume_many``) are two steps: a flow gives room only for
     what was consumed.
 
-    Where finalizers run in the middle of a call, because objects were made or freed, the books stay right: an entry is
+    Where finalizers run in the middle of a call, because objects were made or freed, the counts stay right: an entry is
     taken out of its queue before anything is made of it, and payloads are freed last.
     """
 

@@ -135,7 +135,7 @@ class Agreement:
     """None: there was no offer, or the acceptor does not know of such things."""
 
 
-# Nothing changes these three either, but frozen they would take three times as long to make, for every train.
+# Nothing changes these three either, but frozen they would take three times as long to make, for every message.
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -65,7 +65,7 @@ class State(StrEnum):
     ENDED = "ended"
     """End or Abort has passed; an upstream still takes feedback, a downstream still consumes."""
     CLOSED = "closed"
-    """All is over, and the books agree."""
+    """All is over, and both ends count the same."""
     FAILED = "failed"
     """The rules were broken or the peer is gone."""
 

@@ -48,7 +48,7 @@ MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 _MOST_PIECES = 256
 # Of one column of one batch: below that a copy costs less than a piece of its own.
 _LEAST_PIECE_BYTES = 8 << 10
-# A stream's trains are of a few lengths.
+# A stream's messages are of a few lengths.
 _MOST_REMEMBERED = 64
 # Below that one copy costs less than many pieces.
 _PIECES_FROM_BYTES = 128 << 10

@@ -1,7 +1,7 @@
 """Frames to messages of a carrier and back.
 
-What is ready together is encoded together, as one message (a train), because a message costs a carrier far more than
-a frame.  The frames carry chunks as bytes; ``permitflow.transports.trains`` makes those.
+What is ready together is encoded together, as one message, because a message costs a carrier far more than a frame.
+The frames carry chunks as bytes; ``permitflow.transports.coalescing`` makes those.
 
 A message is plain protobuf, of which protobuf's own library encodes and decodes only the frames: it would copy the
 body twice.  So the body stands last, where it is found without looking into anything, and begins at a multiple of
@@ -25,8 +25,8 @@ from permitflow.transports.protobuf_values import decode_feedback, encode_feedba
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 __all__ = [
+    "FULL_MESSAGE_BYTES",
     "LONE_BODY_AT",
-    "TRAIN_BYTES",
     "EncodedChunks",
     "Marker",
     "WireFrame",
@@ -44,9 +44,9 @@ _ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
 _MOST_FRAMES = 8_192
 """Of a message.  A frame takes two bytes of it and some microseconds here, during which nobody else is served."""
-# Longer trains gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
+# Longer messages gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
 # processor's cache.
-TRAIN_BYTES = 2 << 20
+FULL_MESSAGE_BYTES = 2 << 20
 LONE_BODY_AT = _ALIGNMENT_BYTES
 """Where the body begins in a message of few chunks."""
 _LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
@@ -133,29 +133,29 @@ def _marker_bytes(value: object) -> int:
 
 
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
-    """Encode what an upstream writes: messages of about ``TRAIN_BYTES``, or of one frame that is larger, in pieces.
+    """Encode what an upstream writes: messages of about ``FULL_MESSAGE_BYTES``, or of one larger frame, in pieces.
 
     None has more frames, bytes of them, or empty chunks than ``decode_upstream`` takes.
 
     Raises:
         InvalidParametersError: a barrier or watermark carries something that the wire does not.
     """
-    train, body, size, body_bytes, front_bytes = list[WireFrame](), list[Buffer](), 0, 0, 0
+    together, body, size, body_bytes, front_bytes = list[WireFrame](), list[Buffer](), 0, 0, 0
     for frame in frames:
         frame_bytes = _frame_bytes(frame)
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = sum(map(len, arrow))
-        is_full = size + arrow_bytes > TRAIN_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
-        if size and (is_full or len(train) == _MOST_FRAMES):
-            yield _message(train, body, body_bytes)
-            train, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
-        train.append(frame)
+        is_full = size + arrow_bytes > FULL_MESSAGE_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
+        if size and (is_full or len(together) == _MOST_FRAMES):
+            yield _message(together, body, body_bytes)
+            together, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
+        together.append(frame)
         body.extend(arrow)
         body_bytes += arrow_bytes
         size += arrow_bytes + _FRAME_BYTES
         front_bytes += frame_bytes
     if size:
-        yield _message(train, body, body_bytes)
+        yield _message(together, body, body_bytes)
 
 
 def _frame_bytes(frame: WireFrame) -> int:
@@ -173,23 +173,23 @@ def encode_batch(rows: tuple[int, ...], arrow: Sequence[Buffer]) -> list[Buffer]
     return [_front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said), *arrow]
 
 
-def _message(train: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
-    chunks = [frame for frame in train if isinstance(frame, EncodedChunks)]
-    if len(chunks) == len(train) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
+def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
+    chunks = [frame for frame in frames if isinstance(frame, EncodedChunks)]
+    if len(chunks) == len(frames) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
         return [_front_of(tuple((each.rows, sum(map(len, each.arrow))) for each in chunks)), *body]
     message = pb.FromUpstream()
-    for frame in train:
+    for frame in frames:
         _write_upstream(message.frames.add(), frame)
-    frames = message.SerializeToString()
-    return [front_of(frames, body_bytes), *body] if body_bytes else [frames]
+    encoded = message.SerializeToString()
+    return [front_of(encoded, body_bytes), *body] if body_bytes else [encoded]
 
 
 def _made_front(chunks: tuple[_Said, ...]) -> bytes:
     """What stands before the body in a message of nothing but chunks."""
-    train = pb.FromUpstream()
+    message = pb.FromUpstream()
     for rows, size_bytes in chunks:
-        _write_chunks(train.frames.add().chunks, rows, size_bytes)
-    return front_of(train.SerializeToString(), sum(size_bytes for _, size_bytes in chunks))
+        _write_chunks(message.frames.add().chunks, rows, size_bytes)
+    return front_of(message.SerializeToString(), sum(size_bytes for _, size_bytes in chunks))
 
 
 _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
@@ -220,12 +220,12 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
         ends = accumulate(size for _, size in said)
         return [EncodedChunks(rows, (body[end - size : end],)) for (rows, size), end in zip(said, ends, strict=True)]
-    train = pb.FromUpstream()
-    _parse(train, head)
-    if train.body:  # by an encoder that does not know where it should be
-        body = memoryview(train.body)
+    decoded = pb.FromUpstream()
+    _parse(decoded, head)
+    if decoded.body:  # by an encoder that does not know where it should be
+        body = memoryview(decoded.body)
     frames: list[WireFrame] = []
-    for frame in train.frames:
+    for frame in decoded.frames:
         read = _read_upstream(frame, body)
         if isinstance(read, EncodedChunks):
             body = body[frame.chunks.size_bytes :]
@@ -252,11 +252,11 @@ def lone_chunks(front: bytes, size: int) -> tuple[int, ...] | None:
     place = _body_place(front, size)
     if place is None or place[1] != _ALIGNMENT_BYTES:
         return None
-    train = pb.FromUpstream()
-    _parse(train, memoryview(front)[: place[0]])
-    if len(train.frames) != 1 or train.body:
+    decoded = pb.FromUpstream()
+    _parse(decoded, memoryview(front)[: place[0]])
+    if len(decoded.frames) != 1 or decoded.body:
         return None
-    chunks = train.frames[0].chunks
+    chunks = decoded.frames[0].chunks
     if not chunks.rows or min(chunks.rows) < 0 or chunks.size_bytes != size - place[1]:
         return None
     return tuple(chunks.rows)
@@ -265,11 +265,11 @@ def lone_chunks(front: bytes, size: int) -> tuple[int, ...] | None:
 @lru_cache(maxsize=_FRONTS)
 def _chunks_said(head: bytes) -> tuple[_Said, ...]:
     """What a message whose frames are encoded like this says of its chunks; nothing, if not all of them are chunks."""
-    train = pb.FromUpstream()
-    _parse(train, memoryview(head))
-    if train.body or any(frame.WhichOneof("frame") != "chunks" for frame in train.frames):
+    decoded = pb.FromUpstream()
+    _parse(decoded, memoryview(head))
+    if decoded.body or any(frame.WhichOneof("frame") != "chunks" for frame in decoded.frames):
         return ()
-    chunks = [frame.chunks for frame in train.frames]
+    chunks = [frame.chunks for frame in decoded.frames]
     return tuple((tuple(each.rows), each.size_bytes) for each in chunks)
 
 
@@ -308,7 +308,7 @@ def _read_downstream(message: Received, flow: Flow | None) -> list[DownstreamFra
 _short_downstream = lru_cache(maxsize=_FRONTS)(_read_downstream)
 
 
-def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
+def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
     if len(data) > _MOST_FRAMES_BYTES:
         raise UndecodableDataError(
             what=f"a message of {len(data)} bytes of frames",
@@ -319,7 +319,7 @@ def _parse(train: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None
             what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES} frames are the most"
         )
     try:
-        train.ParseFromString(bytes(data))
+        decoded.ParseFromString(bytes(data))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
 

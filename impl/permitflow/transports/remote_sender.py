@@ -17,11 +17,11 @@ from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, F
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.coalescing import MessageWriter, collected_rows, encoded, rows_in_message
 from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
-from permitflow.transports.trains import TrainWriter, collected_rows, encoded, rows_in_message
 
 __all__ = ["RemoteSender"]
 
@@ -50,7 +50,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
-        self._writer: TrainWriter | None = None
+        self._writer: MessageWriter | None = None
         self._has_short_caller = False  # of ``until_room``
         # Tasks for which there is too much to be written go on in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
@@ -59,7 +59,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     def _opened(self) -> None:
         self._core = self._session.outbound
-        self._writer = TrainWriter(self._codec, self.parameters)
+        self._writer = MessageWriter(self._codec, self.parameters)
         self._message_rows = self._writer.message_rows
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
         self._line = SendLine(self._core, self._post, self._waiting)

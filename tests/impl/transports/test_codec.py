@@ -24,8 +24,8 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits, StatedParameters
 from permitflow.transports.codec import (
+    FULL_MESSAGE_BYTES,
     LONE_BODY_AT,
-    TRAIN_BYTES,
     EncodedChunks,
     checked_marker,
     decode_downstream,
@@ -133,12 +133,12 @@ def test_what_is_ready_together_travels_together() -> None:
 
 
 def test_a_train_is_cut_where_it_becomes_too_long() -> None:
-    trains = messages_of([chunk(TRAIN_BYTES // 3)] * 7)
+    trains = messages_of([chunk(FULL_MESSAGE_BYTES // 3)] * 7)
     assert [len(decode_upstream(train)) for train in trains] == [2, 2, 2, 1]
 
 
 def test_a_chunk_longer_than_a_train_travels_alone() -> None:
-    trains = messages_of([chunk(10), chunk(2 * TRAIN_BYTES), chunk(10)])
+    trains = messages_of([chunk(10), chunk(2 * FULL_MESSAGE_BYTES), chunk(10)])
     assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
 
 

@@ -15,7 +15,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, decode_upstream, encode_downstream
+from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns, until
@@ -139,7 +139,7 @@ def test_a_stream_that_is_given_up_while_its_carrier_is_full_says_so_once_there_
 
 def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(complete: Complete) -> None:
     async def test() -> None:
-        wide = pa.record_batch({"w": pa.array([bytes(TRAIN_BYTES // 4)], pa.binary(TRAIN_BYTES // 4))})
+        wide = pa.record_batch({"w": pa.array([bytes(FULL_MESSAGE_BYTES // 4)], pa.binary(FULL_MESSAGE_BYTES // 4))})
         async with agreed(wide.schema) as (end, wire):
             wire.is_busy = True
             for _ in range(20):

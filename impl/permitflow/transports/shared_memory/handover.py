@@ -54,7 +54,7 @@ _GREETING = b"permitflow same host 1"
 _DESCRIPTORS = 2
 _CREDENTIALS = struct.Struct("3i")
 
-# Room for what is not inline's business; permits and notes are small, a train of small chunks is not.
+# Room for what is not inline's business; permits and notes are small, small chunks that travel together are not.
 _SOCKET_BUFFER_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Record batches into trains.
+"""Which chunks travel together, and as what: record batches into messages.
 
 Small chunks that follow each other travel as the rows of one batch: joining and slicing them costs a fraction of what
 encoding and decoding each of them would.  Large ones are not copied more often than needed.
@@ -18,7 +18,7 @@ from permitflow.protocol.messages import Message
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import (
-    TRAIN_BYTES,
+    FULL_MESSAGE_BYTES,
     EncodedChunks,
     WireFrame,
     checked_marker,
@@ -28,12 +28,12 @@ from permitflow.transports.codec import (
 from permitflow.transports.joined import JoinedChunks
 
 __all__ = [
-    "TrainWriter",
+    "MessageWriter",
     "collected_rows",
     "encoded",
     "even_rows",
     "rows_in_message",
-    "rows_in_train",
+    "rows_in_whole_batches",
 ]
 
 
@@ -59,11 +59,11 @@ def collected_rows(parameters: Parameters) -> int:
 
 def rows_in_message(row_bytes: float | None) -> int:
     """About how many rows fill a message; without a limit where that depends on the rows."""
-    return max(1, int(TRAIN_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
+    return max(1, int(FULL_MESSAGE_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
 
 
 @lru_cache(maxsize=_CHUNK_SIZES)
-def rows_in_train(rows: int, row_bytes: float | None) -> int:
+def rows_in_whole_batches(rows: int, row_bytes: float | None) -> int:
     """How many rows fill a message with whole batches of joined chunks, where all chunks have so many ``rows``.
 
     What is sent at once and needs a message and a bit would leave as a full one and a short one, each for the price
@@ -72,7 +72,7 @@ def rows_in_train(rows: int, row_bytes: float | None) -> int:
     in_batch = int(_JOINED_BYTES / row_bytes) // rows * rows if row_bytes and rows else 0
     if not in_batch or not row_bytes:
         return _NO_LIMIT
-    return max(1, int(TRAIN_BYTES / (in_batch * row_bytes))) * in_batch
+    return max(1, int(FULL_MESSAGE_BYTES / (in_batch * row_bytes))) * in_batch
 
 
 @lru_cache(maxsize=_CHUNK_SIZES)
@@ -89,7 +89,7 @@ def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
     return -(-in_window // messages) * rows
 
 
-class TrainWriter:
+class MessageWriter:
     """Prepares what a session has posted for the codec; the chunks are record batches, accepted by ``batches``."""
 
     def __init__(self, batches: BatchCodec, parameters: Parameters) -> None:
@@ -103,16 +103,16 @@ class TrainWriter:
             self._small_rows = math.ceil(_SMALL_BYTES / row_bytes)
             # Chunks of so many are so large that columns can be sent from where they lie, or are not worth a copy.
             self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
-            self._rows_in_train = min(self._most_rows, int(TRAIN_BYTES / row_bytes))
+            self._rows_gathered = min(self._most_rows, int(FULL_MESSAGE_BYTES / row_bytes))
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
 
     def message_rows(self, rows: int) -> int:
         """How many rows are worth a message of their own, where all chunks have so many ``rows``."""
         if not self._row_bytes or rows < self._staying_rows:
-            return rows_in_train(rows, self._row_bytes)
-        if self._rows_in_train == self._most_rows or self._window_rows is None:
+            return rows_in_whole_batches(rows, self._row_bytes)
+        if self._rows_gathered == self._most_rows or self._window_rows is None:
             return _NO_LIMIT
-        return even_rows(rows, self._rows_in_train, self._window_rows)
+        return even_rows(rows, self._rows_gathered, self._window_rows)
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.
@@ -147,7 +147,7 @@ class TrainWriter:
         if len(run) == 1:
             arrow = self._batches.encode(run, total)
         elif self._row_bytes and min(rows) >= self._staying_rows:
-            if total <= self._rows_in_train and (arrow := self._batches.gathered(run, total)) is None:
+            if total <= self._rows_gathered and (arrow := self._batches.gathered(run, total)) is None:
                 return encode_upstream(self._copied(run, rows))
         elif self._row_bytes and max(rows) < self._small_rows and len(rows) <= _JOINED_CHUNKS:
             arrow = self._batches.encode(run, total) if total <= self._rows_in_copy else None
@@ -190,7 +190,7 @@ class TrainWriter:
             return iter((1,))
         if run and self._row_bytes:
             if self._may_stay(rows):
-                return self._cuts_by_rows(rows, self._rows_in_train)
+                return self._cuts_by_rows(rows, self._rows_gathered)
             if max(rows) < self._small_rows:
                 return self._cuts_by_rows(rows, self._rows_in_copy)
         return self._cuts_by_size(run, rows)
@@ -220,7 +220,7 @@ class TrainWriter:
             yield len(run)
 
 
-def encoded(frames: Iterable[UpstreamFrame[object]], writer: TrainWriter | None) -> Iterator[WireFrame]:
+def encoded(frames: Iterable[UpstreamFrame[object]], writer: MessageWriter | None) -> Iterator[WireFrame]:
     """What a session has posted, for the codec; without a writer, because there is no agreement, it is no data."""
     return map(_marked, frames) if writer is None else writer.encoded(frames)
 

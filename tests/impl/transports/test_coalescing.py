@@ -9,8 +9,8 @@ from permitflow.protocol.frames import Chunks
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.codec import TRAIN_BYTES, EncodedChunks, encode_upstream
-from permitflow.transports.trains import TrainWriter, even_rows, rows_in_train
+from permitflow.transports.coalescing import MessageWriter, even_rows, rows_in_whole_batches
+from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, encode_upstream
 
 LARGE_ROWS = 32_768
 """256 KiB of them."""
@@ -30,7 +30,7 @@ def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WI
     """What becomes of a train; that each batch holds its chunks, and that there is a short way, is seen to."""
     codec = BatchCodec(chunks[0].schema)
     rows = [chunk.num_rows for chunk in chunks]
-    writer, train = TrainWriter(codec, parameters), Chunks[object](list(chunks), rows)
+    writer, train = MessageWriter(codec, parameters), Chunks[object](list(chunks), rows)
     frames = [*writer.encoded([train])]
     assert in_bytes(writer.messages(train)) == in_bytes(encode_upstream(frames))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
@@ -54,7 +54,7 @@ def test_large_chunks_are_rows_of_one_batch_and_stay_where_they_are() -> None:
 def test_a_batch_takes_no_more_than_a_train() -> None:
     chunk = numbers(LARGE_ROWS)
     sizes = [len(each.rows) for each in written([chunk] * 20)]
-    assert max(sizes) * LARGE_ROWS * 8 <= TRAIN_BYTES < (max(sizes) + 2) * LARGE_ROWS * 8
+    assert max(sizes) * LARGE_ROWS * 8 <= FULL_MESSAGE_BYTES < (max(sizes) + 2) * LARGE_ROWS * 8
 
 
 def test_chunks_that_can_be_gathered_fill_a_train_however_small_a_copy_would_be() -> None:
@@ -121,19 +121,19 @@ def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> 
     chunk = numbers(rows)
     row_bytes = BatchCodec(chunk.schema).row_bytes
     assert row_bytes is not None
-    count = rows_in_train(rows, row_bytes) // rows
+    count = rows_in_whole_batches(rows, row_bytes) // rows
     encoded = written([chunk] * count)
     assert len(list(encode_upstream(encoded))) == 1
     assert len({len(each.rows) for each in encoded}) == 1
-    assert (count + len(encoded[0].rows)) * rows * row_bytes > TRAIN_BYTES
+    assert (count + len(encoded[0].rows)) * rows * row_bytes > FULL_MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("in_window", [64, 172, 173, 256, 257, 1_000])
 def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in_window: int) -> None:
     chunk, parameters = numbers(3_000), ChannelParameters(row_permits=in_window * 3_000 + 100)
     codec = BatchCodec(chunk.schema)
-    at_once = TrainWriter(codec, parameters).message_rows(3_000) // 3_000
-    most = TRAIN_BYTES // codec.size_of(chunk)
+    at_once = MessageWriter(codec, parameters).message_rows(3_000) // 3_000
+    most = FULL_MESSAGE_BYTES // codec.size_of(chunk)
     if in_window <= 2 * most:
         assert at_once > in_window  # half the window bounds them, and is no full message
         return
@@ -143,5 +143,5 @@ def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in
 
 
 def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
-    assert rows_in_train(LARGE_ROWS * 4, 8.0) == rows_in_train(10, None) > WINDOW.row_permits
+    assert rows_in_whole_batches(LARGE_ROWS * 4, 8.0) == rows_in_whole_batches(10, None) > WINDOW.row_permits
     assert even_rows(LARGE_ROWS, 2 * LARGE_ROWS - 1, WINDOW.row_permits) > WINDOW.row_permits
