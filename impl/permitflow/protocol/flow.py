@@ -703,10 +703,9 @@ class Inbound(ABC, Generic[T]):
             LocalProtocolError: the application holds fewer; nothing was changed.
         """
         if count > (taken := self._here - self.untaken):
-            what = (
-                f"{taken} messages were taken, not the {count} that are" if taken else "nothing was taken that could be"
-            )
-            raise LocalProtocolError(f"{what} said to be consumed")
+            if not taken:
+                raise LocalProtocolError("nothing was taken that could have been consumed")
+            raise LocalProtocolError(f"{taken} messages were taken, not the {count} that are said to be consumed")
         self._note_consumed(_cut_off(self._held, count))
 
     def pass_by(self, most: int) -> Entries[T]:
@@ -731,7 +730,8 @@ class Inbound(ABC, Generic[T]):
         if not self._runs:
             return None
         message = self._pop_oldest()
-        self._note_consumed((message,))
+        is_chunk, taken = message.kind is _CHUNK, (message,)
+        self._count_consumed((message.rows,) if is_chunk else (), () if is_chunk else taken, taken)
         return message
 
     def require_none_taken(self) -> None:
@@ -766,9 +766,13 @@ class Inbound(ABC, Generic[T]):
                 rows.append(entry.rows)
             else:
                 markers.append(entry)
+        self._count_consumed(rows, markers, taken)
+
+    def _count_consumed(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         total = sum(rows)
         self._here -= len(rows) + len(markers)
-        self.untaken = min(self.untaken, self._here)  # what was passed by has never been taken
+        if self.untaken > self._here:  # what was passed by has never been taken
+            self.untaken = self._here
         self._consumed_chunks += len(rows)
         self._consumed_rows += total
         self._inbox_rows -= total

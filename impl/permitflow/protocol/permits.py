@@ -526,7 +526,8 @@ class PermitReceiver(Inbound[T]):
         # Increments: a finalizer may have consumed something meanwhile.
         self._unreturned += total - batches[-1]
         self._due_rows += batches[-1]
-        self.is_due = bool(self.is_due or markers or batches[-1])
+        if markers or batches[-1]:
+            self.is_due = True
         if self._record is not None:
             self._record_consumed(self._record, taken, before, batches)
 
