@@ -5,11 +5,10 @@ with frames, asked for the frames to write, and told when the peer has closed it
 state FAILED: the stream is dead, and nothing more may be fed in.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from permitflow.errors import (
     ChannelAbortedError,
@@ -73,7 +72,7 @@ class State(StrEnum):
 _OPEN, _ENDED = State.OPEN, State.ENDED  # reading an enumeration's attribute costs more than asking for it
 
 
-class Session(ABC, Generic[T]):
+class Session(Generic[T]):
     """What both ends share: the state, the handshake and the peer's name."""
 
     END: Literal["sender", "receiver"]
@@ -94,6 +93,7 @@ class Session(ABC, Generic[T]):
         self._factory = record
         self.compression = UNCOMPRESSED
         """Whether chunks may come compressed."""
+        self._outgoing: list[Any] = [] if request is None else [request]  # frames of this end
 
     # What is known once stays as it is, and is asked for with every chunk: these answer without a call from then on.
 
@@ -154,12 +154,8 @@ class Session(ABC, Generic[T]):
         self.compression = compression
         self._agree(agreement, parameters)
         self.state = State.OPEN
-        self._answer(agreement)
+        self._outgoing.append(agreement)
         return agreement
-
-    @abstractmethod
-    def _answer(self, agreement: Agreement) -> None:
-        """Let the agreement be the next frame to write."""
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         self._agreement, self._parameters = agreement, parameters
@@ -202,6 +198,11 @@ class Session(ABC, Generic[T]):
             case Failure():
                 self.failure = frame.error
 
+    def fail(self, error: bytes) -> None:
+        """Let Failure be the next frame: this end breaks the stream off."""
+        self._outgoing.append(Failure(error))
+        self.state = State.FAILED
+
     def _require(self, state: State, deed: str) -> None:
         if self.state is not state:
             raise LocalProtocolError(f"cannot {deed}: the stream is {self.state}, not {state}")
@@ -235,7 +236,6 @@ class UpstreamSession(Session[T]):
         """With ``put`` this end dials, and Put is the first frame to write; without, it waits for Get."""
         state = State.AWAITING_GET if put is None else State.AWAITING_AGREEMENT
         super().__init__(state, put, peer, record)
-        self._outgoing: list[UpstreamFrame[T]] = [] if put is None else [put]
         self._outbound: Outbound[T] | None = None
         self.is_ending = self._closes_channel = False
         """Was the stream told to end?"""
@@ -250,9 +250,6 @@ class UpstreamSession(Session[T]):
         if self._outbound is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._outbound
-
-    def _answer(self, agreement: Agreement) -> None:
-        self._outgoing.append(agreement)
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
@@ -285,11 +282,6 @@ class UpstreamSession(Session[T]):
         """Let End follow everything that waits now; see its fields."""
         self._require_offers()
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
-
-    def fail(self, error: bytes) -> None:
-        """Let Failure be the next frame: this end breaks the stream off."""
-        self._outgoing.append(Failure(error))
-        self.state = State.FAILED
 
     def abort(self, reason: str) -> None:
         """Let Abort be the next frame, whatever waits."""
@@ -394,7 +386,6 @@ class DownstreamSession(Session[T]):
         """With ``get`` this end dials, and Get is the first frame to write; without, it waits for Put."""
         state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
         super().__init__(state, get, peer, record)
-        self._outgoing: list[DownstreamFrame] = [] if get is None else [get]
         self._inbound: Inbound[T] | None = None
         self.end: End | Abort | None = None
         """How the upstream ended the stream, once it has."""
@@ -409,9 +400,6 @@ class DownstreamSession(Session[T]):
         if self._inbound is None:
             raise LocalProtocolError(f"there is no agreement yet: {self.state}")
         return self._inbound
-
-    def _answer(self, agreement: Agreement) -> None:
-        self._outgoing.append(agreement)
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
@@ -445,11 +433,6 @@ class DownstreamSession(Session[T]):
         if isinstance(self.end, Abort):
             return ChannelAbortedError(channel=self.channel, reason=self.end.reason)
         return EndOfStream() if self.end is not None and not self.inbound.untaken else None
-
-    def fail(self, error: bytes) -> None:
-        """Let Failure be the next frame: this end breaks the stream off."""
-        self._outgoing.append(Failure(error))
-        self.state = State.FAILED
 
     def take_frames(self, *, residue: bool = True) -> list[DownstreamFrame]:
         """Everything to write now: what is to be said of what was consumed since the last time is one frame.

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import cast
 
 import pyarrow as pa
 
@@ -30,7 +31,6 @@ from permitflow.transports.joined import JoinedChunks
 __all__ = [
     "MessageWriter",
     "collected_rows",
-    "encoded",
     "even_rows",
     "rows_in_message",
     "rows_in_whole_batches",
@@ -220,16 +220,9 @@ class MessageWriter:
             yield len(run)
 
 
-def encoded(frames: Iterable[UpstreamFrame[object]], writer: MessageWriter | None) -> Iterator[WireFrame]:
-    """What a session has posted, for the codec; without a writer, because there is no agreement, it is no data."""
-    return map(_marked, frames) if writer is None else writer.encoded(frames)
-
-
 def _marked(frame: UpstreamFrame[object]) -> WireFrame:
-    if isinstance(frame, Chunks):
-        raise TypeError("chunks are encoded")
+    """What is no chunks, as the wire takes it."""
     if not isinstance(frame, Data):
-        return frame
+        return cast("WireFrame", frame)
     message = frame.message
-    marker = checked_marker(message.payload, name=message.kind.value)
-    return Data(Message(message.kind, marker))
+    return Data(Message(message.kind, checked_marker(message.payload, name=message.kind.value)))

@@ -6,7 +6,8 @@ gRPC hands messages out, and takes them, to tasks that wait: here each call has 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import grpc
@@ -31,8 +32,10 @@ Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 class _Call(Carrier, ABC):
     """A call that is under way."""
 
-    def __init__(self, who: str) -> None:
-        self._who = who
+    def __init__(
+        self, who: str, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        self._who, self._read, self._write = who, read, write
         self._listener: Listener | None = None
         self._reading: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -58,14 +61,14 @@ class _Call(Carrier, ABC):
 
     async def _read_all(self) -> None:
         try:
-            while (message := await self._read()) is not None:
+            while isinstance(message := await self._read(), bytes):  # anything else is the end, in good order
                 if self._listener is not None:
                     self._listener.on_message(message, False)
                 del message  # the next one may take its time
                 if not self._may_read.is_set():
                     await self._may_read.wait()
-        except Exception as error:
-            self._tell(error)
+        except (Exception, asyncio.CancelledError) as error:
+            self._tell(await self._reason(error))
         else:
             if self._listener is not None:
                 self._listener.on_end()
@@ -99,8 +102,8 @@ class _Call(Carrier, ABC):
                     return
                 self._has_work.clear()
                 await self._has_work.wait()
-        except Exception as error:
-            self._tell(error)
+        except (Exception, asyncio.CancelledError) as error:
+            self._tell(await self._reason(error))
 
     def _tell(self, error: Exception) -> None:
         if not isinstance(error, PermitflowError):
@@ -121,16 +124,12 @@ class _Call(Carrier, ABC):
             await asyncio.wait(tasks)
 
     @abstractmethod
-    async def _read(self) -> bytes | None:
-        """The next message; None once the peer has closed its half in good order."""
-
-    @abstractmethod
-    async def _write(self, message: bytes) -> None:
-        """Hand a message over; waits while gRPC is full."""
-
-    @abstractmethod
     async def _close_half(self) -> None:
         """Say that nothing more will be written."""
+
+    @abstractmethod
+    async def _reason(self, error: BaseException) -> Exception:
+        """Why a read or a write has failed; raises the error if this task was cancelled."""
 
 
 class ServerCall(_Call):
@@ -138,27 +137,25 @@ class ServerCall(_Call):
 
     def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
         """``who`` is at the other end, in words for an error, and has so long to say what it wants."""
-        super().__init__(who)
+        super().__init__(who, self._read_first, context.write)
         self._context = context
         self._first_within_seconds = first_within_seconds
 
-    async def _read(self) -> bytes | None:
-        within_seconds, self._first_within_seconds = self._first_within_seconds, None
+    async def _read_first(self) -> object:
+        self._read = self._context.read
         try:
-            async with asyncio.timeout(within_seconds):
-                message = await self._context.read()
+            async with asyncio.timeout(self._first_within_seconds):
+                return await self._context.read()
         except TimeoutError:
-            reason = f"it has not said within {within_seconds:g} s what it wants"
+            reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
             raise PeerTimeoutError(who=self._who, reason=reason) from None
-        except grpc.aio.BaseError as error:
-            raise PeerGoneError(who=self._who, reason=str(error)) from error
-        return message if isinstance(message, bytes) else None
 
-    async def _write(self, message: bytes) -> None:
-        try:
-            await self._context.write(message)
-        except grpc.aio.BaseError as error:
-            raise PeerGoneError(who=self._who, reason=str(error)) from error
+    async def _reason(self, error: BaseException) -> Exception:
+        if isinstance(error, grpc.aio.BaseError):
+            return PeerGoneError(who=self._who, reason=str(error))
+        if not isinstance(error, Exception):
+            raise error
+        return error
 
     async def _close_half(self) -> None:
         """Nothing to do: the server's half closes with the status, when all is over."""
@@ -188,11 +185,10 @@ class ClientCall(_Call):
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
         """``who`` is at the other end, in words for an error."""
-        super().__init__(who)
-        self._call = call
         # Unlike call.read(), an iterator goes on after a crossing write: what has arrived is handed out, and the peer's
         # status comes, for which it would else wait.
-        self._messages = aiter(call)
+        super().__init__(who, partial(anext, aiter(call), None), call.write)
+        self._call = call
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
         call.add_done_callback(lambda _: self._note_status())
@@ -201,26 +197,6 @@ class ClientCall(_Call):
     def code(self) -> grpc.StatusCode | None:
         """How the call has ended, once the peer has said so."""
         return None if self._status is None else self._status.code
-
-    async def _read(self) -> bytes | None:
-        try:
-            return await anext(self._messages)
-        except StopAsyncIteration:
-            return None
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            raise await self._over(error) from error
-        except asyncio.CancelledError as error:
-            self._refuse_foreign_cancellation(error)
-            raise
-
-    async def _write(self, message: bytes) -> None:
-        try:
-            await self._call.write(message)
-        except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            raise await self._over(error) from error
-        except asyncio.CancelledError as error:
-            self._refuse_foreign_cancellation(error)
-            raise
 
     async def _close_half(self) -> None:
         await self._call.done_writing()
@@ -234,19 +210,23 @@ class ClientCall(_Call):
         await self.stop()
         if not self._call.done() or self._status is not None:
             return
-        with contextlib.suppress(TimeoutError, PermitflowError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STATUS_SECONDS):
-                while await self._read() is not None:
-                    pass
+                try:
+                    while await self._read() is not None:
+                        pass
+                except (Exception, asyncio.CancelledError) as error:
+                    await self._reason(error)
 
-    def _refuse_foreign_cancellation(self, error: asyncio.CancelledError) -> None:
-        """grpc.aio raises CancelledError when the call was cancelled, though nobody has cancelled the task."""
-        task = asyncio.current_task()
-        if task is not None and not task.cancelling():
-            raise PeerGoneError(who=self._who, reason="the call was cancelled") from error
-
-    async def _over(self, error: BaseException) -> PermitflowError:
-        """The reason why the call is over."""
+    async def _reason(self, error: BaseException) -> Exception:
+        if isinstance(error, asyncio.CancelledError):
+            # grpc.aio raises it when the call was cancelled, though nobody has cancelled the task.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise error
+            return PeerGoneError(who=self._who, reason="the call was cancelled")
+        if not isinstance(error, grpc.RpcError | asyncio.InvalidStateError):
+            return TransportError.of(what=f"the stream with {self._who}", cause=error)
         if not self._call.done():
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
         with contextlib.suppress(TimeoutError):

@@ -3,8 +3,9 @@
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
+from typing import cast
 
 import pyarrow as pa
 
@@ -17,8 +18,8 @@ from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, F
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
-from permitflow.transports.coalescing import MessageWriter, collected_rows, encoded, rows_in_message
-from permitflow.transports.codec import checked_marker, decode_downstream, encode_upstream
+from permitflow.transports.coalescing import MessageWriter, collected_rows, rows_in_message
+from permitflow.transports.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
@@ -50,17 +51,15 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
-        self._writer: MessageWriter | None = None
         self._has_short_caller = False  # of ``until_room``
         # Tasks for which there is too much to be written go on in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
-        self._message_rows: Callable[[int], int]
         self._line: SendLine[object]
+        self._writer: MessageWriter
 
     def _opened(self) -> None:
         self._core = self._session.outbound
         self._writer = MessageWriter(self._codec, self.parameters)
-        self._message_rows = self._writer.message_rows
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
         self._line = SendLine(self._core, self._post, self._waiting)
 
@@ -194,7 +193,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         if not rows:
             return 0
         if len(rows) > 1:
-            at_once = min(self._collected_rows, self._message_rows(rows[0]))
+            at_once = min(self._collected_rows, self._writer.message_rows(rows[0]))
             if sum(rows) > at_once:
                 most = bisect_left(list(accumulate(rows)), at_once) + 1
                 run, rows = run[:most], rows[:most]
@@ -288,9 +287,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._announce()
         if not frames:
             return ()
-        if len(frames) == 1 and self._writer is not None and isinstance(frames[0], Chunks):
+        if self._batches is None:  # before the agreement there are no data
+            return encode_upstream(cast("list[WireFrame]", frames))
+        if len(frames) == 1 and isinstance(frames[0], Chunks):
             return self._writer.messages(frames[0])
-        return encode_upstream(encoded(frames, self._writer))
+        return encode_upstream(self._writer.encoded(frames))
 
     # The end.
 
