@@ -80,10 +80,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
         """Receive what is here, at least one message and at most ``max_messages``."""
         self._core.require_none_taken()
-        most = await self._until_some(max_messages)
-        if most == 1:
-            return [self._receive_now()]
-        messages = self._core.receive_many(most)
+        messages = self._core.receive_many(await self._until_some(max_messages))
         self._advance()
         return messages
 
@@ -108,7 +105,6 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             require_count(max_rows, name="max_rows")
         self._core.require_none_taken()
         await self.until_takeable()
-        self._core.require_none_taken()  # another task may have taken something since
         joined = oldest_joined(self._core, self._codec, max_rows)
         if joined is None:
             return self._receive_now()
@@ -117,8 +113,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return joined
 
     def _receive_now(self) -> Message[pa.RecordBatch]:
-        core = self._core
-        message = core.try_receive()
+        message = self._core.try_receive()
         assert message is not None, "the caller has seen that a message is here"
         self._advance()
         return message

@@ -14,7 +14,7 @@ from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, Feedback
+from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
@@ -272,12 +272,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message, self._flow):
             self._session.receive(frame)
-            if isinstance(frame, Feedback):
-                continue
-            if isinstance(frame, Agreement):
-                self._note_agreement(frame)
-            elif isinstance(frame, Failure):
-                self._on_failure(frame)
+            match frame:
+                case Agreement():
+                    self._note_agreement(frame)
+                case Failure():
+                    self._on_failure(frame)
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
