@@ -85,8 +85,6 @@ class Session(Generic[T]):
         """Has the peer dialled?"""
         self.peer = peer
         """Who is at the other end, in words for an error."""
-        self.failure: bytes | None = None
-        """The error with which the peer has broken the stream off."""
         self._request = request
         self._agreement: Agreement | None = None
         self._parameters: Parameters | None = None
@@ -195,8 +193,6 @@ class Session(Generic[T]):
             case Agreement():
                 self.compression = require_offered(frame.compression, self.request.compression)
                 self._agree(frame, handshake.verify(frame, self.request))
-            case Failure():
-                self.failure = frame.error
 
     def fail(self, error: bytes) -> None:
         """Let Failure be the next frame: this end breaks the stream off."""
