@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, Union
 
+from permitflow_model.kernel.queue import SummedFifo
+
 __all__ = [
     "Function",
     "ModelValue",
@@ -254,7 +256,7 @@ def snake_case(name: str) -> str:
 
 
 def to_tla(value: object) -> TlaValue:
-    """What a value of the model is in TLA+: named tuples are records, queues and tuples sequences.
+    """What a value of the model is in TLA+: named tuples are records; queues, families and tuples are sequences.
 
     Raises:
         TypeError: the value has no counterpart.
@@ -264,7 +266,7 @@ def to_tla(value: object) -> TlaValue:
             return value
         case tuple() if hasattr(value, "_fields"):
             return Record.of(state_to_tla(value))
-        case tuple():
+        case tuple() | SummedFifo():
             return tuple(map(to_tla, value))
         case frozenset():
             return frozenset(map(to_tla, value))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from permitflow_model.kernel.family import Alike, Family, Members, family
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.queue import Fifo, Queue, SummedFifo
 from permitflow_model.tla_values import format_value, to_tla
 from tests.support.shared_pool import SYSTEM, Parameters
 
@@ -70,9 +70,10 @@ def test_a_model_starts_with_members_where_their_number_is_known() -> None:
 
 
 def test_in_tla_it_is_a_sequence_of_records() -> None:
-    assert format_value(to_tla(Members([IDLE, Channel(1, Fifo((5,)))]))) == (
-        "<<[sent |-> 0, wire |-> <<>>], [sent |-> 1, wire |-> <<5>>]>>"
-    )
+    in_words = "<<[sent |-> 0, wire |-> <<>>], [sent |-> 1, wire |-> <<5>>]>>"
+    queues: tuple[Queue[int], ...] = (Fifo((5,)), SummedFifo[int]().push(5))
+    for queue in queues:
+        assert format_value(to_tla(Members([IDLE, Channel(1, queue)]))) == in_words
 
 
 @pytest.mark.parametrize(("name", "can_move"), [("Offer", False), ("End", True)])
