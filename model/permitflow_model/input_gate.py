@@ -1,0 +1,658 @@
+"""``InputGate.tla``, action for action: a consumer with several inputs that aligns barriers and stores nothing meanwhile.
+
+Each channel has exclusive buffers and borrows floating ones; a credit is a buffer at the gate.
+docs/protocols/gate.md says what holds, and what each switch is for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
+
+__all__ = [
+    "OUT_OF_ORDER",
+    "REGISTERED",
+    "RESUME",
+    "REVOKE",
+    "SYSTEM",
+    "Channel",
+    "Content",
+    "Effect",
+    "Item",
+    "Parameters",
+    "Promise",
+    "State",
+    "content_of",
+    "due_after",
+    "effect_of",
+    "initial",
+    "promise_of",
+    "resumed",
+    "takes_back",
+    "valid_credit",
+]
+
+RESUME = 0
+"""Among grants: consumption is resumed."""
+
+REVOKE = -1
+"""Among grants: consumption is resumed, and all credit granted before is void."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification; what ships in Flink is the default."""
+
+    inputs: int
+    """Channels of the gate."""
+
+    exclusive: int
+    """Buffers that each channel has of its own."""
+
+    floating: int
+    """Buffers of the pool."""
+
+    backlog: int
+    """Data and barriers of a channel that may be offered and not yet consumed."""
+
+    epochs: int = 1
+    """Epochs are counted modulo this; 1: they are not told apart."""
+
+    stop: bool = True
+    """Does a sender stop after its barrier until consumption is resumed?"""
+
+    revoke: bool = False
+    """Does a barrier take back all credit that was granted?"""
+
+    release: bool = True
+    """Does a barrier take back the floating buffers of a channel without exclusive ones?"""
+
+    announce: bool = True
+    """Does a sender without credit announce its backlog, if there are no exclusive buffers?"""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("backlog", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.epochs != 1 and self.epochs <= self.backlog + 1:
+            raise ValueError(f"epochs must be 1 or above backlog + 1 = {self.backlog + 1}, not {self.epochs}")
+
+
+class Item(NamedTuple):
+    """What waits, travels or is stored."""
+
+    kind: Literal["data", "barrier", "backlog"]
+    epoch: int
+    backlog: int
+    """Data that waited behind it when it was sent."""
+
+
+class Channel(NamedTuple):
+    """One input: its sender, both wires, and what the gate has of it."""
+
+    epoch: int
+    waiting: Queue[Item]
+    stopped: bool
+    told: int
+    credit: int
+    wire: Queue[Item]
+    inbox: Queue[Item]
+    blocked: bool
+    released: bool
+    wanted: int
+    free: int
+    borrowed: int
+    grants: Queue[int]
+
+
+class State(NamedTuple):
+    """The variables of the specification."""
+
+    channels: Family[Channel]
+    pool: int
+    epoch: int
+
+
+# What queues hold.
+
+
+class Content(NamedTuple):
+    """Of some items: how many, how many are data and barriers, and how many are behind a barrier."""
+
+    items: int
+    data: int
+    barriers: int
+    behind: int
+
+
+def content_of(item: Item) -> Content:
+    """Of one item."""
+    if item.kind == "data":
+        return Content(1, 1, 0, 0)
+    return Content(1, 0, 1, 0) if item.kind == "barrier" else Content(1, 0, 0, 0)
+
+
+def _followed_by(ahead: Content, behind: Content) -> Content:
+    late = behind.items if ahead.barriers > 0 else behind.behind
+    return Content(
+        ahead.items + behind.items, ahead.data + behind.data, ahead.barriers + behind.barriers, ahead.behind + late
+    )
+
+
+def content_in(items: Any) -> Content:
+    """Of a queue, or of what a proof knows of one."""
+    content: Content = items.sum_of(content_of, _followed_by, Content(0, 0, 0, 0))
+    return content
+
+
+class Effect(NamedTuple):
+    """What some messages do to a number: keep it (1) or forget it (0), and add to it."""
+
+    keeps: int
+    adds: int
+    words: int
+    """How many of them are words and no grants."""
+
+
+def effect_of(grant: int) -> Effect:
+    """What a grant does to the credit at the sender."""
+    if grant > 0:
+        return Effect(1, grant, 0)
+    return Effect(1, 0, 1) if grant == RESUME else Effect(0, 0, 1)
+
+
+def _and_then(first: Effect, second: Effect) -> Effect:
+    words = first.words + second.words
+    if second.keeps == 0:
+        return Effect(0, second.adds, words)
+    return Effect(first.keeps, first.adds + second.adds, words)
+
+
+def effect_in(grants: Any) -> Effect:
+    """Of a queue of grants, or of what a proof knows of one."""
+    effect: Effect = grants.sum_of(effect_of, _and_then, Effect(1, 0, 0))
+    return effect
+
+
+class Promise(NamedTuple):
+    """Of some messages: how many are data, the most that one tells less the data behind it, and what the last tells."""
+
+    data: int
+    most: int
+    last: int
+    """-1: there is no message."""
+
+
+def promise_of(message: Item) -> Promise:
+    """Of one message."""
+    return Promise(1 if message.kind == "data" else 0, message.backlog, message.backlog)
+
+
+def _outdone_by(earlier: Promise, later: Promise) -> Promise:
+    return Promise(
+        earlier.data + later.data,
+        max(earlier.most - later.data, later.most),
+        later.last if later.last >= 0 else earlier.last,
+    )
+
+
+def promise_in(messages: Any) -> Promise:
+    """Of a queue, or of what a proof knows of one."""
+    promise: Promise = messages.sum_of(promise_of, _outdone_by, Promise(0, 0, -1))
+    return promise
+
+
+def takes_back(parameters: Parameters) -> bool:
+    """Does a barrier take back what its channel has?"""
+    return parameters.revoke or (parameters.release and parameters.exclusive == 0)
+
+
+def _starts(queue: Queue[Item], kind: str) -> bool:
+    return not queue.is_empty() and queue.head().kind == kind
+
+
+# Actions.
+
+
+def initial(parameters: Parameters) -> State:
+    """Each sender has its exclusive credit, and nothing was offered yet."""
+    opened = Channel(
+        epoch=0,
+        waiting=Fifo(),
+        stopped=False,
+        told=0,
+        credit=parameters.exclusive,
+        wire=Fifo(),
+        inbox=Fifo(),
+        blocked=False,
+        released=False,
+        wanted=0,
+        free=0,
+        borrowed=0,
+        grants=Fifo(),
+    )
+    return State(channels=family(opened, parameters.inputs), pool=parameters.floating, epoch=0)
+
+
+def _with(state: State, name: int, **changes: Any) -> State:
+    return state._replace(channels=state.channels.put(name, state.channels.get(name)._replace(**changes)))
+
+
+def _has_room(channel: Channel, parameters: Parameters) -> bool:
+    contents = [content_in(queue) for queue in (channel.inbox, channel.wire, channel.waiting)]
+    return sum(content.data + content.barriers for content in contents) < parameters.backlog
+
+
+def offer_data(state: State, parameters: Parameters, name: int) -> State:
+    """The application of an input wants to send data."""
+    channel = state.channels.get(name)
+    require(_has_room(channel, parameters))
+    return _with(state, name, waiting=channel.waiting.push(Item("data", channel.epoch, 0)))
+
+
+def offer_barrier(state: State, parameters: Parameters, name: int) -> State:
+    """A barrier ends the epoch of an input."""
+    channel = state.channels.get(name)
+    require(_has_room(channel, parameters))
+    epoch = (channel.epoch + 1) % parameters.epochs
+    return _with(state, name, waiting=channel.waiting.push(Item("barrier", channel.epoch, 0)), epoch=epoch)
+
+
+def send_data(state: State, _parameters: Parameters, name: int) -> State:
+    """Data costs a credit, and tells how much waits behind it."""
+    channel = state.channels.get(name)
+    require(_starts(channel.waiting, "data"))
+    require(not channel.stopped)
+    require(channel.credit > 0)
+    left = content_in(channel.waiting).data - 1
+    wire = channel.wire.push(Item("data", channel.waiting.head().epoch, left))
+    return _with(
+        state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, told=left, wire=wire
+    )
+
+
+def send_barrier(state: State, parameters: Parameters, name: int) -> State:
+    """A barrier costs no credit; behind it the sender stops, and asks for nothing."""
+    channel = state.channels.get(name)
+    require(_starts(channel.waiting, "barrier"))
+    require(not channel.stopped)
+    return _with(
+        state,
+        name,
+        waiting=channel.waiting.without_head(),
+        stopped=parameters.stop,
+        told=0,
+        credit=0 if parameters.revoke and not parameters.stop else channel.credit,
+        wire=channel.wire.push(channel.waiting.head()),
+    )
+
+
+def announce_backlog(state: State, parameters: Parameters, name: int) -> State:
+    """A sender without any credit says that it has data; with exclusive buffers the next data says so."""
+    channel = state.channels.get(name)
+    require(parameters.announce and parameters.exclusive == 0)
+    require(not channel.stopped)
+    require(channel.credit == 0)
+    backlog = content_in(channel.waiting).data
+    require(channel.told < backlog)
+    wire = channel.wire.push(Item("backlog", channel.waiting.head().epoch, backlog))
+    return _with(state, name, told=backlog, wire=wire)
+
+
+def hear(state: State, _parameters: Parameters, name: int) -> State:
+    """Credit, or a word, arrives at the sender."""
+    channel = state.channels.get(name)
+    require(not channel.grants.is_empty())
+    grant, grants = channel.grants.head(), channel.grants.without_head()
+    if grant > 0:
+        return _with(state, name, grants=grants, credit=channel.credit + grant)
+    return _with(state, name, grants=grants, stopped=False, credit=0 if grant == REVOKE else channel.credit)
+
+
+def deliver(state: State, parameters: Parameters, name: int) -> State:
+    """A message arrives at the gate.  A barrier may take back all buffers of the channel that hold no data."""
+    channel = state.channels.get(name)
+    require(not channel.wire.is_empty())
+    message, wire = channel.wire.head(), channel.wire.without_head()
+    if message.kind == "backlog":
+        return _with(state, name, wire=wire, wanted=message.backlog)
+    inbox = channel.inbox.push(message)
+    if message.kind == "barrier" and takes_back(parameters):
+        data = content_in(channel.inbox).data
+        kept = min(channel.borrowed, data)
+        free = parameters.exclusive + kept - data
+        changed = _with(
+            state, name, wire=wire, wanted=message.backlog, inbox=inbox, released=True, free=free, borrowed=kept
+        )
+        return changed._replace(pool=state.pool + channel.borrowed - kept)
+    return _with(state, name, wire=wire, wanted=message.backlog, inbox=inbox)
+
+
+def consume_data(state: State, _parameters: Parameters, name: int) -> State:
+    """The buffer is free again: a floating one goes home, an exclusive one is granted again."""
+    channel = state.channels.get(name)
+    require(not channel.blocked)
+    require(_starts(channel.inbox, "data"))
+    inbox = channel.inbox.without_head()
+    if channel.borrowed > 0:
+        return _with(state, name, inbox=inbox, borrowed=channel.borrowed - 1)._replace(pool=state.pool + 1)
+    return _with(state, name, inbox=inbox, free=channel.free + 1)
+
+
+def consume_barrier(state: State, _parameters: Parameters, name: int) -> State:
+    """The channel is blocked until the barriers of all others have been consumed."""
+    channel = state.channels.get(name)
+    require(not channel.blocked)
+    require(_starts(channel.inbox, "barrier"))
+    return _with(state, name, inbox=channel.inbox.without_head(), blocked=True)
+
+
+def borrow(state: State, _parameters: Parameters, name: int) -> State:
+    """The backlog needs one more buffer than the channel has, and the pool has one."""
+    channel = state.channels.get(name)
+    require(state.pool > 0)
+    require(not channel.released)
+    require(channel.borrowed - content_in(channel.inbox).data < channel.wanted)
+    return _with(state, name, borrowed=channel.borrowed + 1, free=channel.free + 1)._replace(pool=state.pool - 1)
+
+
+def grant(state: State, _parameters: Parameters, name: int) -> State:
+    """All free buffers of a channel are granted together."""
+    channel = state.channels.get(name)
+    require(channel.free > 0)
+    require(not channel.released)
+    return _with(state, name, free=0, grants=channel.grants.push(channel.free))
+
+
+def is_blocked(channel: Channel) -> bool:
+    """Was its barrier consumed?"""
+    return channel.blocked
+
+
+def resumed(channel: Channel, parameters: Parameters) -> Channel:
+    """The channel when it is aligned: its sender is told, if it waits to be."""
+    grants = channel.grants
+    if parameters.stop:
+        grants = grants.push(REVOKE) if channel.released else grants.push(RESUME)
+    return channel._replace(blocked=False, released=False, grants=grants)
+
+
+def align(state: State, parameters: Parameters) -> State:
+    """All barriers have arrived: the next epoch begins, and each sender is told."""
+    require(state.channels.every(is_blocked))
+    return state._replace(
+        channels=state.channels.map(resumed, parameters), epoch=(state.epoch + 1) % parameters.epochs
+    )
+
+
+# What holds of each channel, and of the gate.
+
+
+def valid_credit(channel: Channel) -> int:
+    """Credit at the sender and on its way that may still be used."""
+    if channel.released:
+        return 0
+    effect = effect_in(channel.grants)
+    return effect.adds if effect.keeps == 0 else channel.credit + effect.adds
+
+
+def data_here(channel: Channel) -> int:
+    """Data in flight or stored."""
+    return content_in(channel.wire).data + content_in(channel.inbox).data
+
+
+def barriers_here(channel: Channel) -> int:
+    """Barriers in flight or stored."""
+    return content_in(channel.wire).barriers + content_in(channel.inbox).barriers
+
+
+def _one(condition: bool) -> int:
+    return 1 if condition else 0
+
+
+def is_item(item: Item, parameters: Parameters) -> bool:
+    """May it be on the wire?"""
+    return 0 <= item.epoch < parameters.epochs and item.backlog >= 0
+
+
+def is_content(item: Item, parameters: Parameters) -> bool:
+    """May it wait or be stored?  Data or a barrier; announcements are neither."""
+    return is_item(item, parameters) and item.kind != "backlog"
+
+
+def is_grant(grant: int, _parameters: Parameters) -> bool:
+    """Credit, or a word?"""
+    return grant >= REVOKE
+
+
+def channel_type_ok(channel: Channel, parameters: Parameters) -> bool:
+    """Every part of a channel is in its range."""
+    return (
+        channel.wire.every(is_item, parameters)
+        and channel.waiting.every(is_content, parameters)
+        and channel.inbox.every(is_content, parameters)
+        and channel.grants.every(is_grant, parameters)
+        and 0 <= channel.epoch < parameters.epochs
+        and channel.told >= 0
+        and channel.credit >= 0
+        and channel.wanted >= 0
+        and channel.free >= 0
+        and channel.borrowed >= 0
+    )
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    """Every variable is in its range."""
+    return (
+        state.channels.every(channel_type_ok, parameters)
+        and state.channels.size() == parameters.inputs
+        and state.pool >= 0
+        and 0 <= state.epoch < parameters.epochs
+    )
+
+
+def borrowed_by(channel: Channel) -> int:
+    """Floating buffers that a channel has."""
+    return channel.borrowed
+
+
+def channel_conserves(channel: Channel, parameters: Parameters) -> bool:
+    """Each buffer of a channel is granted, holds data, or is free."""
+    return valid_credit(channel) + data_here(channel) + channel.free == parameters.exclusive + channel.borrowed
+
+
+def conservation(state: State, parameters: Parameters) -> bool:
+    """No buffer is made and none is lost: of the pool, and of each channel."""
+    lent = state.channels.sum_of(borrowed_by)
+    return state.channels.every(channel_conserves, parameters) and state.pool + lent == parameters.floating
+
+
+def floating_here(channel: Channel, parameters: Parameters) -> int:
+    """Data in flight or stored for which the channel's own buffers are not enough."""
+    return max(0, data_here(channel) - parameters.exclusive)
+
+
+def bounded(state: State, parameters: Parameters) -> bool:
+    """The gate never stores more than it has buffers for."""
+    return state.channels.sum_of(floating_here, parameters) <= parameters.floating
+
+
+def channel_stopped_by_barrier(channel: Channel, parameters: Parameters) -> bool:
+    """Is its sender stopped by one barrier, from sending it to being told?"""
+    if not parameters.stop:
+        return not channel.stopped
+    barriers = barriers_here(channel) + _one(channel.blocked) + effect_in(channel.grants).words
+    return _one(channel.stopped) == barriers
+
+
+def stopped_by_barrier(state: State, parameters: Parameters) -> bool:
+    """A sender is stopped by one barrier, from sending it to being told."""
+    return state.channels.every(channel_stopped_by_barrier, parameters)
+
+
+def channel_has_nothing_behind(channel: Channel) -> bool:
+    """Is a barrier the last of all that a channel has sent?"""
+    inbox, wire = content_in(channel.inbox), content_in(channel.wire)
+    if channel.blocked:
+        return inbox.items + wire.items == 0
+    return inbox.behind + wire.behind == 0 and (inbox.barriers == 0 or wire.items == 0)
+
+
+def nothing_behind(state: State, _parameters: Parameters) -> bool:
+    """Nothing is sent or stored behind a barrier before it is aligned."""
+    return state.channels.every(channel_has_nothing_behind)
+
+
+OUT_OF_ORDER = -1
+"""No epoch: behind an item that is out of order, none is due."""
+
+
+def due_after(due: int, item: Item, parameters: Parameters) -> int:
+    """The epoch that is due behind an item, or ``OUT_OF_ORDER`` if the item's is not the one that was due."""
+    if item.epoch != due:
+        return OUT_OF_ORDER
+    return (due + 1) % parameters.epochs if item.kind == "barrier" else due
+
+
+def _is_of(item: Item, epoch: int) -> bool:
+    return item.epoch == epoch
+
+
+def channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> bool:
+    """Is all that was sent of this epoch, and all that waits in order behind it?"""
+    due = (epoch + barriers_here(channel) + _one(channel.blocked)) % parameters.epochs
+    return (
+        channel.wire.every(_is_of, epoch)
+        and channel.inbox.every(_is_of, epoch)
+        and channel.waiting.fold(due_after, due, parameters) == channel.epoch
+    )
+
+
+def in_epoch(state: State, parameters: Parameters) -> bool:
+    """All that is sent or stored is of the epoch that may be consumed; what waits is in order."""
+    return state.channels.every(channel_in_epoch, parameters, state.epoch)
+
+
+def channel_released_by_barrier(channel: Channel, parameters: Parameters) -> bool:
+    """Was its credit taken back by a barrier that is not aligned yet?"""
+    held = channel.blocked or content_in(channel.inbox).barriers > 0
+    due = takes_back(parameters) and held
+    if channel.released:
+        return due and (channel.free == 0 or parameters.exclusive > 0)
+    return not due
+
+
+def released_by_barrier(state: State, parameters: Parameters) -> bool:
+    """Credit is taken back from the arrival of a barrier to its alignment."""
+    return state.channels.every(channel_released_by_barrier, parameters)
+
+
+def channel_backlog_known(channel: Channel) -> bool:
+    """Will the gate know what its sender has told, and no more than waits or travels?"""
+    waiting, promise = content_in(channel.waiting).data, promise_in(channel.wire)
+    return (
+        channel.told <= waiting
+        and channel.told == (promise.last if promise.last >= 0 else channel.wanted)
+        and channel.wanted <= waiting + promise.data
+        and promise.most <= waiting
+    )
+
+
+def backlog_known(state: State, _parameters: Parameters) -> bool:
+    """The gate will know the backlog that the sender has told, and no more than waits or travels."""
+    return state.channels.every(channel_backlog_known)
+
+
+def channel_hoards_nothing(channel: Channel, parameters: Parameters) -> bool:
+    """Is there data for each of its buffers that may hold more?"""
+    needed = parameters.exclusive + content_in(channel.waiting).data
+    return valid_credit(channel) + channel.free <= needed
+
+
+def nothing_hoarded(state: State, parameters: Parameters) -> bool:
+    """A channel has no floating buffer that its backlog does not need."""
+    return state.channels.every(channel_hoards_nothing, parameters)
+
+
+def is_waiting(channel: Channel) -> bool:
+    """Does something wait that need not wait for an alignment?"""
+    return not channel.waiting.is_empty() and not channel.blocked
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """Where something waits and is not blocked, the protocol can move."""
+    waits = any(is_waiting(state.channels.get(name)) for name in state.channels.names())
+    return not waits or SYSTEM.can_move(state, parameters)
+
+
+def _everywhere(holds: Callable[[Channel], bool]) -> Callable[[State, Parameters], bool]:
+    return lambda state, _parameters: state.channels.every(holds)
+
+
+def _is_open(channel: Channel) -> bool:
+    return not channel.blocked
+
+
+def _starts_cold(channel: Channel) -> bool:
+    starts = channel.stopped and not channel.grants.is_empty() and channel.grants.head() == RESUME
+    return not starts or channel.credit == 0
+
+
+def _names(parameters: Parameters) -> list[tuple[int]]:
+    return [(name,) for name in range(parameters.inputs)]
+
+
+def _channels(state: State) -> Family[Channel]:
+    return state.channels
+
+
+def _of_channel(name: str, perform: Callable[..., State], end: str, **more: bool) -> Action[State, Parameters]:
+    return Action(name, perform, _names, end=end, members=_channels, **more)
+
+
+SYSTEM: System[State, Parameters] = System(
+    module="InputGate",
+    initial=initial,
+    actions=(
+        _of_channel("OfferData", offer_data, "sender", is_environment=True),
+        _of_channel("OfferBarrier", offer_barrier, "sender", is_environment=True),
+        _of_channel("SendData", send_data, "sender"),
+        _of_channel("SendBarrier", send_barrier, "sender"),
+        _of_channel("AnnounceBacklog", announce_backlog, "sender"),
+        _of_channel("Hear", hear, "sender", is_arrival=True),
+        _of_channel("Deliver", deliver, "receiver", is_arrival=True),
+        _of_channel("ConsumeData", consume_data, "receiver"),
+        _of_channel("ConsumeBarrier", consume_barrier, "receiver"),
+        _of_channel("Borrow", borrow, "receiver"),
+        _of_channel("Grant", grant, "receiver"),
+        Action("Align", align, end="receiver"),
+    ),
+    invariants={
+        "TypeOK": type_ok,
+        "Conservation": conservation,
+        "Bounded": bounded,
+        "StoppedByBarrier": stopped_by_barrier,
+        "NothingBehind": nothing_behind,
+        "InEpoch": in_epoch,
+        "ReleasedByBarrier": released_by_barrier,
+        "BacklogKnown": backlog_known,
+        "NothingHoarded": nothing_hoarded,
+        "NeverStuck": never_stuck,
+    },
+    probes={
+        "NeverBlockedProbe": _everywhere(_is_open),
+        "PoolNeverEmptyProbe": lambda state, _: state.pool > 0,
+        "StartsColdProbe": _everywhere(_starts_cold),
+    },
+)
+
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
