@@ -192,12 +192,18 @@ Align ==
     /\ epoch' = (epoch + 1) % Epochs
     /\ UNCHANGED pool
 
-Environment == \E c \in Names : OfferData(c) \/ OfferBarrier(c)
+Environment == (\E c \in Names : OfferData(c)) \/ (\E c \in Names : OfferBarrier(c))
 
 Protocol ==
-    \/ \E c \in Names :
-        \/ SendData(c) \/ SendBarrier(c) \/ AnnounceBacklog(c) \/ Hear(c)
-        \/ Deliver(c) \/ ConsumeData(c) \/ ConsumeBarrier(c) \/ Borrow(c) \/ Grant(c)
+    \/ \E c \in Names : SendData(c)
+    \/ \E c \in Names : SendBarrier(c)
+    \/ \E c \in Names : AnnounceBacklog(c)
+    \/ \E c \in Names : Hear(c)
+    \/ \E c \in Names : Deliver(c)
+    \/ \E c \in Names : ConsumeData(c)
+    \/ \E c \in Names : ConsumeBarrier(c)
+    \/ \E c \in Names : Borrow(c)
+    \/ \E c \in Names : Grant(c)
     \/ Align
 
 Next == Environment \/ Protocol
