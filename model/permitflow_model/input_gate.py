@@ -1,4 +1,4 @@
-"""``InputGate.tla``, action for action: a consumer with several inputs that aligns barriers and stores nothing meanwhile.
+"""``InputGate.tla``, action for action: a consumer with several inputs that aligns barriers and stores nothing for them.
 
 Each channel has exclusive buffers and borrows floating ones; a credit is a buffer at the gate.
 docs/protocols/gate.md says what holds, and what each switch is for.
@@ -275,9 +275,7 @@ def send_data(state: State, _parameters: Parameters, name: int) -> State:
     require(channel.credit > 0)
     left = content_in(channel.waiting).data - 1
     wire = channel.wire.push(Item("data", channel.waiting.head().epoch, left))
-    return _with(
-        state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, told=left, wire=wire
-    )
+    return _with(state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, told=left, wire=wire)
 
 
 def send_barrier(state: State, parameters: Parameters, name: int) -> State:
@@ -389,9 +387,7 @@ def resumed(channel: Channel, parameters: Parameters) -> Channel:
 def align(state: State, parameters: Parameters) -> State:
     """All barriers have arrived: the next epoch begins, and each sender is told."""
     require(state.channels.every(is_blocked))
-    return state._replace(
-        channels=state.channels.map(resumed, parameters), epoch=(state.epoch + 1) % parameters.epochs
-    )
+    return state._replace(channels=state.channels.map(resumed, parameters), epoch=(state.epoch + 1) % parameters.epochs)
 
 
 # What holds of each channel, and of the gate.

@@ -320,7 +320,8 @@ HasBarrier(channel) == channel.blocked \/ Count(Pipe(channel), "barrier") > 0
 
 \* An alignment that all inputs have joined is completed.
 AlignmentCompletes ==
-    (\A c \in Names : HasBarrier(channels[c])) ~> (\A c \in Names : channels[c].blocked)
+    /\ (\A c \in Names : HasBarrier(channels[c])) ~> (\A c \in Names : channels[c].blocked)
+    /\ (\A c \in Names : channels[c].blocked) ~> (\A c \in Names : ~channels[c].blocked)
 
 \* Where no barrier stands in the way, each channel that has data is served, again and again.
 DataIsSent ==

@@ -35,16 +35,17 @@ Init ==
 
 -----------------------------------------------------------------------------
 
-Offer(c, kind) ==
+\* The application of an input wants to send data.
+OfferData(c) ==
     /\ Len(streams[c].waiting) < Waiters
-    /\ streams' = [streams EXCEPT ![c].waiting = Append(@, kind)]
+    /\ streams' = [streams EXCEPT ![c].waiting = Append(@, "data")]
     /\ UNCHANGED room
 
-\* The application of an input wants to send data.
-OfferData(c) == Offer(c, "data")
-
 \* A barrier ends the epoch of an input.
-OfferBarrier(c) == Offer(c, "barrier")
+OfferBarrier(c) ==
+    /\ Len(streams[c].waiting) < Waiters
+    /\ streams' = [streams EXCEPT ![c].waiting = Append(@, "barrier")]
+    /\ UNCHANGED room
 
 \* Both windows admit the oldest message.
 Send(c) ==
