@@ -1,4 +1,4 @@
-"""``InputGate.tla``, action for action: a consumer with several inputs that aligns barriers and stores nothing for them.
+"""``InputGate.tla``, action for action: a consumer of several inputs aligns barriers, and stores nothing behind them.
 
 Each channel has exclusive buffers and borrows floating ones; a credit is a buffer at the gate.
 docs/protocols/gate.md says what holds, and what each switch is for.
