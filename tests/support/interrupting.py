@@ -45,9 +45,9 @@ class Interrupting:
                 self.where = f"{frame.f_code.co_name}: {event}"
                 raise SignalError
 
-        own = sys._getframe()
         if self.where:
             return function()
+        own: FrameType | None = sys._getframe()
         before = sys.getprofile()
         # An exception raised during garbage collection has no caller, and is lost.
         gc.disable()
@@ -57,3 +57,4 @@ class Interrupting:
         finally:
             sys.setprofile(before)
             gc.enable()
+            own = None  # else this frame would refer to itself, and to the function

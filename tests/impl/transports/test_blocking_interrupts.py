@@ -8,7 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -130,6 +131,12 @@ async def held() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]
 
 
+async def until_nothing_is_held() -> None:
+    """By the background loop."""
+    while tasks := [task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]:
+        await asyncio.wait(tasks)
+
+
 def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: ServedExchange) -> None:
     channel = kept.channel()
     send_all(kept, channel, [numbers(0, 3)])
@@ -144,6 +151,40 @@ def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: S
         opened.close()
         break
     assert place > 30, "it was interrupted in too few places"
+
+
+def test_an_order_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
+    channel = kept.channel()
+    send_all(kept, channel, [numbers(0, 3)])
+    for place in range(100_000):
+        interrupting = Interrupting(place, Peer())
+        with suppress(SignalError), control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
+            interrupting.call(lambda: orders.acknowledge({channel: 3}))
+        assert background().run(held) == [], interrupting.where
+        if not interrupting.where:
+            break
+    assert place > 10, "it was interrupted in too few places"
+    with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
+        (position,) = orders.positions([channel])
+        assert position.acknowledged_row == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*was dropped and hangs up:ResourceWarning")
+def test_who_is_interrupted_anywhere_while_leaving_leaves_nothing_behind_once_the_end_is_dropped(
+    exchange: ServedExchange,
+) -> None:
+    """An abort closes as well."""
+    for place in range(100_000):
+        interrupting = Interrupting(place, Peer())
+        sink = sink_of(exchange, exchange.channel())
+        sink.send(numbers(0, 3))
+        with suppress(SignalError):
+            interrupting.call(partial(sink.abort, "it was enough"))
+        del sink
+        background().run(until_nothing_is_held, PATIENCE_SECONDS)
+        if not interrupting.where:
+            break
+    assert place > 10, "it was interrupted in too few places"
 
 
 class Armed:
