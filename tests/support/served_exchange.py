@@ -3,6 +3,7 @@
 For tests whose clients block, or fork, or want to see the exchange killed.
 """
 
+import asyncio
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ import pyarrow as pa
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import PeerTimeoutError, PermitflowError
 from permitflow.protocol.permits import ChannelParameters
+from permitflow.transports.background import background
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
 from permitflow.transports.shared_memory import SameHost
 
@@ -242,3 +244,22 @@ def consumers(options: Options) -> Iterator[list["Future[list[pa.RecordBatch] | 
     """One consumer for each channel."""
     with ThreadPoolExecutor(8) as pool:
         yield [pool.submit(consume, options, channel) for channel in channels_of(options)]
+
+
+def held_ends() -> set[asyncio.Task[object]]:
+    """What the background loop of this process holds open."""
+
+    async def held() -> set[asyncio.Task[object]]:
+        return {task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")}
+
+    return background().run(held)
+
+
+def wait_for_ends_but(others: set[asyncio.Task[object]]) -> None:
+    """Wait until the background loop holds nothing open but these."""
+
+    async def until_over() -> None:
+        if new := {task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")} - others:
+            await asyncio.wait(new)
+
+    background().run(until_over, PATIENCE_SECONDS)

@@ -1,6 +1,5 @@
 """A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice; forks; exits."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 
 from permitflow.errors import ChannelClosedError, EndOfStream
 from permitflow.protocol.messages import Kind, Message
-from permitflow.transports.background import background
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, control, open_source
 from permitflow.transports.joined import JoinedChunks
 from tests.impl.transports.conftest import PATHS
@@ -24,12 +22,14 @@ from tests.support.interrupting import Interrupting, Peer, SignalError
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
     ServedExchange,
+    held_ends,
     numbers,
     send_all,
     served_exchange,
     sink_of,
     source_of,
     values,
+    wait_for_ends_but,
 )
 
 CHUNKS = [2, 3, 1, 4, 5, 2]
@@ -126,26 +126,15 @@ def send_on(sink: BlockingSink, start: int, interrupting: Interrupting) -> None:
         return
 
 
-async def held() -> list[str]:
-    """What the background loop still holds open."""
-    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]
-
-
-async def until_nothing_is_held() -> None:
-    """By the background loop."""
-    while tasks := [task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]:
-        await asyncio.wait(tasks)
-
-
 def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: ServedExchange) -> None:
-    channel = kept.channel()
+    channel, ends = kept.channel(), held_ends()
     send_all(kept, channel, [numbers(0, 3)])
     for place in range(100_000):
         interrupting = Interrupting(place, Peer())
         try:
             opened = interrupting.call(lambda: source_of(kept, channel))
         except SignalError:
-            assert background().run(held) == [], interrupting.where
+            assert held_ends() == ends, interrupting.where
             continue
         assert isinstance(opened, BlockingSource)
         opened.close()
@@ -154,13 +143,13 @@ def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: S
 
 
 def test_an_order_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
-    channel = kept.channel()
+    channel, ends = kept.channel(), held_ends()
     send_all(kept, channel, [numbers(0, 3)])
     for place in range(100_000):
         interrupting = Interrupting(place, Peer())
         with suppress(SignalError), control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
             interrupting.call(lambda: orders.acknowledge({channel: 3}))
-        assert background().run(held) == [], interrupting.where
+        assert held_ends() == ends, interrupting.where
         if not interrupting.where:
             break
     assert place > 10, "it was interrupted in too few places"
@@ -174,6 +163,7 @@ def test_who_is_interrupted_anywhere_while_leaving_leaves_nothing_behind_once_th
     exchange: ServedExchange,
 ) -> None:
     """An abort closes as well."""
+    ends = held_ends()
     for place in range(100_000):
         interrupting = Interrupting(place, Peer())
         sink = sink_of(exchange, exchange.channel())
@@ -181,7 +171,7 @@ def test_who_is_interrupted_anywhere_while_leaving_leaves_nothing_behind_once_th
         with suppress(SignalError):
             interrupting.call(partial(sink.abort, "it was enough"))
         del sink
-        background().run(until_nothing_is_held, PATIENCE_SECONDS)
+        wait_for_ends_but(ends)
         if not interrupting.where:
             break
     assert place > 10, "it was interrupted in too few places"

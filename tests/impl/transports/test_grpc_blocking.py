@@ -1,6 +1,5 @@
 """The blocking client against a real exchange in another process: rows, permits, refusals, and every kind of end."""
 
-import asyncio
 import gc
 import os
 import signal
@@ -31,7 +30,6 @@ from permitflow.errors import (
 )
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.background import background
 from permitflow.transports.grpc_blocking import (
     BlockingSink,
     BlockingSource,
@@ -53,6 +51,7 @@ from tests.support.served_exchange import (
     SHORT_SECONDS,
     STARVED_SECONDS,
     ServedExchange,
+    held_ends,
     in_a_hurry,
     numbers,
     read_all,
@@ -63,6 +62,7 @@ from tests.support.served_exchange import (
     source_of_first,
     starve,
     values,
+    wait_for_ends_but,
 )
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
@@ -412,12 +412,6 @@ def require_nothing_left(exchange: ServedExchange, others: set[threading.Thread]
     assert left() == []
 
 
-async def until_nothing_is_held() -> None:
-    """By the background loop."""
-    while held := [task for task in asyncio.all_tasks() if task.get_name().startswith("holds ")]:
-        await asyncio.wait(held)
-
-
 DROPPED: dict[str, Callable[[ServedExchange, str], object]] = {
     "source": lambda exchange, channel: next(source_of(exchange, channel)),
     "sink": lambda exchange, channel: sink_of(exchange, channel).send(numbers(0, 3)),
@@ -431,12 +425,12 @@ def test_an_end_that_is_dropped_without_close_hangs_up_and_says_what_to_do(
     exchange: ServedExchange, dropped: str
 ) -> None:
     channel = exchange.channel()
-    others = set(threading.enumerate())
+    others, ends = set(threading.enumerate()), held_ends()
     if dropped == "source":
         send_all(exchange, channel, [numbers(0, 10)])
     with pytest.warns(ResourceWarning, match="was dropped and hangs up: close it, or use it in a with block"):
         DROPPED[dropped](exchange, channel)
-    background().run(until_nothing_is_held, PATIENCE_SECONDS)
+    wait_for_ends_but(ends)
     require_nothing_left(exchange, others)
     if dropped != "control":
         with pytest.raises((ChannelAbortedError, ChannelSpentError)):
