@@ -8,13 +8,12 @@ number of streams may read the same rows; one that leaves harms no other.
 
 import asyncio
 import contextlib
-from abc import abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from itertools import accumulate, takewhile
 from time import monotonic
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -51,6 +50,9 @@ from permitflow.transports.same_host import SameHost
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
 T = TypeVar("T")
+
+Keep: TypeAlias = Callable[[Sequence[pa.RecordBatch]], Awaitable[int]]
+"""Waits until there is room for the first of these chunks, keeps as many as there is room for, and says how many."""
 
 # Messages: enough to make the way of each of them short, few enough for others to have their turn.
 _AT_ONCE = 512
@@ -506,31 +508,19 @@ class ReplayChannel:
 class KeepingProducer(ProducerStream[ReplayChannel]):
     """A producer whose rows are kept."""
 
-    def _needs_channel(self, put: Put) -> bool:
-        """Must the channel be one that still takes rows of this schema?"""
-        return True
-
-    @abstractmethod
-    def _judge(self, put: Put) -> None:
-        """Refuse what cannot be, before the channel takes its schema over."""
-
-    @abstractmethod
-    async def _begin(self, put: Put) -> int | None:
-        """The producer may begin; how many of its rows are kept already, if it has a name."""
-
-    @abstractmethod
-    async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
-        """Wait until there is room for the first piece; keep as many as there is room for, and say how many."""
-
-    @abstractmethod
-    async def _finish(self, end: End) -> None:
-        """All that it has sent is kept."""
-
-    async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and keep what comes."""
-        await self._accept(put, schema)
+    async def _keep_all(self, keep: Keep) -> End | None:
+        """Keep what comes; the end that the producer states, or None: it has given up."""
         try:
-            await self._keep_all()
+            while True:
+                messages = await self._end.take_many(_AT_ONCE)
+                chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
+                await self._keep(chunks, keep)
+                if len(chunks) < len(messages):
+                    what = f"keeps rows only, and a {messages[len(chunks)].kind.value} is none"
+                    rule = f"{what}: send it on a channel that is read once, or say it in a column"
+                    raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
+        except EndOfStream:
+            pass
         except (ChannelError, StagingError):
             if not isinstance(self._end.ended_with, Abort):
                 raise
@@ -538,35 +528,10 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
             case Abort() as abort:
                 await self.give_up(abort)
             case End() as end:
-                await self._finish(end)
-                self._end.answer_end(EndOutcome.ACCEPTED)
+                return end
+        return None
 
-    async def _accept(self, put: Put, schema: pa.Schema) -> None:
-        self._judge(put)
-        channel = self._channel
-        if self._needs_channel(put):
-            await channel.declare(schema)
-        await self._end.meet(self._same_host)
-        first_row = await self._begin(put)
-        if self._needs_channel(put):
-            # Others may have ended the channel meanwhile.
-            channel.require_appendable(schema)
-        self._agree(schema, first_row)
-
-    async def _keep_all(self) -> None:
-        try:
-            while True:
-                messages = await self._end.take_many(_AT_ONCE)
-                chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
-                await self._keep(chunks)
-                if len(chunks) < len(messages):
-                    what = f"keeps rows only, and a {messages[len(chunks)].kind.value} is none"
-                    rule = f"{what}: send it on a channel that is read once, or say it in a column"
-                    raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
-        except EndOfStream:
-            return
-
-    async def _keep(self, messages: Sequence[Message[pa.RecordBatch]]) -> None:
+    async def _keep(self, messages: Sequence[Message[pa.RecordBatch]], keep: Keep) -> None:
         """Let each message count as consumed once all of its rows are kept."""
         chunks = [message.payload for message in messages]
         if self._end.shares_memory:
@@ -580,7 +545,7 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
                 self._end.consume(done - consumed)
                 consumed = done
             if kept < len(pieces):
-                kept += await self._append(pieces[kept:])
+                kept += await keep(pieces[kept:])
 
 
 def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.RecordBatch], list[int]]:
@@ -598,37 +563,32 @@ class ReplayProducer(KeepingProducer):
     def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
         """``peer`` is the producer's address."""
         super().__init__(channel, end, peer, same_host)
-        self._producer = ""
         self._replacement: ProducerReplacedError | None = None
         self._left = asyncio.Event()
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
         """Agree, and keep what comes; the next producer of this name goes on as soon as nothing more is kept."""
+        channel, name = self._channel, put.producer
+        require_name("producer", name)
+        await channel.declare(schema)
+        await self._end.meet(self._same_host)
         try:
-            await super().serve(put, schema)
+            first_row = await channel.claim(name, self) if name else None
+            # Others may have ended the channel meanwhile.
+            channel.require_appendable(schema)
+            self._agree(schema, first_row)
+            end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
         finally:
-            self._disclaim()
-
-    def _judge(self, put: Put) -> None:
-        require_name("producer", put.producer)
-
-    async def _begin(self, put: Put) -> int | None:
-        if not put.producer:
-            return None
-        self._producer = put.producer
-        return await self._channel.claim(put.producer, self)
-
-    async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
-        return await self._channel.keep(pieces, self._producer, self._require_here)
+            channel.disclaim(name, self)
+            self._left.set()
+        if end is not None:
+            if end.closes_channel:
+                await channel.end()
+            self._end.answer_end(EndOutcome.ACCEPTED)
 
     def _require_here(self) -> None:
         if self._replacement is not None:
             raise self._replacement
-
-    async def _finish(self, end: End) -> None:
-        self._disclaim()
-        if end.closes_channel:
-            await self._channel.end()
 
     async def replaced(self, error: ProducerReplacedError) -> None:
         """A newer producer of the same name has come: keep nothing any more, and let it go on."""
@@ -641,11 +601,6 @@ class ReplayProducer(KeepingProducer):
         """Break the channel: what was sent is not all."""
         if self.name and self._replacement is None:
             await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
-
-    def _disclaim(self) -> None:
-        if self._producer:
-            self._channel.disclaim(self._producer, self)
-        self._left.set()
 
 
 class ReplayConsumer(ConsumerStream[ReplayChannel]):

@@ -20,7 +20,7 @@ from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.exchange.turns import Turn, Turns
 from permitflow.protocol.control import StagedPart
-from permitflow.protocol.frames import Abort, End, Put, Staging
+from permitflow.protocol.frames import Abort, EndOutcome, Put, Staging
 from permitflow.protocol.staging import (
     DEFAULT_TIMEOUT_SECONDS,
     Part,
@@ -301,30 +301,27 @@ class StagedProducer(KeepingProducer):
         self._areas = areas
         self._part: Part | None = None
 
-    def _needs_channel(self, put: Put) -> bool:
-        # What comes late is thrown away: a job that is repeated need not know that its channels have ended since.
-        return put.staging is None or not self._areas.books.was_published(put.staging.query, put.staging.batch)
-
-    def _judge(self, put: Put) -> None:
-        assert put.staging is not None, "the exchange has looked at it"
-        require_key(put.staging)
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Agree, and stage what comes."""
+        channel, areas, staging = self._channel, self._areas, put.staging
+        assert staging is not None, "the exchange has looked at it"
+        require_key(staging)
         if put.producer:
             rule = "must be empty for staged rows: an attempt has a name of its own"
             raise InvalidParametersError(name="producer", value=put.producer, rule=rule)
-
-    async def _begin(self, put: Put) -> int | None:
-        assert put.staging is not None, "the exchange has looked at it"
-        self._part = self._areas.open(self._channel.name, put.staging)
-        return None
-
-    async def _append(self, pieces: Sequence[pa.RecordBatch]) -> int:
-        assert self._part is not None, "there was an agreement"
-        return await self._areas.stage(self._part, pieces)
-
-    async def _finish(self, end: End) -> None:
-        assert self._part is not None, "there was an agreement"
-        # If it says that no other producer will put, that is true of this attempt only: an order closes the channel.
-        self._areas.end(self._part)
+        # What comes late is thrown away: a job that is repeated need not know that its channels have ended since.
+        if not areas.books.was_published(staging.query, staging.batch):
+            await channel.declare(schema)
+        await self._end.meet(self._same_host)
+        part = self._part = areas.open(channel.name, staging)
+        if not areas.books.was_published(staging.query, staging.batch):
+            # Others may have ended the channel meanwhile.
+            channel.require_appendable(schema)
+        self._agree(schema)
+        if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
+            # If it says that no other one will put, that is true of this attempt only: an order closes the channel.
+            areas.end(part)
+            self._end.answer_end(EndOutcome.ACCEPTED)
 
     async def give_up(self, abort: Abort) -> None:
         """Forget what came."""
