@@ -10,6 +10,7 @@ from ``staged`` to ``kept`` by its number.
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -482,12 +483,14 @@ class SqliteStore(Store):
                     require_equal_schemas(ours=stored.kept.schema, theirs=schema)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
         most_rows = parameters.most_rows or KEPT_CHUNK_ROWS
-        places = {name: self._place(name, self._stored.pop(name), most_rows) for name in names}
+        places = {
+            name: SqliteChannelStore(
+                self._database, self._stored.pop(name), most_rows, partial(self._channels.pop, name, None)
+            )
+            for name in names
+        }
         self._channels |= places
         return list(places.values())
-
-    def _place(self, name: str, stored: StoredChannel, most_rows: int) -> SqliteChannelStore:
-        return SqliteChannelStore(self._database, stored, most_rows, lambda: self._channels.pop(name, None))
 
     async def publish(
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
