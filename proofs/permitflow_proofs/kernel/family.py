@@ -15,7 +15,7 @@ What is proved with it holds for any member as the one in focus, and for any num
 - a step is made by one named member, 0, or changes all of them alike;
 - a claim says of all members what it says by ``every`` and ``sum_of``; and ``names`` stands only where "one of them" is
   claimed: if one of them waits, one of them can move.  The one that waits is then in focus, and so is the one that
-  moves.  To refute such a claim takes all members: an ``Alike`` has them.
+  moves.  To assume such a claim, or to refute it, takes all members: an ``Alike`` has them.
 """
 
 from collections.abc import Callable, Sequence
