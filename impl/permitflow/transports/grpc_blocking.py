@@ -111,8 +111,6 @@ class PutOptions(Options, total=False):
 
 
 T = TypeVar("T")
-
-
 H = TypeVar("H", bound=Held[Any])
 R = TypeVar("R", bound=HeldSender | HeldReceiver)
 
@@ -274,13 +272,9 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._is_staged = options.get("staging") is not None
         # How much of its bound the line takes, or more: it counts from when the line was last seen empty.
         self._filled = 0.0
+        never = _NEVER_SECONDS
         opening = grpc_aio.put(
-            address,
-            channel,
-            schema,
-            connect_timeout_seconds=None,
-            agreement_timeout_seconds=_NEVER_SECONDS,
-            **options,
+            address, channel, schema, connect_timeout_seconds=None, agreement_timeout_seconds=never, **options
         )
         super().__init__(address, channel, HeldSender(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
         self._open(Cause("it takes streams slowly: is it overloaded?"))
@@ -343,11 +337,11 @@ class BlockingSink(_BlockingStream[HeldSender]):
     def _wait_for_room(self, parts: Sequence[pa.RecordBatch]) -> None:
         held = self._held
         try:
-            self._wait_for(lambda: not held.line or held.failure is not None or held.is_over, self._why_starved)
+            self._wait_for(lambda: not held.line or held.has_stopped, self._why)
         except PeerTimeoutError as error:
             error.undelivered = [*parts]
             raise
-        if held.failure is not None or held.is_over:
+        if held.has_stopped:
             self._raise_failure([*self._undelivered(), *parts])
         self._filled = 0.0
 
@@ -361,14 +355,12 @@ class BlockingSink(_BlockingStream[HeldSender]):
         statistics = end.statistics()
         return statistics.sent_rows, statistics.rows_held
 
-    def _why_starved(self) -> Cause:
-        lack = self._held.background.run(self._held.lack)
-        return unsent(lack or "nothing leaves", is_staged=self._is_staged)
-
-    def _why_unanswered(self) -> Cause:
+    def _why(self) -> Cause:
         if (end := self._held.end) is None or end.is_finished:
-            return unsent("not everything that was sent was consumed", is_staged=self._is_staged)
-        return self._why_starved()
+            said = "not everything that was sent was consumed"
+        else:
+            said = self._held.background.run(self._held.lack) or "nothing leaves"
+        return unsent(said, is_staged=self._is_staged)
 
     def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """Let everything in line leave, say that nothing follows, and wait for the answer: what has become of it.
@@ -394,7 +386,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if held.wanted_end is None:
             held.wanted_end = closes_channel, until
         held.background.call(held.has_something_to_do.set)
-        self._wait_for(lambda: held.is_over, self._why_unanswered)
+        self._wait_for(lambda: held.is_over, self._why)
         if held.failure is not None or held.outcome is None:
             self._raise_failure(self._undelivered())
         self._is_closed = True
@@ -506,10 +498,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
             ahead.popleft()
         if not ahead:
             self._tell_loop()
-            self._wait_for(
-                lambda: bool(ahead) or held.has_ended or held.failure is not None or held.is_over,
-                lambda: NO_ROWS,
-            )
+            self._wait_for(lambda: bool(ahead) or held.has_ended or held.has_stopped, lambda: NO_ROWS)
             if not ahead:
                 self._raise_ending()
         return ahead[0]

@@ -147,6 +147,11 @@ class Held(Generic[E]):
         """Is there something to be closed?"""
         return self._has_begun and not self.is_over and self.background.is_alive
 
+    @property
+    def has_stopped(self) -> bool:
+        """Does nothing move any more, though perhaps not all of it is closed yet?"""
+        return self.failure is not None or self.is_over
+
     def release(self) -> None:
         """Have it closed soon."""
         if self.is_open:
