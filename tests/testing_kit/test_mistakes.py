@@ -132,6 +132,19 @@ def test_a_mistake_that_hides_others_does_not_hide_that_they_are_made() -> None:
     assert [report[rule].finding for rule in both] == [mistake.name for mistake in both.values()]
 
 
+def test_a_window_of_two_is_not_taken_for_other_mistakes() -> None:
+    (rule,) = (rule for rule in rulebook_of("stop-and-wait").rules if rule.id == "one-at-a-time")
+    not_broken = ["sent-when-free", "answered-once", "every-message-answered", "oldest-leaves-first", "exactly-once"]
+
+    for mistake in rule.mistakes:
+        report = judge_adapter(
+            lambda mistake=mistake: ModelChannel("stop-and-wait", mistake),  # type: ignore[misc]
+            flow="stop-and-wait",
+            only=[rule.id, *not_broken],
+        )
+        assert report.broken == (rule.id,), str(report)
+
+
 class AnswersOnArrival(StopAndWaitPair):
     """Answers a message when it arrives."""
 

@@ -19,7 +19,6 @@ __all__ = [
     "changed_before",
     "deliver_and_return",
     "deliver_in_front",
-    "deliver_nothing",
     "deliver_twice",
     "keep_withdrawn",
     "never",
@@ -77,15 +76,6 @@ def deliver_twice(outside: type[Outside]) -> Perform:
     return changed_after(
         right(outside, "Deliver"), lambda _, after: after._replace(inbox=after.inbox.push(after.inbox.last()))
     )
-
-
-def deliver_nothing(outside: type[Outside]) -> Perform:
-    """Loses a message, but not what it owes."""
-
-    def lose(before: Any, after: Any) -> Any:
-        return outside.given_back(before._replace(wire=after.wire), after.inbox.last())
-
-    return changed_after(right(outside, "Deliver"), lose)
 
 
 def deliver_and_return(outside: type[Outside]) -> dict[str, Perform]:

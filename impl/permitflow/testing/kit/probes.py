@@ -140,7 +140,7 @@ class Probing:
 
     async def _besides(self, known: tuple[Mistake, ...], tried: _Tried) -> tuple[str, _Tried] | None:
         """The mistake that is left if those that are known are taken for granted; None if none is."""
-        if not (await self._run(tried.mistake, tried.probe, known)).is_right:
+        if await self._is_new(tried, known):
             return f"does something else than the model, in a run that asks whether it {tried.mistake.name}", tried
         again = await self._try(tried.mistake, known)
         return (again.mistake.name, again) if again.is_recognised else None
@@ -151,10 +151,16 @@ class Probing:
             known: tuple[Mistake, ...] = ()
             for mistake in (mistake for rule in self._book.probed_rules for mistake in self._mistakes_of(rule)):
                 tried = await self._try(mistake)
-                if tried.is_recognised and not (await self._run(mistake, tried.probe, known)).is_right:
+                if not tried.is_right and not (tried.is_recognised and await self._is_new(tried, known)):
+                    tried = await self._try(mistake, known)
+                if tried.is_recognised:
                     known = (*known, mistake)
             self._known = known
         return self._known
+
+    async def _is_new(self, tried: _Tried, known: tuple[Mistake, ...]) -> bool:
+        """Is it not explained by what is known?"""
+        return not (await self._run(tried.mistake, tried.probe, known)).is_right
 
     async def _try(self, mistake: Mistake, known: tuple[Mistake, ...] = ()) -> _Tried:
         probe = probe_for(self._book, mistake, known, hops=self._hops, lacks=self._without)

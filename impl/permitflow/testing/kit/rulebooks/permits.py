@@ -199,6 +199,11 @@ def _returned_again(state: State, parameters: Parameters) -> State:
     return after._replace(unreturned=after.grants.last().rows % parameters.batch or 1) if is_returned else after
 
 
+def _lost(before: State, after: State) -> State:
+    """A message is nowhere, and its permits are on their way back."""
+    return PermitOutside.given_back(before._replace(wire=after.wire), after.inbox.last())
+
+
 def _for_a_barrier(returned: Permits) -> dict[str, Perform]:
     """Returns something else for a barrier."""
 
@@ -268,7 +273,6 @@ def _it(
 
 _ON_ARRIVAL = mistakes.deliver_and_return(PermitOutside)
 _IN_FRONT = {"Deliver": mistakes.deliver_in_front(PermitOutside)}
-_NOTHING = {"Deliver": mistakes.deliver_nothing(PermitOutside)}
 _TWICE = {"Deliver": mistakes.deliver_twice(PermitOutside)}
 _FORGOTTEN = {"WithdrawChunk": mistakes.withdraw_and_forget(PermitOutside, "WithdrawChunk")}
 _NEWEST = {"SendChunk": send_from(_RIGHT["SendChunk"], lambda line, _: [0, *_waiting(line, "chunk")][-1])}
@@ -411,7 +415,7 @@ RULES = (
         "Every chunk that has left is received, once.",
         "ExactlyOnceInOrder",
         _NONE,
-        _it("loses a chunk", _SENT_AND_READ, _NOTHING),
+        _it("loses a chunk", _SENT_AND_READ, {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}),
         _it("hands a chunk over twice", _SENT_AND_READ, _TWICE),
     ),
     # Sends are given up.

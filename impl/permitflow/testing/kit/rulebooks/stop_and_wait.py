@@ -125,7 +125,7 @@ class CountsRows(StopAndWaitOutside):
 
 # The rules.
 
-_SEND, _CONSUME, _WITHDRAW = (right(StopAndWaitOutside, name) for name in ("Send", CONSUME, "Withdraw"))
+_SEND, _DELIVER, _CONSUME = (right(StopAndWaitOutside, name) for name in ("Send", "Deliver", CONSUME))
 ONES = (Move("OfferChunk", (1,)),)
 TAKE, DONE_WITH, RECEIVE, BARRIER = Move("Take"), Move("Consume"), Move("Receive"), Move("OfferBarrier")
 _SENT_AND_READ = (*ONES, RECEIVE)
@@ -157,6 +157,14 @@ def _answers(change: Callable[[int], int]) -> dict[str, Perform]:
     return {CONSUME: changed}
 
 
+_LOST = {"Deliver": changed_after(_DELIVER, lambda before, after: before._replace(wire=after.wire))}
+
+
+def _two_at_a_time(state: State, parameters: Parameters) -> State:
+    after: State = _SEND(state._replace(free=state.free + 1), parameters)
+    return after._replace(free=after.free - 1)
+
+
 def _with_another(state: State, _: Parameters) -> State:
     require(state.waiting.size() > 1)
     return state
@@ -169,8 +177,9 @@ RULES = (
         "A message waits while another one is out: the application never holds more than one.",
         "Bounded",
         _NONE,
+        _it("lets a second message leave while one is out", ONES, {"Send": _two_at_a_time}),
         _it(
-            "sends while a message is out",
+            "lets any number of messages leave while one is out",
             ONES,
             {"Send": changed_before(_SEND, lambda state, _: state._replace(free=1))},
         ),
@@ -246,7 +255,11 @@ RULES = (
         "Every message that has left is received, once.",
         "ExactlyOnceInOrder",
         _NONE,
-        _it("loses a message", _SENT_AND_READ, {"Deliver": mistakes.deliver_nothing(StopAndWaitOutside)}),
+        _it(
+            "loses a message",
+            _SENT_AND_READ,
+            _LOST,
+        ),
         _it("hands a message over twice", _SENT_AND_READ, {"Deliver": mistakes.deliver_twice(StopAndWaitOutside)}),
     ),
     # Sends are given up.
