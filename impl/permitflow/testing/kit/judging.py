@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from permitflow.testing.kit.adapter import Feature, lacks_of, require_methods
 from permitflow.testing.kit.cancelling import CancelledBarrier, CancelledReceive, CancelledSend, cancel_everywhere
+from permitflow.testing.kit.leading import walk_graphs
 from permitflow.testing.kit.probes import Probing
 from permitflow.testing.kit.rules import (
     FEW,
@@ -29,7 +30,6 @@ from permitflow.testing.kit.rules import (
     rulebook_of,
     selected,
 )
-from permitflow.testing.kit.walking import walk_graphs
 from permitflow.testing.kit.whole_runs import abort_run, end_run, observe_run, record_run
 from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
 from permitflow.testing.traces import judge_all

@@ -1,20 +1,27 @@
 """A channel led by the model: move by move, what its applications see must be what the model says.
 
 Where the specification leaves a choice, the model is in several worlds until what is seen tells them apart.
+
+``walk_graphs`` leads it through whole state graphs, as far as applications can see them: in every state every move is
+made, also those that have to wait or to be refused.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
 
 from permitflow.protocol.messages import Kind
-from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused
-from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outcome, Outside, Seen, World
+from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused, lacks_of
+from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outside, Result, Seen, World
+from permitflow.testing.kit.rules import Graph, MakeAdapter, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.file import MemoryTrace
 
-__all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words"]
+__all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words", "walk_graphs"]
 
 TURNS = 20
 """Turns of the event loop that a channel inside a process gets for what it has to do: more than any chain of
@@ -113,7 +120,7 @@ class Led:
 
     # What the applications do.
 
-    async def _perform(self, move: Move, expected: Sequence[Seen]) -> Outcome:
+    async def _perform(self, move: Move, expected: Sequence[Seen]) -> Result:
         match move:
             case Move("OfferChunk", (rows,)):
                 serial = self._next()
@@ -153,7 +160,7 @@ class Led:
         self._offered.remove(serial)
         await give_up(self._sends.pop(serial)[1])
 
-    async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Outcome:
+    async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Result:
         may_succeed = any(seen.outcome == DONE for seen in expected)
         serial = self._next()
 
@@ -178,7 +185,7 @@ class Led:
                         return True
         return False
 
-    async def _take(self, expected: Sequence[Seen]) -> Outcome:
+    async def _take(self, expected: Sequence[Seen]) -> Result:
         task = asyncio.create_task(self.adapter.take())
         await pause(self.adapter)
         if not task.done() and any(seen.outcome != NOTHING for seen in expected):
@@ -200,7 +207,7 @@ class Led:
 
     # What they see.
 
-    async def _settled(self, outcome: Outcome, expected: Sequence[Seen]) -> Seen:
+    async def _settled(self, outcome: Result, expected: Sequence[Seen]) -> Seen:
         deadline = self._deadline()
         while True:
             self._changed.clear()
@@ -249,3 +256,112 @@ async def give_up(task: asyncio.Task[object]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+# Whole graphs.
+
+Belief: TypeAlias = frozenset[World]
+"""The worlds in which a channel may be after what was seen."""
+
+
+async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
+    """Walk every edge of every graph; stop at the first step that is not the model's."""
+    edges = of_edges = states = 0
+    adapter = make()
+    for small in book.graphs(lacks_of(adapter), adapter.hops):
+        graph = _explored(book, small, adapter.hops)
+        led = Led(make(), graph.outside, small.agreed)
+        await led.open()
+        try:
+            walked, visited = await _tour(led, graph)
+        except Divergence:
+            pass  # the last step says it
+        finally:
+            await led.close()
+        if not led.steps[-1].is_right:
+            # The shortest run to that state, if the channel makes the right choices on its way, and goes wrong, too.
+            way, _ = _way(graph, graph.start, [_belief(led.outside, led.worlds)].__contains__)
+            shorter = await lead(make(), graph.outside, small.agreed, (*way, led.steps[-1].move))
+            steps = led.steps if shorter[-1].is_right else shorter
+            finding = f"does something else than the model, after {len(led.steps) - 1:,} moves that were right"
+            return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(steps_in_words(steps)[-12:]))
+        edges, of_edges, states = edges + walked, of_edges + graph.size, states + visited
+    return RuleVerdict(rule, Outcome.HOLDS, f"{edges:,} of {of_edges:,} edges walked, in {states:,} states")
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """What may be known about the smallest channel that shows everything, and where each move leads from there."""
+
+    outside: Outside
+    start: Belief
+    edges: dict[Belief, dict[Move, tuple[Belief, ...]]]
+    """Several beliefs where the specification leaves a choice."""
+
+    @property
+    def size(self) -> int:
+        """Edges: pairs of a state and a move."""
+        return sum(map(len, self.edges.values()))
+
+
+@cache
+def _explored(book: Rulebook, small: Graph, hops: int) -> _Graph:
+    """Explore everything that the channel can do."""
+    outside = book.seen(small.agreed, small.sizes, hops=hops, lacks=small.lacks, waiters=small.waiters)
+    alphabet = alphabet_for(small.lacks, small.sizes)
+    graph = _Graph(outside, frozenset({outside.start()}), {})
+    todo = deque([graph.start])
+    while todo:
+        belief = todo.popleft()
+        if belief not in graph.edges:
+            moves = outside.moves(next(iter(belief)), alphabet)
+            edges = {move: tuple(_belief(outside, x) for x in outside.make_in(belief, move).values()) for move in moves}
+            graph.edges[belief] = edges
+            todo.extend(after for several in edges.values() for after in several)
+    return graph
+
+
+def _belief(outside: Outside, worlds: Iterable[World]) -> Belief:
+    return frozenset(map(outside.canonical, worlds))
+
+
+async def _tour(led: Led, graph: _Graph) -> tuple[int, int]:
+    """Walk every edge at least once, in one long run; how many edges, and how many states were seen.
+
+    Edges behind a choice that the channel never makes stay open.
+
+    Raises:
+        Divergence: the channel does something else than the model.
+    """
+    left = {belief: list(edges) for belief, edges in graph.edges.items()}
+    visited = {graph.start}
+    while len(led.steps) <= 20 * graph.size:
+        way, target = _way(graph, _belief(led.outside, led.worlds), left.__getitem__)
+        if target is None:
+            break
+        for move in (*way, left[target][0]):
+            here = _belief(led.outside, led.worlds)
+            visited.add(here)
+            if move not in graph.edges[here]:
+                break  # the channel has chosen another way
+            await led.make(move)
+            if move in left[here]:
+                left[here].remove(move)
+    visited.add(_belief(led.outside, led.worlds))
+    return graph.size - sum(map(len, left.values())), len(visited)
+
+
+def _way(graph: _Graph, start: Belief, is_sought: Callable[[Belief], object]) -> tuple[Sequence[Move], Belief | None]:
+    """The shortest run to a state that is sought, if the channel makes the right choices; and that state."""
+    todo: deque[tuple[Belief, tuple[Move, ...]]] = deque([(start, ())])
+    met = {start}
+    while todo:
+        belief, way = todo.popleft()
+        if is_sought(belief):
+            return way, belief
+        for move, following in graph.edges[belief].items():
+            for after in following:
+                if after not in met:
+                    met.add(after)
+                    todo.append((after, (*way, move)))
+    return (), None

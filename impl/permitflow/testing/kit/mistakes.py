@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from permitflow.protocol.messages import Kind
-from permitflow.testing.kit.outside import CONSUME, WITHDRAWN, Outcome, Outside, Perform, World
+from permitflow.testing.kit.outside import CONSUME, WITHDRAWN, Outside, Perform, Result, World
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, require
 
@@ -110,7 +110,7 @@ def keep_withdrawn(state: Any, _parameters: Any) -> Any:
 class ReturnsOnHandOver(Outside):
     """Returns what a message owes when it is taken, not when the application is done with it."""
 
-    def take(self, world: World) -> tuple[Outcome, World]:
+    def take(self, world: World) -> tuple[Result, World]:
         """Take, and return."""
         outcome, after = super().take(world)
         if after.taken == world.taken:
@@ -128,7 +128,7 @@ class ReturnsOnHandOver(Outside):
 class KeepsRefused(Outside):
     """Leaves a chunk that was refused in the line."""
 
-    def send_now(self, world: World, rows: int) -> tuple[Outcome, World]:
+    def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send at once, or refuse and stay."""
         outcome, after = super().send_now(world, rows)
         if after != world:
@@ -140,7 +140,7 @@ class KeepsRefused(Outside):
 class PaysForRefused(Outside):
     """Has one message less to send after a chunk was refused."""
 
-    def send_now(self, world: World, rows: int) -> tuple[Outcome, World]:
+    def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send at once, or refuse and pay."""
         outcome, after = super().send_now(world, rows)
         if after != world:

@@ -21,10 +21,10 @@ from permitflow.testing.moves import Move
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System, require
 
-__all__ = ["CONSUME", "DONE", "NOTHING", "REFUSED", "WITHDRAWN", "Outcome", "Outside", "Perform", "Seen", "World"]
+__all__ = ["CONSUME", "DONE", "NOTHING", "REFUSED", "WITHDRAWN", "Outside", "Perform", "Result", "Seen", "World"]
 
 DONE, NOTHING, REFUSED = "done", "nothing is here", "refused"
-Outcome: TypeAlias = Received | str
+Result: TypeAlias = Received | str
 
 Perform: TypeAlias = Callable[..., Any]
 """Takes a state, the parameters and an action's arguments; the next state, or ``Disabled`` is raised."""
@@ -41,7 +41,7 @@ MOST_ON_A_BRIDGE = 100
 class Seen(NamedTuple):
     """What the applications see once nothing more happens by itself."""
 
-    outcome: Outcome
+    outcome: Result
     """What the move itself came to."""
 
     waiting: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
         return f"{_in_words(self.outcome)}, {' and '.join(self.waiting) or 'nobody'} waits"
 
 
-def _in_words(outcome: Outcome) -> str:
+def _in_words(outcome: Result) -> str:
     if isinstance(outcome, str):
         return outcome
     if outcome.kind is Kind.CHUNK:
@@ -220,7 +220,7 @@ class Outside:
                     found.setdefault(seen, {})[after] = None
         return {seen: tuple(after) for seen, after in found.items()}
 
-    def _moved(self, world: World, move: Move) -> tuple[Outcome, World]:
+    def _moved(self, world: World, move: Move) -> tuple[Result, World]:
         match move:
             case Move("OfferChunk", (rows,)):
                 return DONE, self.offer(world, 0, Kind.CHUNK, rows)
@@ -253,7 +253,7 @@ class Outside:
             world = self.act(world, 0, action, *arguments)
         return world
 
-    def send_now(self, world: World, rows: int) -> tuple[Outcome, World]:
+    def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send a chunk at once, or not at all."""
         if world.hops[0].waiting.is_empty():
             offered = self.offer(world, 0, Kind.CHUNK, rows)
@@ -261,7 +261,7 @@ class Outside:
                 return DONE, sent
         return REFUSED, world
 
-    def take(self, world: World) -> tuple[Outcome, World]:
+    def take(self, world: World) -> tuple[Result, World]:
         """Take the oldest message that was not taken; for the specification nothing happens."""
         here = list(world.hops[-1].inbox)[world.taken :]
         if not here:

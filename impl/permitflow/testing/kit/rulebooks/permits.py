@@ -9,7 +9,7 @@ from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.testing.kit import mistakes
 from permitflow.testing.kit.adapter import Feature, Received
 from permitflow.testing.kit.mistakes import changed_after, changed_before, never, send_from
-from permitflow.testing.kit.outside import CONSUME, Outcome, Outside, Perform, World
+from permitflow.testing.kit.outside import CONSUME, Outside, Perform, Result, World
 from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Mistake, Rule, Rulebook, whole_run_rules
 from permitflow.testing.moves import Move
 from permitflow.testing.subjects.permits import CorePair, model_of
@@ -228,7 +228,7 @@ class KeepsOldWatermark(PermitOutside):
 class LetsNewcomersPass(PermitOutside):
     """Sends at once although others wait."""
 
-    def send_now(self, world: World, rows: int) -> tuple[Outcome, World]:
+    def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send at once if the permits are here, whoever waits."""
         first = world.hops[0]
         alone, after = super().send_now(self.with_hop(world, 0, first._replace(waiting=Fifo())), rows)
