@@ -13,6 +13,7 @@ from typing import Any
 from permitflow.pictures.assets import asset
 from permitflow.pictures.look import Document, Fact, Look
 from permitflow.pictures.run import Run
+from permitflow_model.kernel.system import Action
 from permitflow_model.tla_values import camel_case
 
 __all__ = [
@@ -37,7 +38,7 @@ def document_of(run: Run) -> Document:
     look, actions = run.look, run.look.system.actions
     states = [run.start, *(step.state for step in run.steps)]
     numbers = {action.name: number for number, action in enumerate(actions)}
-    protocol = [(1 << number, action.name) for number, action in enumerate(actions) if not action.is_environment]
+    protocol = [(1 << number, action) for number, action in enumerate(actions) if not action.is_environment]
     texts, reasons = _reasons_of(look, states, run.parameters)
     return {
         "title": run.title,
@@ -56,14 +57,17 @@ def document_of(run: Run) -> Document:
         },
         # The protocol's actions that are possible in a state: bit n stands for the n-th action.
         "enabled": [
-            sum(bit for bit, name in protocol if look.system.is_enabled(name, state, run.parameters))
-            for state in states
+            sum(bit for bit, action in protocol if _is_enabled(look, action, state, run.parameters)) for state in states
         ],
         "reasonTexts": texts,
         "reasons": reasons,
         "conclusions": [asdict(section) for section in run.conclusions],
         **look.document(run.parameters, states, run.steps),
     }
+
+
+def _is_enabled(look: Look, action: Action[Any, Any], state: Any, parameters: Any) -> bool:
+    return any(look.system.is_enabled(action.name, state, parameters, *each) for each in action.arguments(parameters))
 
 
 def _changed(before: Any, after: Any) -> int:
@@ -87,11 +91,7 @@ def _reasons_of(look: Look, states: Sequence[Any], parameters: Any) -> tuple[lis
 
 def _reasons(look: Look, state: Any, parameters: Any) -> Iterator[str | None]:
     for action in look.system.actions:
-        arguments = next(iter(action.arguments(parameters)), None)
-        if arguments is None:
-            yield "its arguments may have no values"
-            continue
-        guard = look.false_guard(action.name, state, parameters, *arguments)
+        guard = look.refusal(action, state, parameters)
         yield None if guard is None else guard.sentence
 
 

@@ -5,11 +5,12 @@ from dataclasses import fields
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from permitflow.pictures import svg
 from permitflow.pictures.specification import FalseGuard, Specification, false_guard
-from permitflow_model.kernel.system import Step, System
+from permitflow_model.kernel.system import Action, Step, System
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import camel_case, format_value, snake_case, state_to_tla
 
@@ -34,6 +35,9 @@ BAR_HEIGHT = 24
 
 MOST_ITEMS = 60
 """Items of a queue that are shown."""
+
+MOST_ARGUMENTS = 20
+"""With which an action is tried: those of an application may be many, and are refused or not alike."""
 
 MOST_CHANGES = 120
 """Characters that a drawing has room for beside a step."""
@@ -85,12 +89,17 @@ class Look:
         """The first guard of an action that is false in this state, or None if the action is possible."""
         return false_guard(self.system, self.words, action, state, parameters, *arguments)
 
+    def refusal(self, action: Action[Any, Any], state: Any, parameters: Any) -> FalseGuard | None:
+        """Why an action is not possible, whatever its arguments; None if it is, or may have no arguments."""
+        possible = list(islice(action.arguments(parameters), MOST_ARGUMENTS))
+        if any(self.system.is_enabled(action.name, state, parameters, *arguments) for arguments in possible):
+            return None
+        return self.false_guard(action.name, state, parameters, *possible[0]) if possible else None
+
     def refusals(self, state: Any, parameters: Any) -> list[FalseGuard]:
         """For each action of the protocol that is not possible: why not."""
         own = (action for action in self.system.actions if not action.is_environment)
-        first = ((one.name, next(iter(one.arguments(parameters)), ())) for one in own)
-        refused = (self.false_guard(name, state, parameters, *arguments) for name, arguments in first)
-        return [guard for guard in refused if guard]
+        return [guard for guard in (self.refusal(action, state, parameters) for action in own) if guard]
 
     def actor(self, action: str) -> str:
         """Whose move an action is."""
