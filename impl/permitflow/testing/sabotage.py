@@ -42,16 +42,16 @@ def return_on_receipt() -> None:
     deliver_many, note_consumed = PermitReceiver.deliver_many, PermitReceiver._note_consumed
 
     def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
-        for payload, of_chunk in zip(payloads, rows, strict=True):
-            deliver_many(self, (payload,), (of_chunk,))
+        for place, of_chunk in enumerate(rows):
+            deliver_many(self, payloads[place : place + 1], (of_chunk,))
             self._due_rows += self.parameters.cost_of(of_chunk)
             self.is_due = True
             self._inbox_rows -= of_chunk
 
     def only_consume(self: PermitReceiver[object], taken: Entries[object]) -> None:
-        before = self._unreturned, self._due_rows, self._inbox_rows
+        before = self._unreturned, self._due_rows, self._inbox_rows, self.is_due
         note_consumed(self, taken)
-        self._unreturned, self._due_rows, self._inbox_rows = before
+        self._unreturned, self._due_rows, self._inbox_rows, self.is_due = before
 
     setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010
