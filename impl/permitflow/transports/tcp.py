@@ -184,6 +184,7 @@ class TcpStream(Carrier):
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
         self._listener = listener
+        self._watch()  # it may have come to a stop before anybody listened
         self._loop.call_soon(self._tell)
 
     def pause(self) -> None:
@@ -299,11 +300,9 @@ class TcpStream(Carrier):
             else:
                 inbox.clear()
                 self._refuse(UndecodableDataError(what="a message", reason=f"{kind.name} may not come here"))
-        if self._failure is None:
-            if self._listener is not None:
-                self._watch()
-        elif self._listener is not None and not inbox and not self._has_told_failure:
-            self._has_told_failure, listener = True, self._listener
+        listener = self._listener
+        if self._failure is not None and listener is not None and not inbox and not self._has_told_failure:
+            self._has_told_failure = True
             if not self.takes_last_words:
                 self._listener = None
             listener.on_error(self._failure)
