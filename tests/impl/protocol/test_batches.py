@@ -266,6 +266,19 @@ def test_what_is_held_is_not_passed_by(count: int) -> None:
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)
 
 
+def test_chunks_of_one_run_are_shown_as_they_came_and_those_of_several_together() -> None:
+    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
+    came = ("a", "b", "c")
+    receiver.deliver_many(came, (1, 1, 1))
+    assert receiver.chunks_at_hand(9, 9)[0] is came
+    assert receiver.chunks_at_hand(2, 9) == (("a", "b"), (1, 1))
+    receiver.deliver_many(["d"], [2])
+    assert receiver.chunks_at_hand(9, 9) == (["a", "b", "c", "d"], [1, 1, 1, 2])
+    receiver.pass_by(1)
+    assert receiver.chunks_at_hand(2, 9) == (("b", "c"), (1, 1))
+    assert receiver.chunks_at_hand(3, 9) == (["b", "c", "d"], [1, 1, 2])
+
+
 class Payload:
     """Something that can be seen to be gone."""
 
@@ -273,12 +286,12 @@ class Payload:
 @pytest.mark.parametrize(
     ("read", "most"), [("try_receive", ()), ("receive_many", (1,)), ("pass_by", (1,)), ("take", ())]
 )
-def test_of_a_train_only_what_was_not_handed_over_is_kept(read: str, most: tuple[int, ...]) -> None:
+def test_of_a_run_only_what_was_not_handed_over_is_kept(read: str, most: tuple[int, ...]) -> None:
     receiver: PermitReceiver[Payload] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-    train = [Payload() for _ in range(3)]
-    receiver.deliver_many(train, [1, 1, 1])
-    seen = [weakref.ref(payload) for payload in train]
-    train.clear()
+    run = [Payload() for _ in range(3)]
+    receiver.deliver_many(run, [1, 1, 1])
+    seen = [weakref.ref(payload) for payload in run]
+    run.clear()
 
     getattr(receiver, read)(*most)
     receiver.consume_many(receiver.unconsumed - receiver.untaken)

@@ -14,8 +14,11 @@ from permitflow.protocol.frames import Abort, Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
+from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.checksum import checked
 from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
+from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns, until
@@ -91,6 +94,45 @@ def test_chunks_leave_at_once_while_their_permits_last(complete: Complete) -> No
             assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
             wire.bring(*encode_downstream([Feedback(Permits(rows=300))], PERMITS))
             assert end.send_at_once([chunk(100), chunk(100), chunk(100)], [100, 100, 100]) == 2
+
+    complete(test())
+
+
+def test_chunks_that_came_as_one_batch_leave_as_one(complete: Complete) -> None:
+    """However many bytes they take, which would bound what is joined here."""
+    texts = pa.record_batch({"text": ["x" * 10_000] * 120})
+    joined = JoinedChunks(texts, (30, 50, 40))
+
+    async def test() -> None:
+        async with agreed(texts.schema) as (end, wire):
+            assert end.send_at_once(joined, joined.rows) == 3
+            ((frame,),) = (decode_upstream(checked(message)) for message in wire.written)
+            assert isinstance(frame, EncodedChunks)
+            assert frame.rows == joined.rows
+            (arrow,) = frame.arrow
+            assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
+
+    complete(test())
+
+
+def test_of_chunks_that_came_as_one_batch_the_first_ones_leave_while_their_permits_last(complete: Complete) -> None:
+    joined = JoinedChunks(chunk(600), (150, 150, 150, 150))
+
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            assert end.send_at_once(joined, joined.rows) == 2
+            assert wire.sent() == [150, 150]
+
+    complete(test())
+
+
+def test_a_batch_that_is_none_of_the_stream_leaves_neither_whole_nor_in_chunks(complete: Complete) -> None:
+    joined = JoinedChunks(chunk(9, "other"), (4, 5))
+
+    async def test() -> None:
+        async with agreed() as (end, wire):
+            assert end.send_at_once(joined, joined.rows) == 0
+            assert wire.written == []
 
     complete(test())
 

@@ -83,6 +83,20 @@ async def test_a_full_carrier_gets_one_message_each_time_that_it_takes_more() ->
     assert desk.written == [b"a", b"b", b"c", b"d"]
 
 
+async def test_a_carrier_that_takes_more_gets_nothing_that_nobody_has_asked_to_be_written() -> None:
+    desk = Desk()
+    desk.writing.start()
+    desk.is_full = True
+    desk.to_write.append(b"a")
+    desk.writing.now()
+    desk.to_write.append(b"b")
+    desk.writing.on_writable()
+    assert desk.written == [b"a"]
+    desk.writing.soon()
+    await asyncio.sleep(0)
+    assert desk.written == [b"a", b"b"]
+
+
 async def test_errors_are_told_later_and_not_to_the_caller_that_writes() -> None:
     desk = Desk()
     desk.writing.start()
