@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import chain
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -677,20 +676,22 @@ class Inbound(ABC, Generic[T]):
         None while the application holds a message.  No more than would have ``most_rows`` if all were as long as the
         first one, and another.  Chunks that lie in one run come as they came.
         """
-        found: list[tuple[Sequence[T], Sequence[int]]] = []
+        chunks: list[T] = []
+        sizes: list[int] = []
         for entry in () if self._held else self._runs:
-            if isinstance(entry, Message) or most <= 0:
+            if isinstance(entry, Message) or most <= len(chunks):
                 break
             payloads, rows, start = entry
-            if not found:
+            if not chunks:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
-            if start or most < len(rows):
-                payloads, rows = payloads[start : start + most], rows[start : start + most]
-            found.append((payloads, rows))
-            most -= len(rows)
-        if len(found) == 1:
-            return found[0]
-        return [*chain.from_iterable(part for part, _ in found)], [*chain.from_iterable(rows for _, rows in found)]
+            left = most - len(chunks)
+            if start or left < len(rows):
+                payloads, rows = payloads[start : start + left], rows[start : start + left]
+            if not chunks and (len(rows) == most or len(self._runs) == 1):
+                return payloads, rows
+            chunks += payloads
+            sizes += rows
+        return chunks, sizes
 
     # Consuming.
 
