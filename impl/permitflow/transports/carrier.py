@@ -36,7 +36,7 @@ class Listener(Protocol):
     def on_error(self, error: PermitflowError) -> None:
         """Nothing more will come, and this is why; called once at most.
 
-        Nothing follows but ``on_writable``, if the carrier ``takes_last_words``.
+        Nothing follows but ``on_writable`` and ``on_end``, if the carrier ``takes_last_words``.
         """
         ...
 
@@ -120,7 +120,7 @@ class Conversation:
 
     def on_end(self) -> None:
         """As ``Listener.on_end``."""
-        self._has_ended = True
+        self._has_ended = self._error is None
         self._changed.set()
 
     def on_error(self, error: PermitflowError) -> None:

@@ -439,9 +439,25 @@ class TcpStream(Carrier):
         self._fail(self._gone(reason))
 
     def _refuse(self, error: PermitflowError) -> None:
-        """What comes is wrong, and so nothing is read any more."""
+        """What comes is wrong, and so nothing more is heard, but the end of it after last words."""
         self._is_wrong = True
         self._fail(error)
+        if self.takes_last_words:
+            self._is_watching = True
+            self._loop.add_reader(self._socket.fileno(), self._skip)
+
+    def _skip(self) -> None:
+        """Forget what comes.  Left unread, it would make the kernel reset the connection, and last words be lost."""
+        try:
+            if self._socket.recv_into(self._scratch):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._unwatch()
+        if self._listener is not None:
+            self._listener.on_end()
 
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
