@@ -1,5 +1,6 @@
 """``permitflow conform``: an adapter that is named, and what is said if there is none."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +42,8 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
     asked = ("--flow", "stop-and-wait", "--rule", "answered-when-consumed")
 
     assert command("conform", f"{ours}LocalChannel", *asked)[0] == 0
-    assert command("conform", f"{ours}make_core_pair", "--pair", *asked)[0] == 0
+    code, stdout, _ = command("conform", f"{ours}make_core_pair", "--pair", "--json", *asked)
+    assert (code, json.loads(stdout)["flow"]) == (0, "stop-and-wait")
     code, stdout, _ = command("conform", "one_place:OnePlace", *asked)
 
     assert code == 1

@@ -103,6 +103,7 @@ class _Judge:
 
     def __init__(self, flow: str, lacks: frozenset[Feature]) -> None:
         self.book = rulebook_of(flow)
+        self._flow = flow
         self.lacks = lacks
         self._verdicts: dict[str, RuleVerdict] = {}
 
@@ -125,7 +126,7 @@ class _Judge:
         raise NotImplementedError
 
     def _report(self, name: str, rules: Sequence[Rule], only: Collection[str]) -> Report:
-        return Report(name, tuple(map(self.verdict, selected(rules, only))), self.lacks)
+        return Report(name, tuple(map(self.verdict, selected(rules, only))), self.lacks, self._flow)
 
 
 _Check: TypeAlias = Callable[[Rulebook, Rule, MakeAdapter], Coroutine[None, None, RuleVerdict]]

@@ -352,6 +352,8 @@ class Report:
     adapter: str
     verdicts: tuple[RuleVerdict, ...]
     lacks: frozenset[Feature] = frozenset()
+    flow: str = ""
+    """The protocol whose rules these are."""
 
     @property
     def conforms(self) -> bool:
@@ -419,6 +421,7 @@ class Report:
         """For programs."""
         return {
             "adapter": self.adapter,
+            "flow": self.flow,
             "conforms": self.conforms,
             "lacks": sorted(feature.value for feature in self.lacks),
             "rules": [verdict.as_json() for verdict in self.verdicts],
