@@ -1,4 +1,4 @@
-"""A train of messages leaves the same books, and the same record, as its messages one by one."""
+"""A run of messages leaves the same ledger, and the same record, as its messages one by one."""
 
 import weakref
 from typing import NamedTuple
@@ -93,8 +93,8 @@ class Pair:
         )
 
 
-class PairOfTrains(Pair):
-    """The same in trains."""
+class PairOfRuns(Pair):
+    """The same in runs."""
 
     def send(self, rows: list[int]) -> int:
         payloads = list(range(len(rows)))
@@ -143,18 +143,18 @@ def test_a_train_leaves_the_books_as_its_messages_one_by_one(
         row_permits=window[0], permit_batch=min(window[1], window[0] - 1), barrier_permits=40, oversize=Oversize.WHOLE
     )
     one_by_one = Pair(parameters, is_recorded=is_recorded)
-    trains = PairOfTrains(parameters, is_recorded=is_recorded)
+    runs = PairOfRuns(parameters, is_recorded=is_recorded)
     for name, *arguments in moves:
         if name == "receive" and one_by_one.receiver.untaken < len(one_by_one.receiver.inbox):
             continue  # the two ways to receive are not mixed
-        returned = [getattr(pair, name)(*arguments) for pair in (one_by_one, trains)]
+        returned = [getattr(pair, name)(*arguments) for pair in (one_by_one, runs)]
         assert returned[0] == returned[1], name
         if name == "consume":
             one_by_one.give_back(returned[0])
-            trains.give_back(returned[1])
-        assert one_by_one.books() == trains.books(), name
-    assert one_by_one.events == trains.events
-    assert is_recorded or not trains.events
+            runs.give_back(returned[1])
+        assert one_by_one.books() == runs.books(), name
+    assert one_by_one.events == runs.events
+    assert is_recorded or not runs.events
 
 
 @pytest.mark.parametrize("rows", [[1] * 9, [1] * 12, [3, 1, 1, 7, 2, 2, 4, 1, 1, 5, 1, 2], [5] * 20, [9] * 10])
@@ -162,18 +162,18 @@ def test_a_train_leaves_the_books_as_its_messages_one_by_one(
 def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_taken: bool) -> None:
     receiver: PermitReceiver[int] = PermitReceiver(ChannelParameters(row_permits=200, permit_batch=5))
     unreturned = returned = 0
-    for train in (rows, [1], rows):
-        receiver.deliver_many(train, train)
-        for cost in train:
+    for run in (rows, [1], rows):
+        receiver.deliver_many(run, run)
+        for cost in run:
             unreturned += cost
             if unreturned >= 5:
                 returned, unreturned = returned + unreturned, 0
 
         if is_taken:
-            receiver.take_many(len(train))
-            receiver.consume_many(len(train))
+            receiver.take_many(len(run))
+            receiver.consume_many(len(run))
         else:
-            assert [message.rows for message in receiver.receive_many(len(train))] == train
+            assert [message.rows for message in receiver.receive_many(len(run))] == run
 
         due = total(receiver.take_feedback(residue=False))
         assert (due.rows, receiver.unreturned) == (returned, unreturned)

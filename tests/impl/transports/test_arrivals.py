@@ -171,10 +171,10 @@ def test_a_message_in_memory_that_is_shared_is_taken_as_well() -> None:
     assert end._session.inbound.inbox[-1].payload == NUMBERS[3]
 
 
-def test_between_trains_each_chunk_has_its_place() -> None:
+def test_between_chunks_that_travel_together_each_has_its_place() -> None:
     end, codec = experienced(NUMBERS, 3), BatchCodec(NUMBERS[0].schema)
-    train = EncodedChunks((2, 1), codec.encode([NUMBERS[4]]))
-    joined, lone = b"".join(*encode_upstream([train])), message_of(NUMBERS[3])
+    together = EncodedChunks((2, 1), codec.encode([NUMBERS[4]]))
+    joined, lone = b"".join(*encode_upstream([together])), message_of(NUMBERS[3])
     for message in (joined, lone, joined, joined, lone, lone):
         end._take_in(message)
     chunks = [message.payload for message in end._session.inbound.inbox]

@@ -1,4 +1,4 @@
-"""Which chunks of a train become the rows of one batch."""
+"""Which chunks that travel together become the rows of one batch."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,12 +27,12 @@ def with_a_null(rows: int) -> pa.RecordBatch:
 
 
 def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WINDOW) -> list[EncodedChunks]:
-    """What becomes of a train; that each batch holds its chunks, and that there is a short way, is seen to."""
+    """What becomes of chunks that travel together; each batch must hold its chunks, and the short way make the same."""
     codec = BatchCodec(chunks[0].schema)
     rows = [chunk.num_rows for chunk in chunks]
-    writer, train = MessageWriter(codec, parameters), Chunks[object](list(chunks), rows)
-    frames = [*writer.encoded([train])]
-    assert in_bytes(writer.messages(train)) == in_bytes(encode_upstream(frames))
+    writer, sent = MessageWriter(codec, parameters), Chunks[object](list(chunks), rows)
+    frames = [*writer.encoded([sent])]
+    assert in_bytes(writer.messages(sent)) == in_bytes(encode_upstream(frames))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
     assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))

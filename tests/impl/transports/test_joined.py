@@ -41,7 +41,7 @@ class Seen(NamedTuple):
 
 
 class Reader(Arrivals):
-    """The receiving end of a stream; what comes is handed to it as a train."""
+    """The receiving end of a stream; what comes is handed to it as one message."""
 
     def __init__(self, column: str, *, is_recorded: bool, parameters: ChannelParameters = PARAMETERS) -> None:
         """``column`` is one of ``COLUMNS``."""
@@ -65,10 +65,10 @@ class Reader(Arrivals):
         return core
 
     def deliver(self, rows: Sequence[int]) -> None:
-        """A train of chunks with so many rows each comes in."""
-        for train in [rows] if self.codec.can_join else [[count] for count in rows]:
-            chunks = [self.batch(count) for count in train]
-            self.take_in(EncodedChunks(tuple(train), [b"".join(self.codec.encode(chunks))]))
+        """Chunks with so many rows each come in together."""
+        for together in [rows] if self.codec.can_join else [[count] for count in rows]:
+            chunks = [self.batch(count) for count in together]
+            self.take_in(EncodedChunks(tuple(together), [b"".join(self.codec.encode(chunks))]))
 
     def take_in(self, frame: WireFrame) -> None:
         """A frame comes in."""

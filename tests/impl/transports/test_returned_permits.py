@@ -1,4 +1,4 @@
-"""Permits that have come together are all taken in before any of them is used: trains that were short grow again."""
+"""Permits that have come together are all taken in before any of them is used: messages that were short grow again."""
 
 import asyncio
 from collections import deque
@@ -27,11 +27,11 @@ class Consumer(PlayedCarrier):
 
     def __init__(self) -> None:
         super().__init__(encode_downstream([Get(PROTOCOL_VERSION, "chunks")], PERMITS))
-        self.trains: list[tuple[int, ...]] = []
+        self.messages: list[tuple[int, ...]] = []
 
     def write(self, message: Sequence[Buffer]) -> bool:
         frames = decode_upstream(b"".join(message))
-        self.trains += [frame.rows for frame in frames if isinstance(frame, EncodedChunks)]
+        self.messages += [frame.rows for frame in frames if isinstance(frame, EncodedChunks)]
         return True
 
     def return_permits(self, *rows: int) -> None:
@@ -48,11 +48,11 @@ def test_permits_that_come_together_are_used_together(complete: Complete) -> Non
         end.accept(WINDOW, schema=CHUNK.schema, stream="s")
         sending = asyncio.create_task(end.send_many(deque([CHUNK] * 20)))
         await turns()
-        assert sum(map(sum, consumer.trains)) == WINDOW.row_permits
-        consumer.trains.clear()
+        assert sum(map(sum, consumer.messages)) == WINDOW.row_permits
+        consumer.messages.clear()
         consumer.return_permits(100, 100)
         await turns()
-        assert consumer.trains == [(100, 100)]
+        assert consumer.messages == [(100, 100)]
         for task in (sending, running):
             task.cancel()
         await asyncio.wait({sending, running})
