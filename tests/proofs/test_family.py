@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from permitflow_model.kernel.family import Family, Members
 from permitflow_model.kernel.system import require
 from permitflow_proofs import Theorem, prove
-from permitflow_proofs.kernel.arbitrary import any_value
+from permitflow_proofs.kernel.arbitrary import any_value, assume_all
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault
@@ -185,6 +185,20 @@ def test_one_for_which_it_holds_comes_into_focus_if_there_is_one() -> None:
 
     assert proved(partial(claim, there_is_one=True))
     assert refuted(partial(claim, there_is_one=False))
+
+
+def test_what_is_assumed_not_to_hold_for_all_fails_for_one_later() -> None:
+    def claim(*, some_are_not: bool) -> bool:
+        numbers = any_numbers()
+        clauses = [lambda _state, _parameters: numbers.every(is_below, 9)]
+        if some_are_not:
+            clauses.append(lambda _state, _parameters: numbers.get(0) > 0 and not numbers.every(is_positive))
+        assume_all(clauses, None, None)
+        numbers = numbers.with_some(is_not_positive)
+        return any(numbers.get(name) <= 0 for name in numbers.names())
+
+    assert proved(partial(claim, some_are_not=True))
+    assert refuted(partial(claim, some_are_not=False))
 
 
 def is_not_positive(member: int) -> bool:

@@ -142,6 +142,19 @@ def test_a_law_that_asks_for_the_least_does_not_fork() -> None:
     assert (found.outcome, found.reached) == ("proved", 1)
 
 
+def test_a_law_of_several_numbers_says_that_none_is_negative() -> None:
+    def between(numbers: Sums) -> tuple[int, ...]:
+        sum_of_all = numbers.sum_of(itself, add, 0)
+        return sum_of_all, numbers.size() - sum_of_all
+
+    def claim(least: int) -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer, (between,))
+        return least <= total(numbers) <= numbers.size()
+
+    assert proved(decide(lambda: claim(0)))
+    assert decide(lambda: claim(1)).outcome == "refuted"
+
+
 def test_what_holds_for_every_item_holds_for_the_one_that_is_taken_and_for_the_rest() -> None:
     def claim(known: bool) -> bool:
         numbers = SymbolicQueue.any_queue("numbers", integer)

@@ -23,10 +23,10 @@ def permits_held(messages: Sums) -> int:
     return messages.sum_of(cost_of, lambda left, right: left + right, 0)
 
 
-def order_kept(messages: Sums) -> int:
+def order_kept(messages: Sums) -> tuple[int, ...]:
     """Each message is counted once, and no count is negative: several numbers, none of which is negative."""
     order, size = order_in(messages), messages.size()
-    return min(order.messages - size, size - order.messages, order.messages, order.ends, order.behind)
+    return (order.messages - size, size - order.messages, order.messages, order.ends, order.behind)
 
 
 def any_channel(name: str) -> Channel:

@@ -9,7 +9,7 @@ from permitflow_model.kernel.family import Family
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.symbols import assume, assuming, choice, integer, merged, truth
+from permitflow_proofs.kernel.symbols import assuming, choice, integer, suppose, truth
 
 __all__ = ["any_parameters_of", "any_value", "arbitrary", "assume_all"]
 
@@ -66,7 +66,7 @@ def any_value(kind: Any) -> Callable[[str], Any]:
 def assume_all(clauses: Iterable[Callable[[S, P], bool]], state: S, parameters: P) -> S:
     """Go on only where all clauses hold of the state; returns it."""
     for clause in clauses:
-        assume(merged(partial(clause, state, parameters)))
+        suppose(partial(clause, state, parameters))
     return state
 
 

@@ -22,8 +22,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import (
+    Truth,
     all_of,
     assume,
     equal,
@@ -32,6 +34,7 @@ from permitflow_proofs.kernel.symbols import (
     merged,
     natural,
     truth,
+    truth_term,
 )
 
 __all__ = ["SymbolicFamily", "compared", "has_all", "left_out", "told", "witnessed"]
@@ -95,6 +98,8 @@ class _Others(Generic[M]):
         self._every: dict[_Key, tuple[_Holds, bool]] = {}
         self._sums: dict[_Key, tuple[_Measure, int]] = {}
         self._witnesses: dict[_Key, M] = {}
+        self._postponed: list[_Key] = []
+        """Asked of only to be assumed: most of it then holds for all, and needs no witness."""
         self._parts: dict[_Key, tuple[M, _Others[M]]] = {}
         self._kept: list[_Context] = []
 
@@ -112,12 +117,21 @@ class _Others(Generic[M]):
                 assume(left_out(whole.every(key, holds), answer, merged(partial(holds, one_more))))
             for member in tuple(self._witnesses.values()):
                 self._tell(member, holds, answer)
-            witness = self._any_member(f"{self.name}.some")
-            for known, is_so in self._known():
-                self._tell(witness, known, is_so)
-            assume(witnessed(self.size, answer, merged(partial(holds, witness))))
-            self._witnesses[key] = witness
+            self._postponed.append(key)
+        if key in self._postponed and not current_explorer().is_supposing:
+            postponed, self._postponed = self._postponed, []
+            for each in postponed:
+                self._look_for_witness(each, is_new=each is key)
         return self._every[key][1]
+
+    def _look_for_witness(self, key: _Key, *, is_new: bool) -> None:
+        holds, answer = self._every[key]
+        if not is_new and current_explorer().knows(Truth(lambda: truth_term(answer))):
+            return
+        witness = self._witnesses[key] = self._any_member(f"{self.name}.some")
+        for known, is_so in self._known():
+            self._tell(witness, known, is_so)
+        assume(witnessed(self.size, answer, merged(partial(holds, witness))))
 
     def _known(self) -> list[tuple[_Holds, bool]]:
         """What was asked of all of these, and of more."""

@@ -170,6 +170,13 @@ class Trail:
         """
         return self._next(condition, self._fork)
 
+    def knows(self, condition: Condition) -> bool:
+        """Is it known here that this holds?  Asks no solver, and is answered alike when the path is walked again."""
+        if self._at == len(self._steps):
+            self._steps.append(_Step(self._truth_of(z3.simplify(condition.term)) is True))
+        self._at += 1
+        return self._steps[self._at - 1].answer
+
     def is_possible(self) -> bool:
         """Can the conditions hold?  If so, there is a witness, unless the solver cannot tell."""
         if self.witness is not None:
@@ -479,6 +486,8 @@ class Explorer:
         """Is the outermost one evaluated again?"""
         self._merges: list[Merge] = []
         self._merges_met = 0
+        self.is_supposing = False
+        """Is something evaluated only to be assumed?"""
 
     @property
     def pruned(self) -> list[tuple[z3.BoolRef, ...]]:
@@ -520,6 +529,23 @@ class Explorer:
         if self._merging:
             return self._merging[-1].answer(condition)
         return self._trail.decide(condition)
+
+    def knows(self, condition: Condition) -> bool:
+        """Is it known on this path that this holds?"""
+        return self._trail.knows(condition)
+
+    def suppose(self, function: Callable[[], Condition | bool]) -> None:
+        """Go on only where a function returns true; its forks stay inside.
+
+        Raises:
+            Contradiction: it does so nowhere on this path.
+        """
+        self.is_supposing = True
+        try:
+            condition = self.merge(function)
+        finally:
+            self.is_supposing = False
+        self.assume(condition)
 
     def merge(self, function: Callable[[], Condition | bool]) -> Condition:
         """What a function returns, as one condition: its forks stay inside."""

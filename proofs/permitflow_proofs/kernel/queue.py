@@ -43,6 +43,7 @@ __all__ = [
     "SymbolicSequence",
     "followed",
     "no_items",
+    "numbers_of",
     "parted",
     "sized",
 ]
@@ -64,8 +65,11 @@ class Sums(Protocol):
         ...
 
 
-Law = Callable[[Sums], int]
-"""A number that is never negative: not for one item, not for none, and adding keeps it so."""
+Law = Callable[[Sums], "int | tuple[int, ...]"]
+"""A number that is never negative: not for one item, not for none, and adding keeps it so.
+
+Or several numbers, of which adding keeps all so together: better than the least of them, which has many cases.
+"""
 
 DeadEnds = Mapping[Callable[..., Any], Any]
 """Of functions to fold with: a value from which no item leads to another one."""
@@ -87,6 +91,12 @@ class Single(Generic[T]):
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
         """The item's own measure."""
         return measure(self._item)
+
+
+def numbers_of(law: Law, sums: Sums) -> tuple[int, ...]:
+    """The numbers that a law speaks of."""
+    numbers = law(sums)
+    return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
 def sized(size: int, value: V, nothing: V) -> bool:
@@ -133,7 +143,7 @@ class _Unknown(Generic[T]):
     def obey(self) -> None:
         """Assume the laws, which may ask for the least of several numbers."""
         if self._laws:
-            assume(merged(lambda: all_of([law(self) >= 0 for law in self._laws])))
+            assume(merged(lambda: all_of([number >= 0 for law in self._laws for number in numbers_of(law, self)])))
 
     def size(self) -> int:
         return self.items

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Single, Sums, followed, parted, sized
+from permitflow_proofs.kernel.queue import Law, Single, Sums, followed, numbers_of, parted, sized
 from permitflow_proofs.kernel.symbols import (
+    all_of,
     any_like,
     assume,
     assuming,
@@ -78,11 +79,11 @@ class _Both:
 
 
 def _never_negative(law: Law, sums: Sums) -> bool:
-    return law(sums) >= 0
+    return all_of([number >= 0 for number in numbers_of(law, sums)])
 
 
 def _exactly_one(law: Law, sums: Sums) -> bool:
-    return law(sums) == 1
+    return all_of([number == 1 for number in numbers_of(law, sums)])
 
 
 def _kept_by_adding(law: Law, holds: Callable[[Law, Sums], bool]) -> bool:

@@ -36,6 +36,7 @@ __all__ = [
     "natural",
     "operation",
     "predicate",
+    "suppose",
     "truth",
     "truth_term",
 ]
@@ -327,6 +328,11 @@ def merged(condition: Callable[[], bool]) -> bool:
 def assume(holds: bool) -> None:
     """Go on only where this holds."""
     current_explorer().assume(Truth(lambda: truth_term(holds)))
+
+
+def suppose(condition: Callable[[], bool]) -> None:
+    """Go on only where this holds, without the forks of its evaluation."""
+    current_explorer().suppose(cast(Callable[[], Truth | bool], condition))
 
 
 @contextmanager
