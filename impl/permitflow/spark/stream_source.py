@@ -82,11 +82,6 @@ class ExchangeLine:
         if dialled is not None:
             dialled.close()
 
-    def __del__(self) -> None:
-        """Hang up: Spark drops a reader whose query has failed without a word."""
-        if self._control is not None:
-            self._control.release()
-
     def _ask(self, ask: "Callable[[BlockingControl], Sequence[Position]]") -> dict[str, Position]:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import control
@@ -96,7 +91,9 @@ class ExchangeLine:
         while True:
             try:
                 if self._control is None:
-                    self._control = control(options.address, timeout_seconds=patience.remaining_seconds)
+                    # Spark drops a reader whose query has failed without a word.
+                    dialled = control(options.address, timeout_seconds=patience.remaining_seconds)
+                    self._control = dialled.droppable()
                 return {position.channel: position for position in ask(self._control)}
             except BaseException as error:
                 self.close()  # an order that cannot be carried out ends the stream, too

@@ -135,6 +135,13 @@ class _Blocking(Generic[H]):
         self._hang_up = weakref.finalize(self, _hang_up, held)
         self._hang_up.atexit = False
 
+    def droppable(self) -> Self:
+        """This end, which hangs up without a warning once it is dropped: for an owner whom nobody closes."""
+        self._hang_up.detach()
+        self._hang_up = weakref.finalize(self, type(self._held).release, self._held)
+        self._hang_up.atexit = False
+        return self
+
     def _require_here(self) -> None:
         if self._held.background.is_inherited:
             raise ForkedError(what=f"the {self._held.what} cannot be used")
@@ -149,14 +156,10 @@ class _Blocking(Generic[H]):
 
         Only where a message of the peer was wrong, it waits a second at most until the peer was told.
         """
-        self.release()
-        self._held.wait_until_over(_JOIN_SECONDS)
-
-    def release(self) -> None:
-        """As ``close``, without waiting until everything is released: for finalizers."""
         self._is_closed = True
         self._held.release()
         self._hang_up.detach()
+        self._held.wait_until_over(_JOIN_SECONDS)
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""

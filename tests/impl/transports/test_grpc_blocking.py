@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -435,6 +436,17 @@ def test_an_end_that_is_dropped_without_close_hangs_up_and_says_what_to_do(
     if dropped != "control":
         with pytest.raises((ChannelAbortedError, ChannelSpentError)):
             read_all(exchange, channel)
+
+
+def test_an_end_that_nobody_closes_hangs_up_without_a_warning(exchange: ServedExchange) -> None:
+    others, ends = set(threading.enumerate()), held_ends()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _ = control(exchange.address, timeout_seconds=PATIENCE_SECONDS).droppable().statistics()
+        gc.collect()
+    assert told == []
+    wait_for_ends_but(ends)
+    require_nothing_left(exchange, others)
 
 
 def connections_to(exchange: ServedExchange) -> list[int]:
