@@ -138,7 +138,7 @@ class _Blocking(Generic[H]):
     def droppable(self) -> Self:
         """This end, which hangs up without a warning once it is dropped: for an owner whom nobody closes."""
         self._hang_up.detach()
-        self._hang_up = weakref.finalize(self, type(self._held).release, self._held)
+        self._hang_up = weakref.finalize(self, lambda held: held.release(), self._held)
         self._hang_up.atexit = False
         return self
 
