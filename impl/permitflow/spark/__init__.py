@@ -2,8 +2,8 @@
 many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
-Each worker imports it, and the start of a worker is what a short job waits for; so what only drivers use is loaded when
-it is asked for.
+A short job waits for its workers to start, and each worker imports this package; so modules that only drivers use are
+loaded on first use.
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ __all__ = [
     "sweep",
 ]
 
-# Not those whose module has the name of what it holds: the import system would put the module in its place.
+# Names that equal their module's name are missing here: the import system would replace them by the module.
 _FOR_DRIVERS = {
     "auditing": ("SparkAudit", "audit"),
     "sweeping": ("SparkSweep", "sweep"),

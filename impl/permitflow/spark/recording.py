@@ -1,10 +1,10 @@
-"""What was done, for those who ask for it, in files: by a task's streams, and by a streaming query.
+"""Records, if asked to, the actions of a task's streams and of a streaming query, in files.
 
-Of streams, the actions of their flow and the statistics, in files of the task's own.
+Each task writes the actions and the statistics of its streams into files of its own.
 
-Of a query, the actions of ``SparkMicroBatch.tla``.  The source's process and each task write a file of their own, a
-line of JSON for each event.  What they do not know, Spark's checkpoint does: ``offsets/`` has the steps
-``WriteOffsetLog``, and ``commits/`` the steps ``WriteCommitLog``.
+A query records the actions of ``SparkMicroBatch.tla``.  The source's process and each task write one file each, with a
+line of JSON for each event.  Spark's checkpoint has the two steps that they do not see: ``offsets/`` has
+``WriteOffsetLog``, and ``commits/`` has ``WriteCommitLog``.
 """
 
 import json
@@ -42,15 +42,15 @@ class _Stream(Protocol):
 
 
 class StreamRecording:
-    """The streams of one task."""
+    """Records the streams of one task."""
 
     def __init__(self, record: RecorderFactory | None) -> None:
-        """Without a ``record`` nothing is kept."""
+        """Without a ``record`` it keeps nothing."""
         self.record = record
         self._streams: list[tuple[_Stream, Callable[[], Mapping[str, object]]]] = []
 
     def add(self, stream: _Stream, beside: Callable[[], Mapping[str, object]] = dict) -> None:
-        """Have the statistics of a stream written at the end, and what is known beside them."""
+        """Write the statistics of a stream at the end, and the figures that ``beside`` returns then."""
         self._streams.append((stream, beside))
 
     def as_json(self) -> str:
@@ -76,14 +76,14 @@ def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
         try:
             yield streams
         except BaseException:
-            with suppress(TraceWriteError):  # what the task died of says more
+            with suppress(TraceWriteError):  # the task's own error says more
                 _write_whole(place, streams.as_json())
             raise
         _write_whole(place, streams.as_json())
 
 
 def _write_whole(path: Path, text: str) -> None:
-    # A reader of the folder must not see half a file.
+    # Renamed at the end: a reader of the folder must not see half a file.
     partial = path.with_suffix(".partial")
     try:
         partial.write_text(text)
@@ -92,21 +92,21 @@ def _write_whole(path: Path, text: str) -> None:
         raise TraceWriteError(path=str(path), reason=error.strerror or str(error)) from error
 
 
-"""Not that of the traces of streams, which may lie in the same folder."""
+"""Differs from the ending of stream traces, which may lie in the same folder."""
 
 
 class QueryRecorder:
-    """Writes events to a file of its own; each is there when the call returns."""
+    """Writes events to a file of its own; each event is in the file when the call returns."""
 
     def __init__(self, folder: str | None, name: str) -> None:
-        """Without a folder nothing is kept; the file appears with the first event."""
+        """Without a folder it keeps nothing; the file appears with the first event."""
         self._folder = folder
         self._name = name
         self._file: TextIO | None = None
 
     @property
     def is_on(self) -> bool:
-        """Is anything kept?"""
+        """Does it record?"""
         return self._folder is not None
 
     @property
@@ -141,10 +141,10 @@ class QueryRecorder:
 
 
 class SourceRecorder(QueryRecorder):
-    """Of the process beside the driver that plans batches: one file for each run of the query."""
+    """Records the process beside the driver that plans batches: one file for each run of the query."""
 
     def __init__(self, folder: str | None, consumer: str) -> None:
-        """Nothing has been noted."""
+        """Begin without events."""
         super().__init__(folder, file_name_of("source", consumer))
         self._seen: dict[str, tuple[int, int]] = {}
 
@@ -158,7 +158,7 @@ class SourceRecorder(QueryRecorder):
             self.note("Restart", channel, row=row, row_permits=limit_rows, batch_cap=cap(position))
 
     def acknowledged(self, start: StreamOffset, before: Positions, after: Positions) -> None:
-        """Rows were acknowledged; noted only where the exchange says something that it has not said before.
+        """Rows were acknowledged; only a change of the exchange's positions is noted.
 
         Spec: Acknowledge of SparkMicroBatch.
         """
@@ -188,7 +188,7 @@ class SourceRecorder(QueryRecorder):
 
 @contextmanager
 def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator[None]:
-    """Note an attempt at a task, and at the end of the block that it has read all its rows.
+    """Note that an attempt at a task begins, and at the end of the block that it has read all its rows.
 
     Spec: RunTask, Stage of SparkMicroBatch.
     """
@@ -204,7 +204,7 @@ def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator
 
 
 def _new_file(folder: Path, name: str) -> TextIO:
-    """The first free number: so the files of a query's runs are in the order of these."""
+    """Open the file with the first free number, so that file names sort in the order of a query's runs."""
     number = sum(1 for _ in folder.glob(f"{name}-*{EVENTS_SUFFIX}"))
     while True:
         try:
@@ -214,5 +214,5 @@ def _new_file(folder: Path, name: str) -> TextIO:
 
 
 def file_name_of(kind: str, consumer: str) -> str:
-    """How the names of the files begin that the source ("source") and its tasks ("task") write."""
+    """The start of the file names that the source ("source") and its tasks ("task") write."""
     return f"{kind}-{''.join(letter if letter.isalnum() else '_' for letter in consumer)}"

@@ -1,4 +1,4 @@
-"""Makes the data source known to a session, and asks its workers whether they can use it."""
+"""Registers the data source with a session, and checks that the session's workers can import it."""
 
 import logging
 import os
@@ -20,21 +20,21 @@ __all__ = ["register"]
 _log = logging.getLogger(__name__)
 
 LONGEST_SECONDS = 60
-"""For a Python to start; in a cluster, for an executor before it.  One that is busy may take longer."""
+"""Time for an executor and its Python to start.  A busy executor may need longer."""
 
 
 def register(spark: SparkSession) -> None:
     """Register ``format("permitflow")``.
 
     Spark finds the data source by itself where its workers can import ``pyspark_permitflow``; calling this as well
-    is harmless, and tells now instead of in the first task if they cannot.  With a ``local`` master it looks at the
-    workers' Python on this machine; with any other one it runs a job of one task, which asks an executor, and logs a
-    warning if none takes it within a minute.  The workers of a Spark Connect server are not asked.
+    is harmless, and reports a missing package now instead of in the first task.  With a ``local`` master it checks the
+    workers' Python on this machine.  With any other master it runs a job of one task on an executor, and logs a
+    warning if no executor takes the task within a minute.  It does not check the workers of a Spark Connect server.
 
     Raises:
         SparkSetupError: the workers' Python cannot be run, cannot import this package, or has another release of it.
     """
-    context = getattr(spark, "_sc", None)  # a remote session has none
+    context = getattr(spark, "_sc", None)  # a remote session has no context
     if context is not None:
         if context.master == "local" or context.master.startswith("local["):
             _look_at_python(context)
@@ -74,10 +74,10 @@ def _ask_executor(context: SparkContext) -> None:
     patience.start()
     try:
         ((python, release, refusal),) = context.parallelize([None], 1).map(_question()).collect()
-    except Exception as error:  # Java's, which have a type of the bridge's own, or PySpark's
-        if not patience.is_alive():  # it has cancelled the job
+    except Exception as error:  # py4j's type for Java's errors, or PySpark's own
+        if not patience.is_alive():  # the timer has cancelled the job
             _log.warning(
-                "no executor ran a task within %d s: whether they have permitflow is not known", LONGEST_SECONDS
+                "no executor ran a task within %d s: cannot tell whether executors have permitflow", LONGEST_SECONDS
             )
             return
         told = str(error).partition("Driver stacktrace:")[0]
@@ -98,7 +98,7 @@ def _ask_executor(context: SparkContext) -> None:
 
 
 def _question() -> Callable[[None], tuple[str, str, str]]:
-    """Which Python a worker runs, its release of permitflow ("" if nothing says it), and why it cannot import it."""
+    """A task that returns the worker's Python, its release of permitflow ("" if unknown), and the import error."""
 
     # A function inside another is pickled as a whole, so that a worker need not import this module to run it.
     def answer(_: None) -> tuple[str, str, str]:
@@ -106,7 +106,7 @@ def _question() -> Callable[[None], tuple[str, str, str]]:
         import sys
 
         try:
-            # What a task imports; gRPC too, because a worker is forked already.
+            # A task imports these; gRPC is safe here, because a worker is forked already.
             import permitflow.spark.source
             import permitflow.transports.grpc_blocking  # noqa: F401 - that is the question
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""Sessions: one at a master or at a remote address, for commands; how many tasks one runs at once."""
+"""Opens Spark sessions for commands, at a master or a remote address, and counts their task slots."""
 
 import logging
 import os
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 FAILURES = (PySparkException, RuntimeError, OSError)
-"""What Spark raises where it cannot be started or reached, or cannot run a task."""
+"""Errors that Spark raises if it cannot start, cannot be reached, or cannot run a task."""
 
 
 @contextmanager
 def session_at(master: str, name: str) -> Iterator[SparkSession]:
-    """A session, stopped at the end.
+    """Open a session, and stop it at the end of the block.
 
     Args:
         master: as Spark takes it (``spark://host:7077``, ``yarn``), or a remote session (``sc://host:15002``).
@@ -49,10 +49,10 @@ def session_at(master: str, name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def starting_quietly(log: Path) -> Iterator[None]:
-    """Let a JVM that starts in this block, and its workers, write to this file instead of standard error.
+    """Send the output of a JVM that starts in this block, and of its workers, to a file instead of standard error.
 
-    A command's own words would be lost among theirs: those of the start, and of workers that Ctrl-C has ended, too.
-    If the block is interrupted, what has been started is killed: no other code knows of it yet.
+    Their output, at the start and after Ctrl-C, would hide the command's own.  If the block is interrupted, the
+    processes that it started are killed: no other code knows of them yet.
     """
     before = _children()
     sys.stderr.flush()
@@ -71,17 +71,17 @@ def starting_quietly(log: Path) -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """The processes that this one has started, where the system tells."""
+    """The ids of this process's children; empty where the system does not list them."""
     listed = [file.read_text().split() for file in Path("/proc/self/task").glob("*/children")]
     return {int(child) for children in listed for child in children}
 
 
 @contextmanager
 def heeding_as_before() -> Iterator[None]:
-    """Let Ctrl-C do after this block what it did before: a session that starts in it has a handler of its own.
+    """Restore the handler of Ctrl-C after this block: a session that starts in the block installs its own.
 
-    That asks the JVM to cancel the job, over the connection that waits for it, and both complain.  And it would heed
-    what this process was started to ignore, as in the background of a script.
+    Spark's handler asks the JVM to cancel the job over the connection that waits for the job, and both log errors.
+    It also reacts to an interrupt that this process was started to ignore, as in the background of a script.
     """
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -92,9 +92,9 @@ def heeding_as_before() -> Iterator[None]:
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C in this block end this process's JVM at once: an orderly stop waits for what it is doing.
+    """Let Ctrl-C in this block kill this process's JVM at once: an orderly stop waits for the running job.
 
-    Where it is ignored, it is ignored in this block as well.
+    If the process ignores Ctrl-C, the block ignores it as well.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
@@ -114,7 +114,7 @@ def ended_by_interrupts() -> Iterator[None]:
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Log nothing in this block: py4j logs each exception that passes through it, which the caller tells anyway."""
+    """Silence py4j's log in this block: py4j logs each exception that passes through it, and the caller reports it."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -124,7 +124,7 @@ def unlogged() -> Iterator[None]:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Was it Ctrl-C that has led to this error?  What it interrupts may well fail on its way out."""
+    """Was this error caused by Ctrl-C?  Interrupted code may fail with another error while it ends."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__context__
@@ -132,7 +132,7 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Of a classic session, its task slots; of a remote one, which does not tell, its default number of partitions."""
+    """A classic session's task slots; for a remote session, which does not report them, its default parallelism."""
     context = getattr(spark, "_sc", None)
     slots = spark.conf.get("spark.sql.shuffle.partitions") if context is None else context.defaultParallelism
     return int(slots or 1)

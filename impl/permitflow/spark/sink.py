@@ -1,24 +1,23 @@
 """The data sinks: Spark's tasks put rows into the channels of an exchange.  Task p sends to channel p mod n.
 
-``ExchangeWriter``: rows are read as they come.  What is promised: if the job succeeds, the exchange has accepted every
-row exactly once, and the channels' readers come to a clean end after the last one; of a channel that has a reader by
-then, the reader has consumed every row.  If a task fails, or is killed, while rows of it may have been sent, the
-readers of its channel fail with an error that says so, and the job's abort does the same for the other channels: no
-reader takes a shortened result for a whole one.  A second attempt of a task is refused, because the rows of the first
-may have been read already: the job fails instead of delivering rows twice.  So set no speculation, and expect no
-retries; or write with ``delivery=staged``, which survives both.
+``ExchangeWriter``: rows are read as they come.  If the job succeeds, the exchange has accepted every row exactly once,
+and each channel's reader comes to a clean end after the last row; a reader that is connected by then has consumed every
+row.  If a task fails or is killed after it may have sent rows, the readers of its channel fail with an error that says
+so, and the job's abort fails the readers of the other channels: no reader takes a shortened result for a whole one.
+A second attempt of a task is refused, because the rows of the first may have been read already: the job fails instead
+of delivering rows twice.  So switch speculation and retries off, or write with ``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
-in the exchange, each attempt in a place of its own, where no reader sees them.  The driver's commit publishes one
-attempt at each partition, all together, in the order of the partitions, once for each query and batch: what is repeated
-after a crash is not published again.  So tasks may be repeated, also speculatively, as Spark likes.
+in the exchange, each attempt in an area of its own, where no reader sees them.  The driver's commit publishes one
+attempt at each partition, all together, in the order of the partitions, once for each query and batch: a commit that is
+repeated after a crash publishes nothing again.  So Spark may repeat tasks, also speculatively.
 
 A batch must fit into the staging areas of its channels (``staging_rows`` of the exchange).  Published rows belong to
-their channels at once; where consumers are slow, those beyond the window take room there, and tasks wait for it: that
-is the back-pressure.
+their channels at once.  If consumers are slow, published rows beyond the window fill the staging areas, and tasks wait
+for room: that is the back-pressure.
 
-``abort`` of a staged batch gives up what its own driver's tasks have staged, and never what is published: it may come
-after the batch was, and when the driver that follows runs the batch again.
+``abort`` of a staged batch drops the rows that this driver's tasks have staged, and never published rows: an abort may
+arrive after the batch was published, or while the next driver runs the batch again.
 """
 
 import logging
@@ -56,32 +55,32 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 S = TypeVar("S")
 
-# Channels that are dialled at the same time.
+# Channels that are opened at the same time.
 _AT_ONCE = 16
 
-# How long the driver's abort waits for an exchange that may be the very cause of the failure.
+# The driver's abort waits this long: the exchange itself may be the cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
 
-# An exchange is back within seconds; a mistyped address should not cost more than this in each attempt of a task.
+# A restarted exchange is back within seconds; a mistyped address must not cost each attempt of a task more than this.
 _LONGEST_ABSENCE_SECONDS = 20.0
 
-# What Spark tells its tasks about the micro-batch that they work on.
+# Spark's local properties that name a task's micro-batch.
 _QUERY_PROPERTY = "sql.streaming.queryId"
 
 _BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 def _at_once(act: Callable[[S], T], on: Sequence[S], at_once: int = _AT_ONCE) -> list[T]:
-    """What comes of each, in their order; after a failure, which is raised, nothing more is begun."""
+    """Apply ``act`` to each, some at a time, and return the results in order; after a failure, start no more."""
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(act, on))
 
 
 class SentMessage(WriterCommitMessage):
-    """What a task has sent."""
+    """The totals of what one task has sent."""
 
     def __init__(self, channel: str, chunks: int, rows: int) -> None:
-        """Totals of one task."""
+        """Keep the totals of one task."""
         self.channel = channel
         self.chunks = chunks
         self.rows = rows
@@ -103,10 +102,9 @@ class Sending:
     def send(
         self, batches: Iterable[pa.RecordBatch], context: TaskContext, *, staging: Staging | None = None
     ) -> SentMessage:
-        """Send all rows of a task, and wait until the exchange has taken them over.  Waits for permits.
+        """Send all rows of a task, and wait until the exchange has accepted them.  Waits for permits.
 
-        Whether they were consumed is asked by the commit, for all tasks together.  A task without rows sends nothing,
-        not even a beginning.
+        The commit asks, for all tasks together, whether the rows were consumed.  A task without rows opens no stream.
 
         Raises:
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
@@ -146,7 +144,7 @@ class Sending:
         record: RecorderFactory | None,
         staging: Staging | None,
     ) -> "BlockingSink":
-        """Dial; an exchange that keeps its rows may start again, and need not cost an attempt of its own."""
+        """Connect, and try again while an exchange that keeps its rows restarts: that need not fail the task."""
         patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS), [channel])
         while True:
             try:
@@ -166,7 +164,7 @@ class Sending:
         staging: Staging | None = None,
         same_host: SameHost | None = None,
     ) -> "BlockingSink":
-        """Dial; see ``open_sink``.  What is not given is as in the options."""
+        """Connect; see ``open_sink``.  The options give the defaults."""
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import open_sink
 
@@ -184,7 +182,7 @@ class Sending:
         )
 
     def open_for_a_word(self, channel: str, *, timeout_seconds: float | None = None) -> "BlockingSink":
-        """Dial for an end or an abort: no rows will follow, so that nothing is prepared for them."""
+        """Connect to send an end or an abort, without preparing for rows."""
         return self.open(channel, timeout_seconds=timeout_seconds, same_host=SameHost.NEVER)
 
     def declare_schema(self, channel: str) -> None:
@@ -211,7 +209,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
-            TaskRetryError: this is not the task's first attempt, and that has not broken the channel.
+            TaskRetryError: this is not the task's first attempt, and the first has not broken the channel.
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
@@ -222,8 +220,8 @@ class ExchangeWriter(DataSourceArrowWriter):
         return self._sending.send(iterator, context)
 
     def _refuse_retry(self, context: TaskContext) -> NoReturn:
-        # If the first attempt broke the channel, the exchange knows why, which says more than that there was one.
-        # The first attempt may also be alive, or have ended well, so that nothing may be broken here.
+        # If the first attempt broke the channel, the exchange's error says why, which helps more than TaskRetryError.
+        # The first attempt may also be alive, or have succeeded, so this attempt must not break the channel.
         with self._sending.open_for_a_word(self._sending.channel_of(context)) as sink:
             sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
@@ -231,9 +229,9 @@ class ExchangeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
-        None is ended before all have been reached.  Waits until the readers that are connected have consumed all rows.
-        If another job goes on (``end=false``), nothing is ended and no reader is waited for, but each must be there
-        still, if there was one.
+        Connects to all channels before it ends the first.  Waits until the connected readers have consumed all rows.
+        If another job continues the stream (``end=false``), it ends no channel and waits for no reader, but fails if
+        a channel has lost its reader.
 
         Raises:
             PermitflowError: a channel could not be ended, or has lost its reader; Spark calls ``abort`` then.
@@ -246,17 +244,17 @@ class ExchangeWriter(DataSourceArrowWriter):
                 return stack.enter_context(self._sending.open_for_a_word(channel))
 
             sinks = _at_once(reach, channels)
-            # All ends are said before any is waited for: a reader may need the end of one to go on with another.
+            # Send every end before waiting for any: a reader may need one channel's end to continue with another.
             outcomes = _at_once(lambda sink: sink.end(closes_channel=ends, until=until), sinks, at_once=len(sinks))
         accepted = [name for name, outcome in zip(channels, outcomes, strict=True) if outcome is EndOutcome.ACCEPTED]
         if accepted and ends:
-            _log.info("all rows are with the exchange; nobody has consumed those of %s yet", in_words(accepted))
+            _log.info("the exchange holds all rows; no reader has consumed those of %s yet", in_words(accepted))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the readers of all channels fail; driver side, once, after a task or the commit has failed.
 
         Raises:
-            PermitflowError: readers of a channel may be waiting still; all channels have been tried.
+            PermitflowError: readers of a channel may still wait; all channels have been tried.
         """
         failures = [failure for failure in _at_once(self._abort, self._options.exchange.channels) if failure]
         if failures:
@@ -268,23 +266,23 @@ class ExchangeWriter(DataSourceArrowWriter):
             with self._sending.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
-            # The failed task may have aborted it already, or it had come to its end: no reader waits there.
+            # The failed task may have aborted the channel already, or the channel had ended: no reader waits there.
             is_over = isinstance(error, ChannelError) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None
 
 
 class StagedMessage(WriterCommitMessage):
-    """What an attempt at a partition has staged."""
+    """The part that one attempt at a partition has staged."""
 
     def __init__(self, query: str, part: StagedPart) -> None:
-        """The driver of a streaming query learns from its tasks which query it is."""
+        """Carry the query's id as well: the driver of a streaming query learns it from its tasks."""
         self.query = query
         self.part = part
 
 
 class _Staged:
-    """What both sinks have in common."""
+    """The common part of both staged sinks."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Keep what the workers need."""
@@ -292,7 +290,7 @@ class _Staged:
         self._sending = Sending(options, schema)
 
     def _stage(self, batches: Iterator[pa.RecordBatch], key: BatchKey, context: TaskContext) -> StagedMessage:
-        # Spark numbers attempts anew when the driver starts again.
+        # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
         sent = self._sending.send(batches, context, staging=staging)
@@ -304,13 +302,13 @@ class _Staged:
         self._insist(lambda control: control.publish(key.query, key.batch, parts))
 
     def _declare_schema(self, control: "BlockingControl") -> None:
-        """Channels that no task has written into have no schema yet, and their readers would wait for one."""
+        """Declare the schema of channels without rows: otherwise their readers would wait for it."""
         positions = control.positions(self._options.exchange.channels)
         new = [at.channel for at in positions if at.schema is None and at.state is ChannelState.OPEN]
         _at_once(self._sending.declare_schema, new)
 
     def _discard(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
-        # Only what this driver knows of: when the word comes, another one may be running the batch again.
+        # Only this driver's parts: when the abort arrives, another driver may be running the batch again.
         parts = [message.part for message in messages if message.part.rows]
         if not parts:
             return
@@ -318,7 +316,7 @@ class _Staged:
         self._insist(lambda control: control.discard(key.query, key.batch, parts), timeout_seconds=seconds)
 
     def _insist(self, order: "Callable[[BlockingControl], T]", timeout_seconds: float | None = None) -> T:
-        """Give an order that may be given twice; an exchange that is away may be back soon."""
+        """Send an idempotent order, and repeat it while the exchange is away."""
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import control
 
@@ -354,10 +352,10 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         return self._stage(iterator, self._key, context)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks have staged, and end the channels; driver side, once, after all have succeeded.
+        """Publish the tasks' staged rows, and end the channels; driver side, once, after all have succeeded.
 
         Raises:
-            StagedPartError: the exchange has lost what was staged; nothing was published.
+            StagedPartError: the exchange has lost staged rows; nothing was published.
             PermitflowError: the exchange did not answer for ``timeout_seconds``; Spark calls ``abort`` then.
         """
         self._publish(self._key, _staged(messages))
@@ -366,10 +364,10 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
             self._insist(lambda control: control.close_channels(exchange.channels))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up what is staged; driver side, once, after a task or the commit has failed.
+        """Drop the staged rows; driver side, once, after a task or the commit has failed.
 
         Raises:
-            PermitflowError: the exchange does not answer; it will forget what is staged by itself.
+            PermitflowError: the exchange does not answer; it drops staged rows by itself later.
         """
         self._discard(self._key, _staged(messages))
 
@@ -393,7 +391,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
         """Publish a micro-batch; driver side, after all tasks have succeeded, and again if the driver crashes then.
 
         Raises:
-            StagedPartError: the exchange has lost what was staged; nothing was published.
+            StagedPartError: the exchange has lost staged rows; nothing was published.
             PermitflowError: the exchange did not answer for ``timeout_seconds``.
         """
         staged = _staged(messages)
@@ -401,12 +399,12 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
             self._publish(BatchKey(query=staged[0].query, batch=batchId), staged)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Give up what is staged for a micro-batch, if it was not published; driver side, also late.
+        """Drop the staged rows of a micro-batch that was not published; driver side, possibly late.
 
-        What the failed tasks had staged, the exchange has forgotten with their streams.
+        The exchange has dropped the failed tasks' rows with their streams.
 
         Raises:
-            PermitflowError: the exchange does not answer; it will forget what is staged by itself.
+            PermitflowError: the exchange does not answer; it drops staged rows by itself later.
         """
         staged = _staged(messages)
         if staged:

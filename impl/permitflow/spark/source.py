@@ -1,19 +1,19 @@
 """The data source: reads the channels of an exchange as partitions, in Arrow batches.
 
 A channel is a queue, not a table: it is read once.  A second action on the same DataFrame, a retried or speculative
-task, or a self-join asks for a second reading and gets an error, never a shortened result.  So does a sort directly
-on it, because Spark samples what it sorts: ``repartition()`` first.  Where a DataFrame is needed twice, write it, or
-``cache()`` and ``count()`` it before.  All channels of a stream are open at the same time, so the job needs one task
-slot for each of them; a stream that is read by fewer starves, and its waits end with an error that says so.
+task, or a self-join asks for a second reading and gets an error, never a shortened result.  A sort directly on it does
+so too, because Spark samples the rows first: call ``repartition()`` before.  To use a DataFrame twice, write it, or
+``cache()`` and ``count()`` it first.  All channels of a stream are open at the same time, so the job needs one task
+slot for each of them; with fewer slots the stream starves, and its waits end with an error that says so.
 
-Of a channel that keeps its rows (``--retention replay``), a query reads those that are there when it is planned, from
-where the consumer has acknowledged on, as often as Spark likes: it waits for no producer, however many rows there are,
-and nothing is acknowledged by it.  ``spark.readStream`` is what acknowledges.  Only a channel that is broken is read
-without a plan, so that its readers come to the error behind its last row.
+If a channel keeps its rows (``--retention replay``), a query reads the rows that exist when it is planned, from the
+first unacknowledged row of the consumer on, as often as Spark asks.  It waits for no producer and acknowledges nothing;
+``spark.readStream`` acknowledges.  Only a broken channel is read without a plan, so that its readers meet the error
+behind its last row.
 
-Chunks that came together are handed over as one batch, of at most half the window.  Its permits return when Spark's
-Python worker asks for the next one.  "Handed to Spark" is not "processed": what lies between the worker and the JVM is
-made small, and metered; see ``permitflow.spark.reading``.
+Chunks that arrive together form one batch, of at most half the window.  Its permits return when Spark's Python worker
+asks for the next batch.  "Handed to Spark" is not "processed": the buffers between the worker and the JVM are made
+small, and their content is metered; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -57,22 +57,22 @@ class PermitflowDataSource(DataSource):
             asks for; auto.
 
     Options for reading only:
-        consumer: of channels that keep their rows, for whom they are kept; default.
-        maxRowsPerBatch: rows of a batch of a stream, over all channels; half the window of each channel.
+        consumer: the consumer to read as, for channels that keep their rows; default.
+        maxRowsPerBatch: the most rows of a streaming batch, over all channels; half the window of each channel.
 
     Options for writing only:
         chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
         delivery: ``direct`` lets rows be read as they come, and refuses second attempts of a task; ``staged`` publishes
             them all at once, exactly once, into channels that keep their rows.  Batch jobs: direct; streams: staged.
         end: whether a batch job's commit ends the channels for their readers; true.
-        query, batch: of a staged batch job, the key that is published once, for ``foreachBatch`` and for jobs that
-            are repeated; a key of its own for each job.
+        query, batch: the key under which a staged batch job is published once, for ``foreachBatch`` and for repeated
+            jobs; a new key for each job.
 
-    Spark creates an instance in a planning process for each query; nothing here connects before it must.
+    Spark creates an instance in a planning process for each query; an instance connects only when it must.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Keep them; Spark has a worker of its own that does no more than this."""
+        """Keep the options; Spark starts a worker only for this call."""
         super().__init__(options)
         leave_imports_alone()
 
@@ -91,7 +91,7 @@ class PermitflowDataSource(DataSource):
             PermitflowError: the exchange does not answer, or has no such channel.
             SchemaMismatchError: Spark has no type for a column.
         """
-        # Whether rows will be read as a table or as a stream, Spark does not say here.
+        # Spark does not say here whether it will read a table or a stream.
         options = StreamOptions.parse(self.options).exchange
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import probe
@@ -148,10 +148,10 @@ def _refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
 
 
 class ChannelPartition(InputPartition):
-    """One channel, or those rows of it that were there when the query was planned."""
+    """One channel, or the rows of it that existed when the query was planned."""
 
     def __init__(self, channel: str, rows: RowRange | None = None) -> None:
-        """``rows`` of a channel that keeps them; None: all to the channel's end."""
+        """``rows``: a range of kept rows; None: all rows to the channel's end."""
         super().__init__(channel)
         self.channel = channel
         self.rows = rows
@@ -166,7 +166,7 @@ class ExchangeReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One for each channel; planning process, once per query.
+        """One partition per channel; planning process, once per query.
 
         Raises:
             PermitflowError: the exchange does not answer, or has no such channel.
@@ -188,14 +188,14 @@ class ExchangeReader(DataSourceReader):
         return [ChannelPartition(channel, planned.get(channel)) for channel in options.channels]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one channel in batches, each of what has come together; worker, once per partition.
+        """Yield the rows of one channel in batches of chunks that arrived together; worker, once per partition.
 
         The permits of a batch return when the next one is asked for.  Closing the generator early tells the exchange
         that the reader is gone.
 
         Raises:
             SchemaMismatchError: the user's schema is not the channel's.
-            RowsLostError: the exchange has not all rows any more that were there when the query was planned.
+            RowsLostError: the exchange no longer has all rows that existed when the query was planned.
             ChannelAbortedError: the producer gave up.
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
@@ -203,14 +203,14 @@ class ExchangeReader(DataSourceReader):
         from permitflow.transports.grpc_blocking import probe
 
         leave_imports_alone()
-        assert isinstance(partition, ChannelPartition)  # Spark hands back what partitions() made
+        assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
         options, channel = self._options, partition.channel
         if partition.rows is not None:
             with recording(options.trace_dir, f"read-{channel}") as streams:
                 yield from read_range(options, partition.rows, self._schema, streams)
             return
         target = arrow_schema(self._schema)
-        # A reader that has begun must read all of a channel, so the question comes first.
+        # A reader that has begun must read all of a channel, so the schema is checked first.
         found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
         check_user_schema(self._schema, found.schema, channel=channel)
         with (
@@ -224,5 +224,5 @@ class ExchangeReader(DataSourceReader):
             yield from hand_over.metered(conform(chunks.batch, target) for chunks in batches)
 
     def _rows_together(self, parameters: Parameters) -> int:
-        """Of several chunks; for tests to have less."""
+        """The most rows of a batch of several chunks; tests override it."""
         return rows_together(parameters)

@@ -37,11 +37,11 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class SparkSweep:
-    """What a sweep has found, for programs and as a DataFrame."""
+    """The findings of a sweep, as objects and as a DataFrame."""
 
     grid: Grid
     findings: list[Finding]
-    """In the order of the grid: the last axis turns fastest."""
+    """In the order of the grid: the last axis varies fastest."""
 
     table: DataFrame
     """A row for each: the numbers that vary, verdict, reason, run, and the figures of ``Finding``."""
@@ -65,7 +65,7 @@ def sweep(
         spark: classic or Connect; its workers must be able to import permitflow.
         check: "decide", by the theorems (workers need ``permitflow[proofs]``), or "explore", by visiting all states.
         grid: values of ``row_count``, ``batch``, ``max_chunk``, ``chunk_rows``; see ``permitflow.checking.grid_of``.
-        max_states: of one channel, to explore at most.
+        max_states: the most states to explore of one channel.
 
     Raises:
         InvalidParametersError: a name of the grid is unknown, has no value, or one below 1.
@@ -85,7 +85,7 @@ class SweepDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Of the format."""
+        """The format's name."""
         return "permitflow_sweep"
 
     def schema(self) -> StructType:
@@ -93,7 +93,7 @@ class SweepDataSource(DataSource):
         return _FOUND
 
     def reader(self, schema: StructType) -> "_SweepReader":
-        """Of the work in the option ``work``, with at most ``tasks`` tasks."""
+        """A reader of the work in the option ``work``, with at most ``tasks`` tasks."""
         work = pickle.loads(bytes.fromhex(self.options["work"]))
         assert isinstance(work, _Work), "it comes from sweep()"
         return _SweepReader(work, int(self.options["tasks"]))
@@ -101,14 +101,14 @@ class SweepDataSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """All of it.  A grid is small, however many cells it has."""
+    """The whole sweep, which each task gets: a grid is small, however many cells it has."""
 
     check: Check
     max_states: int
     grid: Grid
 
     def effort(self, cell: Cell) -> int:
-        """States to visit; to decide takes about as long for all numbers."""
+        """Number of states to visit; 1 for ``decide``, which takes about as long for all numbers."""
         if self.check is Check.DECIDE:
             return 1
         return cell.states if cell.states <= self.max_states else 0
@@ -127,13 +127,13 @@ class _SweepReader(DataSourceReader):
         self._tasks = tasks
 
     def partitions(self) -> list[InputPartition]:
-        """The largest first: Spark starts tasks in this order, so what takes long does not begin last."""
+        """The shares, largest first: Spark starts tasks in this order, so a long task does not start last."""
         cells = cells_of(self._work.grid)
         tasks = shares([self._work.effort(cell) for cell in cells], most=self._tasks)
         return [_Share(numbers, [cells[number] for number in numbers]) for numbers in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:
-        assert isinstance(partition, _Share), "Spark hands over what partitions() has made"
+        assert isinstance(partition, _Share), "Spark passes the objects that partitions() returned"
         check, max_states = self._work.check, self._work.max_states
         for number, cell in zip(partition.numbers, partition.cells, strict=True):
             yield number, pickle.dumps(check_cell(check, cell, max_states=max_states))
