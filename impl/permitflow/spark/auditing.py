@@ -1,4 +1,4 @@
-"""Audits traces of any size on Spark: tasks read row groups, and what is left of each meets at the driver."""
+"""Audits traces of any size on Spark: tasks read row groups, and the driver merges their partial results."""
 
 import pickle
 from collections.abc import Iterable, Iterator
@@ -55,17 +55,17 @@ _CHANNELS = StructType(
 
 
 class SparkAudit:
-    """What an audit has found, for programs and as DataFrames, which are made when they are asked for."""
+    """The findings of an audit, as objects and as DataFrames, which are made on first use."""
 
     def __init__(self, spark: SparkSession, report: Audit) -> None:
         """``spark`` makes the DataFrames."""
         self._spark = spark
         self.report = report
-        """The same as objects."""
+        """The findings as objects."""
 
     @property
     def holds(self) -> bool:
-        """Has nothing been found?"""
+        """Is the audit free of violations?"""
         return self.report.holds
 
     @cached_property
@@ -76,7 +76,7 @@ class SparkAudit:
 
     @cached_property
     def channels(self) -> DataFrame:
-        """A row for each channel: what passed, how many violations, what could not be checked."""
+        """A row for each channel: its traffic, the number of violations, and the clauses that could not be checked."""
         return self._spark.createDataFrame([_as_channel(of) for of in self.report.channels], _CHANNELS)
 
 
@@ -98,7 +98,7 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
 
 
 def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
-    """What is left of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
+    """The partial result of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
     # Each task costs ten milliseconds of two processors: Spark's own, and a worker that collects its garbage after it.
     shares = whole.falling_shares(task_slots(spark), finest=_FINEST_TASKS_PER_SLOT)
     if not shares:

@@ -1,7 +1,7 @@
-"""Settings with which Spark and an exchange get along, each with its reason; what the user has set stays.
+"""Configures Spark for an exchange: each setting with its reason, and none that overrides the user's.
 
-The user may have told Spark in many places; nothing of it is overridden, wherever it was said.  The figures behind the
-settings are in docs/guides/spark-operations.md.
+It looks for the user's settings in every place where Spark reads them.  The figures behind the settings are in
+docs/guides/spark-operations.md.
 """
 
 import logging
@@ -29,7 +29,7 @@ _LINE = re.compile(r"^\s*(spark[\w.$-]*)\s*[=:\s]\s*(.*?)\s*$")
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?$")
 
-# A window of fewer than eight chunks runs in lock-step; see docs/concepts/performance.md.
+# With a window of fewer than eight chunks, sender and receiver run in lock-step; see docs/concepts/performance.md.
 _CHUNKS_IN_WINDOW = 8
 
 
@@ -41,27 +41,27 @@ class Setting:
     value: str
     reason: str
     is_environment: bool = False
-    """Is it a variable of the environment?"""
+    """Is it an environment variable?"""
     is_runtime: bool = False
-    """Can a running session, or one of a remote server, take it still?"""
+    """Can it still be set in a running session, or in one of a remote server?"""
 
     def __str__(self) -> str:
-        """As a line of a report."""
+        """The setting as a line of the report."""
         return f"{self.key}={self.value}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What ``configure`` does to a builder, and what it leaves to the user."""
+    """The settings that ``configure`` applies to a builder, and those that it leaves to the user."""
 
     applied: tuple[Setting, ...]
     kept: tuple[Setting, ...]
-    """What the user has set differently: the value is the user's, the reason says what it costs."""
+    """Settings for which the user has chosen another value; the reason says what that costs."""
     advice: tuple[str, ...]
-    """What cannot be set from here."""
+    """Hints about settings that cannot be set from here."""
 
     def __str__(self) -> str:
-        """A report, one line for each."""
+        """A report of one line per setting."""
         lines = [f"set   {setting}" for setting in self.applied]
         lines += [f"kept  {setting.key}={setting.value}, although: {setting.reason}" for setting in self.kept]
         return "\n".join([*lines, *(f"note  {words}" for words in self.advice)])
@@ -74,13 +74,13 @@ def configure(
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     report: Callable[[str], object] = _log.info,
 ) -> SparkSession.Builder:
-    """Set what reading and writing channels needs, and what keeps Spark from hiding rows; then ``getOrCreate()``.
+    """Set the options that channels need, and those that keep Spark from buffering many rows; then ``getOrCreate()``.
 
     Args:
-        builder: ``SparkSession.builder``, classic or Connect, before or after settings of your own: those stay.
-        channels: that jobs of this session read and write at the same time; each holds a task slot while it is open.
-        timeout_seconds: the longest of the option ``timeout_seconds`` that the session's jobs use.
-        report: gets one text that says what was set and why, what was kept, and what cannot be set from here.
+        builder: ``SparkSession.builder``, classic or Connect, before or after your own settings, which stay.
+        channels: number of channels that the session's jobs open at the same time; each holds a task slot.
+        timeout_seconds: the longest ``timeout_seconds`` of the session's jobs.
+        report: is called with one text: the settings made and why, those kept, and those that cannot be set from here.
 
     Returns:
         The same builder.
@@ -101,7 +101,7 @@ def configuration(
     channels: int | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> Configuration:
-    """What ``configure`` would do; changes nothing."""
+    """The changes that ``configure`` would make; changes nothing."""
     given = settings_of(builder)
     applied: list[Setting] = []
     kept: list[Setting] = []
@@ -120,15 +120,15 @@ def configuration(
 
 
 def settings_of(builder: SparkSession.Builder) -> dict[str, str]:
-    """The settings that a session of this builder would get: what is said later wins, as in Spark.
+    """The settings that a session of this builder would get.
 
-    From ``spark-defaults.conf``, from ``PYSPARK_SUBMIT_ARGS``, from a running context, and from the builder itself.
+    A later source wins, as in Spark: ``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``, a running context, the builder.
     """
     return {**_from_file(), **_from_submit_arguments(), **_from_running_context(), **_from_builder(builder)}
 
 
 def master_of(settings: Mapping[str, str]) -> str | None:
-    """Where tasks run, as in ``local[4]``; None is Spark's own choice, ``local[*]``."""
+    """The master, as in ``local[4]``; None: Spark's default, ``local[*]``."""
     for place in (settings.get("spark.remote"), os.environ.get("SPARK_REMOTE"), settings.get("spark.master")):
         if place:
             return place
@@ -136,12 +136,12 @@ def master_of(settings: Mapping[str, str]) -> str | None:
 
 
 def is_remote_server(settings: Mapping[str, str]) -> bool:
-    """Is the session one of a Spark Connect server that runs already?"""
+    """Is the session one of a running Spark Connect server?"""
     return (master_of(settings) or "").startswith("sc://")
 
 
 def _from_builder(builder: SparkSession.Builder) -> dict[str, str]:
-    # Classic and Connect keep them alike; there is no public way to ask.
+    # Classic and Connect builders keep their options in the same private field; no public method returns them.
     options: Mapping[str, object] = getattr(builder, "_options", {})
     return {key: str(value) for key, value in options.items()}
 
@@ -207,7 +207,7 @@ def _wanted(given: Mapping[str, str], channels: int | None) -> list[Setting]:
 def _out_of_reach(given: Mapping[str, str]) -> str:
     if is_remote_server(given):
         return "start the Connect server"
-    # A running context says so; what it was started with cannot be changed.
+    # A running context has an application id, and its start settings cannot change any more.
     return "stop the running session and start it" if "spark.app.id" in given else ""
 
 
@@ -217,7 +217,7 @@ def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: f
     if channels is not None and slots is not None and slots < channels:
         found.append(
             f"{master_of(given)} has {slots} task slots for {channels} channels that are open at the same time: "
-            f"whoever waits for the others starves, until its time-out; use local[{channels}] or more"
+            f"a task that waits for the others starves until its time-out; use local[{channels}] or more"
         )
     if given.get("spark.speculation", "false").lower() == "true":
         found.append("spark.speculation starts tasks twice, which direct writers refuse: set it to false")
@@ -237,7 +237,7 @@ def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: f
 
 
 def _task_slots(master: str | None) -> int | None:
-    """Of a local master; those of a cluster are not known here."""
+    """The task slots of a local master; None for a cluster, where they are unknown."""
     found = _LOCAL.match(master or "")
     if found is None:
         return None
@@ -246,7 +246,7 @@ def _task_slots(master: str | None) -> int | None:
 
 
 def _seconds(text: str) -> float:
-    """Of one of Spark's durations; what has another unit than seconds is no idle time of a few of them."""
+    """Parse one of Spark's durations in seconds; 0 for another unit, which no short idle time has."""
     try:
         return float(text.strip().removesuffix("s"))
     except ValueError:

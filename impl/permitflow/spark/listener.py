@@ -1,8 +1,8 @@
-"""Streaming queries as the exchange sees them: Spark's progress and the channels' statistics, joined batch by batch.
+"""Joins Spark's progress of streaming queries with the exchange's statistics of their channels, batch by batch.
 
-A Python source can tell Spark no metrics of its own but how far the channels have come; that is in the progress of each
-batch, as ``latestOffset``.  What the exchange holds, and who waits for whom, only the exchange knows; this listener
-asks it whenever Spark reports progress.
+A Python source can report one metric to Spark: how far the channels have come, as ``latestOffset`` in the progress of
+each batch.  Only the exchange knows how many rows it holds and which side waits; this listener asks it whenever Spark
+reports progress.
 """
 
 import json
@@ -50,7 +50,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-# Spark's listener bus waits meanwhile; but nothing comes after the end of a query.
+# Spark's listener bus waits meanwhile, which is harmless: no event follows the end of a query.
 LONGEST_GOODBYE_SECONDS = 10.0
 
 # Spark's listener bus must not wait long for an exchange that is away.
@@ -60,22 +60,23 @@ MOST_RECORDS = 100_000
 
 
 class CommittedTails:
-    """Follows the queries that it is told to acknowledge for."""
+    """Acknowledges, at the end of the queries it is given, the rows that they have committed."""
 
     def __init__(self, address: str, consumers: Mapping[str, str]) -> None:
-        """Nothing is dialled yet.
+        """Keep the settings; connect later.
 
         Args:
             address: of the exchange.
-            consumers: as whom each query reads, by its name, or by its id if it has none; others are left alone.
+            consumers: the consumer of each query, by the query's name, or by its id if it has no name; other queries
+                are ignored.
         """
         self._address = address
         self._consumers = consumers
         self._ends: dict[UUID, tuple[str, StreamOffset]] = {}
-        """Of each run of a query: as whom it reads, and where its last committed batch ends."""
+        """For each run of a query: its consumer, and the end of its last committed batch."""
 
     def committed(self, progress: StreamingQueryProgress) -> None:
-        """A batch is in the commit log."""
+        """Note that a batch is in the commit log."""
         name = query_name(progress)
         if name not in self._consumers:
             return
@@ -83,14 +84,14 @@ class CommittedTails:
         if len(ends) == 1:
             self._ends[progress.runId] = (self._consumers[name], ends[0])
         elif ends:
-            # Each has a consumer of its own, and an offset does not say which.
+            # Each source has a consumer of its own, and an offset does not name it.
             _log.error("query %r reads from exchanges %d times: nothing is acknowledged for it", name, len(ends))
 
     def ended(self, run: UUID) -> None:
-        """A run of a query is over: acknowledge what it has committed.
+        """Acknowledge the committed rows of a query's run that has ended.
 
-        An exchange that does not answer costs no more than a line in the log: the query acknowledges when it starts
-        again, as without this.
+        If the exchange does not answer, this logs a warning only: the query acknowledges when it starts again, as it
+        does without this listener.
 
         Spec: AcknowledgeForDriver of SparkMicroBatch.
         """
@@ -105,7 +106,7 @@ class CommittedTails:
             with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS) as orders:
                 orders.acknowledge(rows, consumer=consumer)
         except PermitflowError as error:
-            _log.warning("what a query has committed stays in the exchange until it starts again: %s", error)
+            _log.warning("the exchange keeps a query's committed rows until the query starts again: %s", error)
 
 
 def query_name(progress: StreamingQueryProgress) -> str:
@@ -114,7 +115,7 @@ def query_name(progress: StreamingQueryProgress) -> str:
 
 
 def offset_of(text: str | None) -> StreamOffset | None:
-    """An offset as Spark reports it; None: it is another source's, or there is none yet."""
+    """Parse an offset as Spark reports it; None: another source's offset, or none yet."""
     try:
         return StreamOffset.of_json(json.loads(text or "null"))
     except (CheckpointError, ValueError):
@@ -130,7 +131,7 @@ def _offsets(sources: Sequence[SourceProgress]) -> Iterator[StreamOffset]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchProgress:
-    """What Spark says about a batch."""
+    """Spark's report of a batch."""
 
     query: str
     """The query's name, or its id if it has none."""
@@ -142,24 +143,24 @@ class BatchProgress:
     processed_rows_per_second: float
     batch_seconds: float
     backlog_rows: int
-    """Rows that are in the channels and in no batch yet, when the channels were last asked."""
+    """Rows in the channels that are in no batch yet, when the channels were last asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryRecord:
-    """A moment: what Spark has said, and what the exchange answered."""
+    """One observation: Spark's report, and the exchange's answer."""
 
     progress: BatchProgress | None
     """None: the query was idle."""
     at_seconds: float
     """By the exchange's clock; 0: it did not answer."""
     flows: Sequence[Rates]
-    """Of the channels that are watched, since the record before."""
+    """Rates of the watched channels since the record before."""
     error: str
     """Why the exchange did not answer; else empty."""
 
     def as_json(self) -> dict[str, object]:
-        """One object, with what ``permitflow top --json`` prints, and the batch."""
+        """One object, with the keys of ``permitflow top --json``, and the batch."""
         batch = None if self.progress is None else asdict(self.progress)
         if self.error:
             return {"error": self.error, "batch": batch}
@@ -177,14 +178,14 @@ class ExchangeListener(StreamingQueryListener):
         on_record: Callable[[QueryRecord], object] | None = None,
         acknowledge_for: Mapping[str, str] | None = None,
     ) -> None:
-        """Nothing is dialled yet.
+        """Keep the settings; connect later.
 
         Args:
             address: of the exchange.
-            channels: to watch; none: all that it has.
-            on_record: is called with each record, in Spark's listener thread; what it raises is logged.
-            acknowledge_for: queries, by name or id, for which to acknowledge what they have committed when they end,
-                each with the consumer as which it reads.
+            channels: to watch; none: all of the exchange's.
+            on_record: is called with each record, in Spark's listener thread; its exceptions are logged.
+            acknowledge_for: the consumer of each query, by name or id, whose committed rows are to be acknowledged
+                when it ends.
         """
         self._tails = CommittedTails(address, acknowledge_for or {})
         self._address = address
@@ -192,29 +193,29 @@ class ExchangeListener(StreamingQueryListener):
         self._on_record = on_record
         self._watch: TrafficWatch | None = None
         self.records: deque[QueryRecord] = deque(maxlen=MOST_RECORDS)
-        """The latest, oldest first."""
+        """The latest records, oldest first."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Look for the first time, so that the first batch has something to be compared with."""
+        """Take a first record, with which the first batch is compared."""
         self._record(None)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Note what a batch has done, and what the exchange holds now."""
+        """Record a batch, and the state of the exchange now."""
         self._tails.committed(event.progress)
         self._record(_batch_of(event.progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Note what the exchange holds while the query has nothing to do."""
+        """Record the state of the exchange while the query has nothing to do."""
         self._record(None)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Acknowledge for the query if that is wanted, look for the last time, and hang up."""
+        """Acknowledge for the query if that is wanted, take a last record, and disconnect."""
         self._tails.ended(event.runId)
         self._record(None)
         self.close()
 
     def close(self) -> None:
-        """Hang up; the next event dials again."""
+        """Disconnect; the next event connects again."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
@@ -237,7 +238,7 @@ class ExchangeListener(StreamingQueryListener):
             if self._on_record is not None:
                 self._on_record(record)
         except Exception:
-            # An exception would only end in Spark's log, as one of the listener bus.
+            # Spark would log an exception as a failure of its listener bus.
             _log.exception("on_record failed")
 
     def _look(self) -> "Look":
@@ -262,13 +263,13 @@ def listener(
     Args:
         spark: classic or Connect; a listener of a Connect session runs in the client.
         address: as this process sees the exchange.
-        channels: to watch; none: all that it has.
+        channels: to watch; none: all of the exchange's.
         on_record: is called with each record.
-        acknowledge_for: a query that is stopped leaves its last batch in the exchange until it starts again; for those
-            that are named here, each with the consumer as which it reads, what they have committed is acknowledged.
+        acknowledge_for: the consumer of each query, by name or id, whose committed rows are to be acknowledged when it
+            ends; otherwise its last batch stays in the exchange until the query starts again.
 
     Returns:
-        The listener: ``records`` grows with each batch; ``spark.streams.removeListener`` takes it away.
+        The listener: ``records`` grows with each batch; ``spark.streams.removeListener`` removes it.
     """
     made = ExchangeListener(address, channels, on_record=on_record, acknowledge_for=acknowledge_for)
     spark.streams.addListener(made)
@@ -296,13 +297,13 @@ def _backlogs(sources: Sequence[SourceProgress]) -> Iterator[int]:
 
 
 def _rows(offset: str | None) -> Mapping[str, int]:
-    """By channel; other sources have offsets of their own, which say nothing here."""
+    """Rows by channel; empty for the offset of another source."""
     found = offset_of(offset)
     return {} if found is None else found.rows
 
 
 def _number(value: float) -> float:
-    # Spark says NaN for a rate that it does not know, which JSON cannot.
+    # Spark reports NaN for an unknown rate, which JSON does not have.
     return 0.0 if isnan(value) else value
 
 
@@ -312,12 +313,12 @@ def plot_back_pressure(
     *,
     title: str = "Back-pressure",
 ) -> "Figure":
-    """Plot who waited, how many rows were held, and how fast they came.  Needs ``permitflow[plots]``.
+    """Plot which side waited, how many rows were held, and their rates.  Needs ``permitflow[plots]``.
 
     Args:
-        source: a listener; or a file: what ``permitflow top --json`` has printed, or a listener has written.
+        source: a listener; or a file with the output of ``permitflow top --json``, or written by a listener.
         channels: only these; by default all.
-        title: above all.
+        title: of the figure.
 
     Returns:
         A figure of matplotlib: a notebook shows it as the result of a cell, ``savefig`` writes it.
@@ -325,7 +326,7 @@ def plot_back_pressure(
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
         OSError: the file cannot be read.
-        ValueError: the file is another one; there are fewer than two looks; a channel is in none of them.
+        ValueError: the file has other content; it has fewer than two records; a channel is in none of them.
     """
     from permitflow.pictures.plots import back_pressure_figure, read_looks
 

@@ -19,7 +19,7 @@ __all__ = ["BatchKey", "Delivery", "ReadOptions", "StreamOptions", "WriteOptions
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
-# A producer may shuffle for a while before its first row leaves; a wait longer than this is most likely starvation.
+# A producer may shuffle for a while before its first row leaves; a longer wait is most likely starvation.
 DEFAULT_TIMEOUT_SECONDS = 120.0
 _LONGEST_TIMEOUT_SECONDS = 86_400.0
 _MOST_CHANNELS = 10_000
@@ -41,7 +41,7 @@ WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
 
 _MAX_ROWS = "maxRowsPerBatch"
 
-# Spark hands these to the sink as well: its own business.
+# Options of Spark's own, which it passes to the sink as well.
 _OF_SPARK = ("checkpointlocation", "queryname")
 
 _KEY_OPTIONS = ("query", "batch")
@@ -49,7 +49,7 @@ _KEY_OPTIONS = ("query", "batch")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What a reader needs to know; picklable, so that it travels to the workers as it is."""
+    """The checked options of a reader; picklable, because workers get them."""
 
     address: str
     """Where the exchange listens, as in ``host:port``."""
@@ -73,7 +73,7 @@ class ReadOptions:
     """Whether chunks are compressed between workers and an exchange on another host."""
 
     consumer: str = ""
-    """Of a channel that keeps its rows: for whom they are kept; empty: for the consumer ``default``."""
+    """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -90,7 +90,7 @@ class ReadOptions:
 
 
 def _refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:
-    """Name the first option that belongs to another way of using a channel."""
+    """Refuse the first option that belongs to another use of a channel."""
     for option, value in options.items():
         if option.lower() in elsewhere:
             raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
@@ -99,7 +99,7 @@ def _refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *,
 def _refuse_unknown(
     options: Mapping[str, str], *, known: tuple[str, ...], elsewhere: tuple[str, ...] = (), where: str = ""
 ) -> None:
-    """Name the first option that does not belong here, and what may have been meant."""
+    """Refuse the first unknown option, and suggest a similar name."""
     _refuse_elsewhere(options, elsewhere, where=where)
     for option, value in options.items():
         if option.lower() in known:
@@ -114,7 +114,7 @@ def _refuse_unknown(
 
 
 def _shared_options(options: Mapping[str, str]) -> ReadOptions:
-    """The checked values that reading and writing have in common."""
+    """The checked values of the options that reading and writing share."""
     return ReadOptions(
         address=_value_of(options, "address", _network_address),
         channels=_channel_names(options),
@@ -131,7 +131,7 @@ def _value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T]
     """Parse one option, or take its default.
 
     Raises:
-        InvalidOptionError: it is missing without a default, or ``parse`` raised ValueError with the rule.
+        InvalidOptionError: it is missing and has no default, or ``parse`` raised ValueError with the rule.
     """
     text = options.get(option)
     if text is None:
@@ -234,14 +234,14 @@ def _choice(kind: type[E]) -> Callable[[str], E]:
 
 
 def _consumer_name(text: str) -> str:
-    """Check a consumer's name; whether it was declared, the exchange knows."""
+    """Check the form of a consumer's name; the exchange checks that it was declared."""
     if not text:
         raise ValueError("must be a name that the exchange knows")
     return text
 
 
 def _network_address(text: str) -> str:
-    """Check the form ``host:port``; whether an exchange listens there shows when a stream is opened."""
+    """Check the form ``host:port``; opening a stream shows whether an exchange listens there."""
     if "," in text:
         raise ValueError(ONE_ADDRESS)
     host, colon, port = text.rpartition(":")
@@ -252,7 +252,7 @@ def _network_address(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """What a streaming source needs to know; picklable."""
+    """The checked options of a streaming source; picklable."""
 
     exchange: ReadOptions
     """Which channels, where, as which consumer, and how long to wait."""
@@ -279,7 +279,7 @@ def _max_rows(options: Mapping[str, str]) -> int | None:
         return None
     if len(given) > 1:
         raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
-    # Spark hands options over in lower case.
+    # Spark passes option names in lower case.
     return _value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, _whole_number(1, 2**63 - 1))
 
 
@@ -287,14 +287,14 @@ class Delivery(StrEnum):
     """When rows become visible."""
 
     DIRECT = "direct"
-    """As soon as they are there: a stream.  A task that is repeated fails the job."""
+    """As soon as they arrive.  A repeated task fails the job."""
     STAGED = "staged"
-    """When all tasks have succeeded, all at once, and once whatever is repeated."""
+    """When all tasks have succeeded, all at once, and exactly once despite repeated tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKey:
-    """What is published once."""
+    """The key under which a batch is published once."""
 
     query: str
     batch: int
@@ -302,7 +302,7 @@ class BatchKey:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """What a writer needs to know."""
+    """The checked options of a writer."""
 
     exchange: ReadOptions
     """Which channels, where, and how long to wait."""
@@ -316,7 +316,7 @@ class WriteOptions:
     delivery: Delivery = Delivery.DIRECT
 
     key: BatchKey | None = None
-    """Of a staged batch job; None: a key of its own."""
+    """The key of a staged batch job; None: a new key."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -342,13 +342,13 @@ class WriteOptions:
             raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
         _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
         if _value_of(options, "end", _truth, False):
-            reason = "is for batch jobs only: a streaming query never knows that it was its last batch"
+            reason = "is for batch jobs only: a streaming query does not know which batch is its last"
             raise InvalidOptionError(option="end", value=options["end"], reason=reason)
         known = SHARED_OPTIONS + WRITE_ONLY_OPTIONS + _OF_SPARK
         return _parsed(options, Delivery.STAGED, known, ends_stream=False)
 
     def batch_key(self) -> BatchKey:
-        """The key of this job: the one that was given, or one that no other job has."""
+        """The key of this job: the given one, or a new one that no other job has."""
         return self.key or BatchKey(query=f"job-{uuid4().hex}", batch=0)
 
 

@@ -1,4 +1,4 @@
-"""How long to try again when the exchange is away: until ``timeout_seconds`` have passed without any progress."""
+"""Retries while the exchange is away, until ``timeout_seconds`` have passed without progress."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic, sleep
@@ -7,24 +7,24 @@ from permitflow.errors import PeerGoneError, PermitflowError
 
 __all__ = ["Patience", "in_words", "is_away"]
 
-# An exchange that starts again is back within a second or two; one that is asked all the time comes no sooner.
+# A restarted exchange is back within a second or two; more frequent attempts do not help.
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
 def is_away(error: PermitflowError) -> bool:
-    """May the same question get an answer later?  A peer that was given all the time there is has had its chance."""
+    """May a retry succeed?  Not after a time-out: that peer has had all the time there is."""
     return isinstance(error, PeerGoneError) and not isinstance(error, TimeoutError)
 
 
 def in_words(channels: Sequence[str]) -> str:
-    """The first of them, and how many more."""
+    """Name the first channel, and the number of the others."""
     more = f" and {len(channels) - 1} more" if len(channels) > 1 else ""
     return f"channel {channels[0]!r}{more}"
 
 
 class Patience:
-    """Attempts, and ever longer pauses between them."""
+    """A deadline for attempts, and growing pauses between them."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Patience:
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], None] = sleep,
     ) -> None:
-        """Begin now; ``channels`` are those that are waited for."""
+        """Start the clock; ``channels`` are named in the error."""
         self._timeout_seconds = timeout_seconds
         self._channels = channels
         self._clock = clock
@@ -42,20 +42,20 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """There was progress: the time begins anew."""
+        """Restart the clock after progress."""
         self._began = self._clock()
         self._attempts = 0
 
     @property
     def remaining_seconds(self) -> float:
-        """Until patience is over; at least a little, so that it is a time-out that can be asked for."""
+        """Seconds until the deadline; always above 0, so that it is valid as a time-out."""
         return max(_FIRST_PAUSE_SECONDS, self._timeout_seconds - (self._clock() - self._began))
 
     def wait(self, error: PermitflowError) -> None:
         """Pause after a failed attempt.
 
         Raises:
-            PermitflowError: ``error`` itself, if waiting does not help it, or has been long enough.
+            PermitflowError: ``error`` itself, if a retry cannot help, or the deadline has passed.
         """
         if not is_away(error):
             raise error

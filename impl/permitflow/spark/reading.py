@@ -1,11 +1,11 @@
-"""Reads rows in a worker, and hands them over to Spark.
+"""Reads rows in a worker, and passes them to Spark.
 
-A range of kept rows is read as often as Spark asks, and on from where it was if the exchange was away.
+A range of kept rows is read as often as Spark asks; after an absence of the exchange, reading resumes where it stopped.
 
-"Handed to Spark" is not "processed".  What a reader yields goes through a buffer of the Python worker and through a
-socket into the JVM, and waits there, before any operator looks at it; permits return when the next batch is asked for,
-so they do not bound it.  Two things are done about it.  The socket is made small, where it is a Unix socket: of a TCP
-connection, the other end decides how much it holds.  And what is left is metered.
+"Handed to Spark" is not "processed".  A yielded batch passes a buffer of the Python worker and a socket, and waits in
+the JVM before any operator sees it.  Permits return when Spark asks for the next batch, so they do not bound these
+rows.  Two measures limit them: a Unix socket's buffer is made small (of a TCP connection, the other end decides the
+size), and the rest is metered.
 """
 
 import os
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 __all__ = ["HandOver", "narrow_socket", "opened", "read_range", "rows_together", "spark_socket"]
 
 SOCKET_BYTES: Final = 16 * 1024
-"""What the kernel may hold for Spark; it doubles the figure for its own books.  Less costs throughput."""
+"""Size of the socket's buffer; the kernel doubles it for its own overhead.  Less costs throughput."""
 
-# Of Spark's, on either side of the socket.
+# Size of Spark's own buffer, on either side of the socket.
 _DEFAULT_BUFFER_BYTES = 65_536
-# To look at the socket after each tiny batch would cost more than the batch.
+# Asking the kernel after each tiny batch would cost more than the batch.
 _LOOK_BYTES = 4096
 _OPEN_FILES = Path("/proc/self/fd")
 
-# While Spark works on these, as many others are on their way.
+# While Spark works on one half of the window, the other half is on its way.
 _WINDOW_SHARE = 2
-_MOST_ROWS = 65_536  # of a flow that has no window
+_MOST_ROWS = 65_536  # for a flow without a window
 
 
 def rows_together(parameters: Parameters) -> int:
-    """How many rows are handed over as one batch at most, unless one chunk has more: those of several chunks."""
+    """The most rows of a batch that joins several chunks; a single larger chunk stays one batch."""
     return _MOST_ROWS if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
 
 
 def spark_socket() -> socket.socket | None:
-    """The Unix socket through which this worker talks to Spark, as a duplicate to be closed; None if there is none.
+    """Duplicate the Unix socket between this worker and Spark, to be closed by the caller; None if there is none.
 
-    Spark's daemon accepts it at a path in a folder that it names in the environment.
+    Spark's daemon accepts it at a path in a folder that an environment variable names.
     """
     folder = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_DIR")
     if not folder or not _OPEN_FILES.is_dir():
@@ -71,7 +71,7 @@ def spark_socket() -> socket.socket | None:
 
 
 def _socket_of(entry: Path) -> socket.socket | None:
-    """A duplicate of an open file, if that is a socket still."""
+    """A duplicate of an open file if it is still a socket."""
     try:
         if not os.readlink(entry).startswith("socket:"):
             return None
@@ -89,13 +89,13 @@ def _is_accepted_in(folder: str, candidate: socket.socket) -> bool:
 
 @contextmanager
 def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | None]:
-    """Let Spark's socket hold little during the block; a worker may have other tasks later, so it is put back."""
+    """Make the buffer of Spark's socket small during the block, and restore it for the worker's later tasks."""
     found = spark_socket()
     if found is None:
         yield None
         return
     with found:
-        # The kernel tells twice what it was told.
+        # The kernel reports twice the value that was set.
         before = found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
         found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(size_bytes, before))
         try:
@@ -105,26 +105,26 @@ def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | No
 
 
 class HandOver:
-    """Counts what a reader yields, and how much of it Spark cannot have seen."""
+    """Counts the rows that a reader yields, and bounds the number that Spark cannot have seen yet."""
 
     def __init__(self, spark: socket.socket | None) -> None:
-        """``spark`` is the socket; without one, only what was handed over is known."""
+        """``spark`` is the socket; without one, only the number of yielded rows is known."""
         self._spark = spark
-        # It does not change meanwhile.
+        # The size does not change during a task.
         self._socket_bytes = 0 if spark is None else spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
         self._buffers_bytes = 2 * buffer_bytes + _LOOK_BYTES
         self._latest: deque[tuple[int, int]] = deque()
-        """Rows and bytes of the latest batches: those that may not have arrived."""
+        """Rows and bytes of the latest batches, which may not have arrived."""
         self._latest_bytes = 0
         self._unseen_bytes = 0
         self.rows = 0
-        """Rows for which Spark has asked for the next batch: the permits of these return."""
+        """Rows of the batches after which Spark has asked for another: their permits return."""
         self.peak_run_ahead_rows: int | None = 0 if spark is not None else None
         """The most that ``run_ahead_rows`` has been."""
 
     def metered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches."""
+        """Yield the same batches, and count them."""
         for batch in batches:
             yield batch
             self._note(batch)
@@ -133,13 +133,13 @@ class HandOver:
     def run_ahead_rows(self) -> int | None:
         """An upper bound of the rows in the worker's buffer, in the socket, in the JVM's buffer and in its batch.
 
-        Not in it: what operators of the query hold back themselves.  None if it cannot be told: the connection is
-        none of ours to look into.
+        Does not count rows that the query's operators hold.  None if it is unknown, because the connection to Spark is
+        no Unix socket.
         """
         return None if self._spark is None else self._rows_behind(self._buffers_bytes + self._queued_bytes())
 
     def _rows_behind(self, away_bytes: int) -> int:
-        """The rows of the latest batches, if so many bytes of them are on the way, and one that the JVM works on."""
+        """Rows of the latest batches of which ``away_bytes`` are on the way, and of one that the JVM works on."""
         rows = 0
         for batch_rows, size_bytes in reversed(self._latest):
             rows += batch_rows
@@ -149,7 +149,7 @@ class HandOver:
         return rows
 
     def as_json(self) -> dict[str, object]:
-        """What to add to the statistics of the reader's stream."""
+        """The figures to add to the statistics of the reader's stream."""
         return {"handed_over_rows": self.rows, "peak_run_ahead_rows": self.peak_run_ahead_rows}
 
     def _note(self, batch: pa.RecordBatch) -> None:
@@ -167,13 +167,13 @@ class HandOver:
         self.peak_run_ahead_rows = max(self.peak_run_ahead_rows or 0, self.run_ahead_rows or 0)
 
     def _forget(self) -> None:
-        """What neither buffers nor socket can hold any more has arrived."""
+        """Drop batches that must have arrived, because the buffers and the socket cannot hold them."""
         most = self._buffers_bytes + self._socket_bytes
         while len(self._latest) > 2 and self._latest_bytes - self._latest[0][1] - self._latest[1][1] > most:
             self._latest_bytes -= self._latest.popleft()[1]
 
     def _queued_bytes(self) -> int:
-        # Only Unix has these, and only Unix gets here.
+        # Only Unix has these modules, and only Unix gets here.
         import fcntl
         import termios
 
@@ -191,7 +191,7 @@ def opened(
     to_row: int | None = None,
     log_id: str = "",
 ) -> "BlockingSource":
-    """Dial as a reader; see ``open_source``."""
+    """Connect as a reader; see ``open_source``."""
     # gRPC must not be loaded before Spark's daemon has forked.
     from permitflow.transports.grpc_blocking import open_source
 
@@ -214,14 +214,14 @@ def opened(
 def read_range(
     options: ReadOptions, rows: RowRange, schema: StructType, streams: StreamRecording
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, each once and in order, whatever happens to the exchange meanwhile.
+    """Yield the rows of a range, each once and in order, also if the exchange restarts meanwhile.
 
     Raises:
-        RowsLostError: the exchange has not all of them any more.
+        RowsLostError: the exchange no longer has all of them.
         SchemaMismatchError: the user's schema is not the channel's.
         PeerGoneError: the exchange is gone, and did not come back in ``timeout_seconds``.
-        PeerTimeoutError: it is there, and sent nothing for so long.
-        UnexpectedFrameError: it sent other rows than these.
+        PeerTimeoutError: it is reachable, but sent nothing for ``timeout_seconds``.
+        UnexpectedFrameError: it sent rows outside the range.
     """
     target = arrow_schema(schema)
     patience = Patience(options.timeout_seconds, [rows.channel])
@@ -246,7 +246,7 @@ def read_range(
 
 
 def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutError:
-    """No producer is waited for: all of these rows are there."""
+    """The error for silence: the exchange has all of these rows, so the cause is no slow producer."""
     return PeerTimeoutError(
         who=f"the exchange at {options.address} (channel {rows.channel!r})",
         reason=f"nothing came for {options.timeout_seconds:g} s, though it keeps the rows [{at}, {rows.to_row}): "
@@ -255,7 +255,7 @@ def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutErr
 
 
 def _require_within(rows: RowRange, is_right: bool, end: int) -> None:
-    """An exchange that sends other rows than it was asked for is not trusted."""
+    """Refuse rows outside the range that was asked for."""
     if not is_right:
         raise UnexpectedFrameError(
             frame=f"the rows of channel {rows.channel!r} up to {end}",

@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's: what Spark calls a channel's columns, and batches in the form that Spark demands."""
+"""Maps between Spark's and Arrow's types, and converts batches to the form that Spark demands."""
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -11,12 +11,12 @@ __all__ = ["arrow_schema", "check_user_schema", "conform", "spark_schema"]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark exchanges for its own: batches must have it to the letter, time zone included."""
+    """The Arrow schema of a Spark schema: batches must have exactly this one, time zone included."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def spark_schema(schema: pa.Schema, *, channel: str) -> StructType:
-    """What Spark calls the columns of a channel.
+    """The Spark schema of a channel's Arrow schema.
 
     Raises:
         SchemaMismatchError: Spark has no type for a column.
@@ -25,7 +25,7 @@ def spark_schema(schema: pa.Schema, *, channel: str) -> StructType:
 
 
 def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> None:
-    """Compare the schema that the user gave with the channel's: names, order, types, and whether nulls may come.
+    """Compare the user's schema with the channel's: names, order, types, and whether nulls may come.
 
     Raises:
         SchemaMismatchError: with both schemas.
@@ -36,10 +36,11 @@ def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> N
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows under ``schema``: other time zones, units, field names of lists, or string encodings.
+    """Convert a batch to ``schema``: other time zones, units, field names of lists, or string encodings.
 
     Raises:
-        SchemaMismatchError: a value would be lost, as nanoseconds are in microseconds, or is null where none may be.
+        SchemaMismatchError: a value would be lost, as with nanoseconds in microseconds, or is null where nulls are
+            not allowed.
     """
     if batch.schema.equals(schema):
         return batch
@@ -59,7 +60,7 @@ def _spark_field(field: pa.Field, channel: str) -> StructField:
 
 
 def _decoded(kind: pa.DataType) -> pa.DataType:
-    """The type behind an encoding that Spark does not know."""
+    """The plain type behind an encoding that Spark does not know."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_string_view(kind):
@@ -68,7 +69,7 @@ def _decoded(kind: pa.DataType) -> pa.DataType:
 
 
 def _takes(user: DataType, found: DataType) -> bool:
-    """Can every value of ``found`` be one of ``user``?  Types must be equal; nulls may be allowed but never come."""
+    """Can every value of ``found`` be one of ``user``?  Types must match; ``user`` may allow nulls that never come."""
     if isinstance(user, StructType) and isinstance(found, StructType):
         return user.names == found.names and all(
             _takes(mine.dataType, theirs.dataType) and mine.nullable >= theirs.nullable

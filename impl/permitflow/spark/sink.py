@@ -5,7 +5,7 @@ and each channel's reader comes to a clean end after the last row; a reader that
 row.  If a task fails or is killed after it may have sent rows, the readers of its channel fail with an error that says
 so, and the job's abort fails the readers of the other channels: no reader takes a shortened result for a whole one.
 A second attempt of a task is refused, because the rows of the first may have been read already: the job fails instead
-of delivering rows twice.  So switch speculation and retries off, or write with ``delivery=staged``, which survives both.
+of delivering rows twice.  So disable speculation and retries, or write with ``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
 in the exchange, each attempt in an area of its own, where no reader sees them.  The driver's commit publishes one

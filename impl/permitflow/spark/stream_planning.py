@@ -1,4 +1,4 @@
-"""What a streaming query reads next, and what the exchange need not keep any more: decided here, without I/O.
+"""Plans which rows a streaming query reads next, and which ones the exchange may forget, without I/O.
 
 All numbers are rows of one channel, counted since it was opened.  An offset says how far a query has come in each
 channel; Spark keeps it in its checkpoint.  The rules are those of ``SparkMicroBatch.tla``, with rows acknowledged in
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 OFFSET_VERSION = 1
-"""Of the JSON form.  A checkpoint may be read by a later version of this package than wrote it."""
+"""Version of the JSON form.  A later version of this package may read the checkpoint of an earlier one."""
 
 OffsetJson = dict[str, object]
 
@@ -46,10 +46,10 @@ class StreamOffset:
     """By channel."""
 
     log_ids: Mapping[str, str]
-    """In which of the exchange's logs a channel's rows were counted: after a loss it counts anew, in another one."""
+    """The exchange's log in which each channel's rows were counted: after a loss, a new log counts from 0."""
 
     def as_json(self) -> OffsetJson:
-        """What Spark keeps, as in ``{"version": 1, "rows": {"orders/0": 1234}, "logs": {"orders/0": "5f0c"}}``.
+        """The form that Spark keeps: ``{"version": 1, "rows": {"orders/0": 1234}, "logs": {"orders/0": "5f0c"}}``.
 
         Spark compares offsets as text: equal offsets have their channels in the same order.
         """
@@ -57,10 +57,10 @@ class StreamOffset:
 
     @classmethod
     def of_json(cls, content: object) -> "StreamOffset":
-        """Read what ``as_json`` has made.
+        """Read the result of ``as_json``.
 
         Raises:
-            CheckpointError: another program has made it.
+            CheckpointError: another program has written it.
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _foreign(content)
@@ -76,10 +76,10 @@ class StreamOffset:
         return cls(rows, log_ids)
 
     def require_channels(self, channels: Sequence[str]) -> None:
-        """Insist that the query reads every channel that it has read before.
+        """Require that the query still reads every channel that it has read before.
 
         Raises:
-            CheckpointError: a channel is missing from the options; rows of it would be skipped without a word.
+            CheckpointError: a channel is missing from the options; its rows would be skipped silently.
         """
         missing = [channel for channel in self.rows if channel not in channels]
         if missing:
@@ -109,12 +109,12 @@ Positions: TypeAlias = Mapping[str, Position]
 """By channel."""
 
 LOSSES = (LogReplacedError, RowsForgottenError, RowsNotThereError)
-"""With these an exchange says that it has not the rows that are meant."""
+"""The errors of an exchange that does not have the requested rows."""
 
 
 @dataclass(frozen=True)
 class RowRange:
-    """The rows ``[from_row, to_row)`` of a channel: what a task reads, as often as Spark asks it to."""
+    """The rows ``[from_row, to_row)`` of a channel, which a task reads as often as Spark asks."""
 
     channel: str
     log_id: str
@@ -138,26 +138,26 @@ class StreamPlanner:
         return self._offset({channel: positions[channel].acknowledged_row for channel in self._channels}, positions)
 
     def latest(self, positions: Positions) -> StreamOffset:
-        """Up to where rows are there."""
+        """The end of the rows that exist."""
         return self._offset({channel: positions[channel].next_row for channel in self._channels}, positions)
 
     def cap(self, position: Position) -> int:
-        """Rows that a batch has of a channel at most, if the trigger does not say otherwise."""
+        """The most rows of one channel in a batch, unless the trigger sets a limit."""
         return self._max_rows or _half_window(position)
 
     def default_limit(self, positions: Positions) -> int:
-        """Rows of a batch, if the trigger does not say otherwise."""
+        """The most rows of a batch, unless the trigger sets a limit."""
         return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
 
     def end_at(self, positions: Positions) -> None:
-        """Plan no rows beyond these: ``Trigger.AvailableNow`` has begun."""
+        """Plan no rows beyond these positions: ``Trigger.AvailableNow`` has begun."""
         self._targets = {channel: positions[channel].next_row for channel in self._channels}
 
     def acknowledgement(self, start: StreamOffset) -> tuple[ChannelRow, ...]:
-        """What the exchange may forget when Spark asks what comes after ``start``.
+        """The rows that the exchange may forget when Spark asks for the batch after ``start``.
 
         Raises:
-            CheckpointError: the options do not name a channel any more.
+            CheckpointError: the options no longer name a channel.
 
         Spec: Acknowledge of SparkMicroBatch.
         """
@@ -167,17 +167,17 @@ class StreamPlanner:
     def plan(self, start: StreamOffset, positions: Positions, *, limit_rows: int | None) -> StreamOffset:
         """The end of the next batch; ``start`` itself if there is nothing new.
 
-        A channel that ``start`` does not have is new among the options.  It enters with the batch, where its consumer
-        stands, and its rows come with the next one: so every batch can be read again from its two offsets alone.
+        A channel that is missing in ``start`` is new among the options.  The batch's end records its consumer's
+        position, and its rows come with the next batch: so two offsets alone suffice to read any batch again.
 
         Args:
             start: the end of the last batch in the commit log, acknowledged just now.
-            positions: of all channels, after that.
-            limit_rows: of the batch, over all channels; None: all that are there.
+            positions: of all channels, after that acknowledgement.
+            limit_rows: the most rows of the batch, over all channels; None: all that exist.
 
         Raises:
-            RowsLostError: the exchange has not all rows any more from ``start`` on.
-            ChannelAbortedError: all rows of a channel were read, and its producer has given up.
+            RowsLostError: the exchange no longer has all rows from ``start`` on.
+            ChannelAbortedError: all rows of a channel were read, and its producer has aborted it.
 
         Spec: PlanBatch, ReportLoss of SparkMicroBatch.
         """
@@ -196,7 +196,7 @@ class StreamPlanner:
         return self._offset(rows, positions)
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[RowRange]:
-        """The rows of a batch, whether it is new or run again.
+        """The rows of a new or repeated batch.
 
         Raises:
             CheckpointError: no query of these channels can have had such a batch.
@@ -230,7 +230,7 @@ class StreamPlanner:
             )
 
     def _rows_there(self, start: StreamOffset, position: Position, limit_rows: int | None) -> int:
-        """New rows of a channel, as many as a batch may have of it."""
+        """Number of new rows of a channel, up to its limit in a batch."""
         row = start.rows.get(position.channel)
         if row is None:
             return 0
@@ -242,9 +242,9 @@ class StreamPlanner:
 
 
 def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
-    """Divide ``most`` rows among channels that have ``rows`` each: no channel gets less so that another may get more.
+    """Divide ``most`` rows among channels that have ``rows`` each, by max-min fairness.
 
-    What does not divide evenly goes to the channels from number ``first`` on, modulo their number.
+    The remainder goes to the channels from number ``first`` on, modulo their number.
     """
     shares = [0] * len(rows)
     left = most
@@ -259,7 +259,7 @@ def fair_shares(rows: Sequence[int], most: int, *, first: int = 0) -> list[int]:
 
 
 def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) -> RowsLostError:
-    """What one of the ``LOSSES`` means to a query."""
+    """The query's error for one of the ``LOSSES``."""
     reason = error.message
     if isinstance(error, RowsForgottenError):
         reason += f": does another query, or another branch of this one, read as consumer {consumer!r}, too?"
@@ -267,7 +267,7 @@ def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) ->
 
 
 def _require_kept(position: Position, row: int, log_id: str) -> None:
-    """Insist that the exchange still has all rows from ``row`` on that it ever had."""
+    """Require that the exchange still has all rows from ``row`` on."""
     channel = position.channel
     if position.log_id != log_id:
         raise LogReplacedError(channel=channel, wanted_log=log_id, log=position.log_id)
@@ -278,5 +278,6 @@ def _require_kept(position: Position, row: int, log_id: str) -> None:
 
 
 def _half_window(position: Position) -> int:
-    # With half of it, a full batch can wait while a full one runs: see `spark-double-buffer` in the specification.
+    # With half of the window, one full batch can wait while another runs: see `spark-double-buffer` in the
+    # specification.
     return max(1, position.limit_rows // 2)

@@ -1,15 +1,15 @@
 """The streaming source: a query reads channels that keep their rows, batch by batch, each row exactly once.
 
-Three kinds of processes have a copy of the reader, and none of them connects before it must:
+Three kinds of processes have a copy of the reader, and each connects only when it must:
 
-- one beside the driver lives as long as the query.  It is asked where the channels stand, plans batches, and
-  acknowledges.  All of that is decided by ``StreamPlanner``; ``ExchangeLine`` dials again after the exchange was away.
-- one plans how rows are read, and only pickles the reader.
-- workers read the ranges that were planned.
+- A process beside the driver lives as long as the query.  It asks for the channels' positions, plans batches, and
+  acknowledges.  ``StreamPlanner`` decides all of that; ``ExchangeLine`` connects again after the exchange was away.
+- A planning process only pickles the reader.
+- Workers read the planned ranges.
 
 Rows are acknowledged in ``latestOffset(start, limit)``: ``start`` is the end of the last batch in Spark's commit log,
-and Spark asks at each trigger, new rows or not.  ``commit`` would be too late (docs/protocols/spark-micro-batch.md),
-and ``stop`` is never called by Spark: it kills the process.
+and Spark calls it at each trigger, with or without new rows.  ``commit`` would be too late
+(docs/protocols/spark-micro-batch.md), and Spark never calls ``stop``: it kills the process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,18 +44,18 @@ __all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
 
 
 class ExchangeLine:
-    """Asks the exchange, and tries again while it is away, for ``timeout_seconds``.
+    """A connection to the exchange that retries for ``timeout_seconds`` while the exchange is away.
 
-    What is asked and ordered here may come twice: an acknowledgement says up to which row, not how many.
+    Its calls are idempotent: an acknowledgement says up to which row, not how many rows.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        """Nothing is dialled yet."""
+        """Keep the options; connect later."""
         self._options = options
         self._control: BlockingControl | None = None
 
     def positions(self, channels: Sequence[str]) -> dict[str, Position]:
-        """Where channels stand.
+        """The positions of channels.
 
         Raises:
             PermitflowError: the exchange is away for too long, does not know a channel or the consumer, or keeps none
@@ -66,10 +66,10 @@ class ExchangeLine:
         return self._ask(lambda control: control.positions(channels, consumer=self._options.consumer))
 
     def acknowledge(self, rows: Sequence[ChannelRow]) -> dict[str, Position]:
-        """Let the exchange forget, and see where the channels stand then.
+        """Let the exchange forget rows, and return the channels' positions afterwards.
 
         Raises:
-            ReplayError: the exchange has not the rows that are meant.
+            ReplayError: the exchange does not have these rows.
             PermitflowError: as ``positions``.
         """
         if not rows:
@@ -77,7 +77,7 @@ class ExchangeLine:
         return self._ask(lambda control: control.acknowledge(rows, consumer=self._options.consumer))
 
     def close(self) -> None:
-        """Hang up; the next question dials again."""
+        """Disconnect; the next call connects again."""
         dialled, self._control = self._control, None
         if dialled is not None:
             dialled.close()
@@ -91,12 +91,12 @@ class ExchangeLine:
         while True:
             try:
                 if self._control is None:
-                    # Spark drops a reader whose query has failed without a word.
+                    # Spark drops the reader of a failed query silently.
                     dialled = control(options.address, timeout_seconds=patience.remaining_seconds)
                     self._control = dialled.droppable()
                 return {position.channel: position for position in ask(self._control)}
             except BaseException as error:
-                self.close()  # an order that cannot be carried out ends the stream, too
+                self.close()  # an order that fails also ends the stream
                 if isinstance(error, PeerTimeoutError):
                     raise PeerTimeoutError(
                         who=f"the exchange at {options.address} ({in_words(options.channels)})",
@@ -114,16 +114,16 @@ class ChannelRows(InputPartition):
     """A range of rows of one channel."""
 
     def __init__(self, rows: RowRange) -> None:
-        """Of one batch."""
+        """``rows`` of one batch."""
         super().__init__(rows.channel)
         self.rows = rows
 
 
 class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks of ``readStream.format("permitflow")``."""
+    """The reader behind ``readStream.format("permitflow")``."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Keep what the copies need; nothing is dialled."""
+        """Keep the options and the schema, which the copies need; connect later."""
         exchange = options.exchange
         self._options = exchange
         self._schema = schema
@@ -136,7 +136,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; driver, perhaps several times before the first batch is done.
 
-        It is the first row that the consumer has not acknowledged, and stays it until the first batch is done.
+        It is the consumer's first unacknowledged row, and does not move until the first batch is done.
 
         Raises:
             PermitflowError: the exchange is away, or does not keep such a channel for such a consumer.
@@ -144,16 +144,16 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial(self._ask_positions()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Rows of a batch: ``maxRowsPerBatch``, or half the window of each channel; driver, once."""
+        """The most rows of a batch: ``maxRowsPerBatch``, or half the window of each channel; driver, once."""
         return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Acknowledge what the commit log has, and plan the next batch; driver, at each trigger.
+        """Acknowledge the batches in the commit log, and plan the next one; driver, at each trigger.
 
         Raises:
             RowsLostError: rows that the query needs are gone.
-            CheckpointError: the checkpoint is another query's.
-            ChannelAbortedError: a producer has given up, and all that had come from it was read.
+            CheckpointError: the checkpoint belongs to another query.
+            ChannelAbortedError: a producer has aborted its channel, and all rows before that were read.
             PermitflowError: the exchange is away for longer than ``timeout_seconds``.
 
         Spec: Acknowledge, PlanBatch, ReportLoss of SparkMicroBatch.
@@ -172,18 +172,18 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_json()
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """How far the channels had come when the exchange was last asked, for the query's progress; asks it nothing."""
+        """The channels' latest known positions, for the query's progress; does not ask the exchange."""
         return None if self._positions is None else self._planner.latest(self._positions).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take the rows that are there now for all that there are; driver, once, before the first batch."""
+        """Limit the query to the rows that exist now; driver, once, before the first batch."""
         self._planner.end_at(self._ask_positions())
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """One for each channel with rows in this batch; driver, for a batch that is new or run again.
+        """One partition per channel with rows in this batch; driver, for a new or repeated batch.
 
         Raises:
-            CheckpointError: the checkpoint is another query's.
+            CheckpointError: the checkpoint belongs to another query.
         """
         return [
             ChannelRows(rows) for rows in self._planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
@@ -199,7 +199,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spec: RunTask of SparkMicroBatch.
         """
-        assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
+        assert isinstance(partition, ChannelRows)  # Spark passes the objects that partitions() returned
         options, rows = self._options, partition.rows
         with (
             recorded_task(options.trace_dir, self._consumer, rows),
@@ -208,7 +208,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(options, rows, self._schema, streams)
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: what this call tells, ``latestOffset`` has been told before, or will be told first."""
+        """Do nothing: ``latestOffset`` gets the same offset, before this call or before the next batch."""
 
     def stop(self) -> None:
         """Hang up."""
@@ -221,7 +221,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._positions
 
     def _acknowledge(self, start: StreamOffset) -> Positions:
-        """Acknowledge ``start``; where all channels stand then, also those that it does not have."""
+        """Acknowledge ``start``, and return the positions of all channels, also of those that ``start`` lacks."""
         rows = self._planner.acknowledgement(start)
         before = self._ask_positions() if self._recorder.is_on else {}
         try:

@@ -108,7 +108,7 @@ class _Work:
     grid: Grid
 
     def effort(self, cell: Cell) -> int:
-        """Number of states to visit; 1 for ``decide``, which takes about as long for all numbers."""
+        """Number of states to visit; 1 to decide, which takes about equally long for all cells."""
         if self.check is Check.DECIDE:
             return 1
         return cell.states if cell.states <= self.max_states else 0

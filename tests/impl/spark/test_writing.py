@@ -429,7 +429,7 @@ def test_a_commit_without_readers_succeeds_and_says_that_nobody_has_consumed_the
         committing(options, pool).result(SOON_SECONDS)
     first, _ = channels_of(options)
     assert caplog.messages == [
-        f"all rows are with the exchange; nobody has consumed those of channel {first!r} and 1 more yet"
+        f"the exchange holds all rows; no reader has consumed those of channel {first!r} and 1 more yet"
     ]
 
 
