@@ -65,7 +65,7 @@ bench-spark: setup  ## Spark jobs with the exchange and without: three minutes
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
 
-curves: setup  ## how our own figures depend on ROW_COUNT, BATCH, distance and number of channels: ten minutes
+curves: setup  ## how our own figures depend on row_permits, permit_batch, distance and number of channels: ten minutes
 	@$(BIN)/python -m benchmarks run --curves --rounds 3
 
 bench-docs: setup  ## paste what make bench and the others have measured into docs

@@ -1,4 +1,4 @@
-"""How our own figures depend on ROW_COUNT, BATCH and distance; and what a consumer that has stopped holds."""
+"""How our own figures depend on row_permits, permit_batch and distance; and what a consumer that has stopped holds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class Point(Record):
 
 
 def default_batch(row_permits: int) -> int:
-    """BATCH, if nothing is said about it."""
+    """permit_batch, if nothing is said about it."""
     return ChannelParameters(row_permits=row_permits).permit_batch
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 __all__ = ["PAYLOADS", "Job", "Outcome", "Payload", "Tally"]
 
-ROW_COUNT = 32_768
+ROW_PERMITS = 32_768
 # A window of a few chunks runs in lock-step: what is measured would be the round trip.
 CHUNKS_IN_WINDOW = 8
 # Different chunks one after the other, so that no cache holds just the one; few, so that they are made in no time.
@@ -46,8 +46,8 @@ class Payload:
 
     @property
     def row_permits(self) -> int:
-        """The window: ROW_COUNT, and at least eight chunks."""
-        return max(ROW_COUNT, CHUNKS_IN_WINDOW * self.rows)
+        """The window: row_permits, and at least eight chunks."""
+        return max(ROW_PERMITS, CHUNKS_IN_WINDOW * self.rows)
 
     @property
     def chunk_bytes(self) -> int:

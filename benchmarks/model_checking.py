@@ -25,20 +25,20 @@ from benchmarks.results import Record, Results, describe_machine, table
 from permitflow_model.tla_values import TlaValue
 
 MODELS: dict[str, dict[str, TlaValue]] = {
-    "every chunk size": {"RowCount": 10, "Batch": 3, "Clamp": 8, "Sizes": frozenset({1, 2, 3, 4})},
+    "every chunk size": {"RowPermits": 10, "PermitBatch": 3, "MaxChunkCost": 8, "Sizes": frozenset({1, 2, 3, 4})},
     "barriers and watermarks": {
-        "RowCount": 4,
-        "Batch": 2,
-        "Clamp": 3,
+        "RowPermits": 4,
+        "PermitBatch": 2,
+        "MaxChunkCost": 3,
         "Sizes": frozenset({1, 3}),
         "BarrierPermits": 1,
         "Watermarks": True,
         "FlushIdle": True,
     },
     "numbered chunks": {
-        "RowCount": 6,
-        "Batch": 2,
-        "Clamp": 5,
+        "RowPermits": 6,
+        "PermitBatch": 2,
+        "MaxChunkCost": 5,
         "Sizes": frozenset({1, 3}),
         "FlushIdle": True,
         "Withdrawals": True,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_SWEEP", "PART", "SweepSpeed"]
 
 SLOTS = 2
-GRID = {"row_count": range(5, 10), "batch": (1, 2, 4, 8), "max_chunk": range(2, 11)}
-SMOKE_GRID = {"row_count": range(4, 7), "batch": range(1, 4), "max_chunk": range(2, 7)}
+GRID = {"row_permits": range(5, 10), "permit_batch": (1, 2, 4, 8), "max_chunk_cost": range(2, 11)}
+SMOKE_GRID = {"row_permits": range(4, 7), "permit_batch": range(1, 4), "max_chunk_cost": range(2, 7)}
 
 
 PART = "sweep"
@@ -120,7 +120,7 @@ def measure(grid: dict[str, Iterable[int]], rounds: int) -> Iterator[Round]:
         tempfile.TemporaryDirectory() as folder,
         local_session("sweep", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
     ):
-        on_spark(spark, {"row_count": [4], "max_chunk": [1, 2, 3]})  # workers are started, modules loaded
+        on_spark(spark, {"row_permits": [4], "max_chunk_cost": [1, 2, 3]})  # workers are started, modules loaded
         for _ in range(rounds):
             wall, busy, states = on_spark(spark, grid)
             ideal, same = in_processes(grid)

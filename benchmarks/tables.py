@@ -92,12 +92,12 @@ def settings(results: Results) -> str:
 
 def windows(results: Results) -> str:
     """By window."""
-    return _points(results.get("windows", Point), "ROW_COUNT", lambda point: point.row_permits)
+    return _points(results.get("windows", Point), "row_permits", lambda point: point.row_permits)
 
 
 def batches(results: Results) -> str:
     """By batch."""
-    return _points(results.get("batches", Point), "BATCH", lambda point: point.permit_batch)
+    return _points(results.get("batches", Point), "permit_batch", lambda point: point.permit_batch)
 
 
 def _points(points: list[Point], what: str, number: Callable[[Point], int]) -> str:
@@ -119,8 +119,8 @@ def defaults(results: Results) -> str:
     """What the default window and batch reach of what the fastest of the curve does, and what that one costs."""
     standard = ChannelParameters()
     rows = [
-        *_default_rows(results.get("windows", Point), "ROW_COUNT", "row_permits", standard.row_permits),
-        *_default_rows(results.get("batches", Point), "BATCH", "permit_batch", standard.permit_batch),
+        *_default_rows(results.get("windows", Point), "row_permits", "row_permits", standard.row_permits),
+        *_default_rows(results.get("batches", Point), "permit_batch", "permit_batch", standard.permit_batch),
     ]
     return table(["", "default", "of the fastest", "time on the way", "the fastest has", "time on the way"], rows)
 
@@ -152,7 +152,7 @@ def delays(results: Results) -> str:
         ]
         for point in results.get("delays", DelayPoint)
     ]
-    return table(["round trip", "ROW_COUNT", "rows/s", "simulated", "turn-around of both processes"], rows)
+    return table(["round trip", "row_permits", "rows/s", "simulated", "turn-around of both processes"], rows)
 
 
 def full_pipe(results: Results) -> str:
@@ -183,7 +183,7 @@ def stalled(results: Results) -> str:
         ]
         for each in results.get("stalled", Stalled)
     ]
-    return table(["rows of 500 bytes", "ROW_COUNT", "MiB in a window", "MiB of both processes"], rows)
+    return table(["rows of 500 bytes", "row_permits", "MiB in a window", "MiB of both processes"], rows)
 
 
 def channels(results: Results) -> str:

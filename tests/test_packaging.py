@@ -112,7 +112,7 @@ def test_the_installed_command_line_answers(installed: Path) -> None:
     assert "permitflow = permitflow_command:main" in entry_points.read_text()
     done = run_installed(
         installed,
-        "sys.argv[1:] = ['check', '--row-count', '8', '--batch', '3', '--max-chunk', '7']; "
+        "sys.argv[1:] = ['check', '--row-permits', '8', '--permit-batch', '3', '--max-chunk-cost', '7']; "
         "from permitflow_command import main; main()",
     )
     assert done.returncode == 1, done.stderr

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-DEADLOCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+DEADLOCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 TRACE = "run.jsonl"
 
 
@@ -39,7 +39,7 @@ SHOTS = (
     Shot(name="deadlock", explain=DEADLOCK, fragment="step=5", height=1120),
     Shot(
         name="live-dark",
-        explain=("--row-count", "2048", "--batch", "256", "--barriers"),
+        explain=("--row-permits", "2048", "--permit-batch", "256", "--barriers"),
         fragment="step=14",
         scheme="dark",
         height=860,
@@ -48,7 +48,7 @@ SHOTS = (
     Shot(name="narrow", explain=DEADLOCK, fragment="step=4", width=390, height=860),
     Shot(
         name="states",
-        explain=("--graph", "--row-count", "3", "--batch", "2", "--max-chunk", "3"),
+        explain=("--graph", "--row-permits", "3", "--permit-batch", "2", "--max-chunk-cost", "3"),
         width=1240,
         height=780,
     ),
@@ -58,7 +58,7 @@ SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
     "deadlock": DEADLOCK,
-    "states": ("--graph", "--row-count", "2", "--batch", "2", "--max-chunk", "2"),
+    "states": ("--graph", "--row-permits", "2", "--permit-batch", "2", "--max-chunk-cost", "2"),
 }
 
 

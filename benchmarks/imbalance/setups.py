@@ -31,7 +31,7 @@ LOCAL_CHUNKS = 16
 BYTE_WINDOW = 64 << 10
 # RisingWave's ROW_COUNT since 2023.
 ROW_PERMITS = 2_048
-# What a receiver keeps back, up to BATCH - 1 rows, is missing in the join's next turn: here at most one chunk.
+# What a receiver keeps back, up to permit_batch - 1 rows, is missing in the join's next turn: here at most one chunk.
 PERMIT_BATCH = 64
 # RisingWave's.
 LARGE_PERMIT_BATCH = 256

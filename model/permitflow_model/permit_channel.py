@@ -55,13 +55,13 @@ Whereabouts = Literal["pending", "sent", "heard"]
 class Parameters:
     """The constants of the specification."""
 
-    row_count: int
+    row_permits: int
     """Row permits of the channel."""
 
-    batch: int
+    permit_batch: int
     """The receiver returns row permits once it holds this many."""
 
-    clamp: int
+    max_chunk_cost: int
     """The most a chunk costs; a larger one is admitted whole."""
 
     sizes: tuple[int, ...]
@@ -74,7 +74,7 @@ class Parameters:
     """Are watermarks offered?"""
 
     flush_idle: bool = False
-    """Does an idle receiver return a residue below ``batch``?"""
+    """Does an idle receiver return a residue below ``permit_batch``?"""
 
     withdrawals: bool = False
     """May the sender give up waiting?"""
@@ -91,16 +91,18 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("row_count", "batch", "clamp", "waiters", "tags"):
+        for name in ("row_permits", "permit_batch", "max_chunk_cost", "waiters", "tags"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.barrier_permits < 0:
             raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
         if any(rows < 0 for rows in self.sizes):
             raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
-        most = self.row_count + self.barrier_permits + self.waiters
+        most = self.row_permits + self.barrier_permits + self.waiters
         if 1 < self.tags <= most:
-            raise ValueError(f"tags must be 1 or above row_count + barrier_permits + waiters = {most}, not {self.tags}")
+            raise ValueError(
+                f"tags must be 1 or above row_permits + barrier_permits + waiters = {most}, not {self.tags}"
+            )
 
 
 class Permits(NamedTuple):
@@ -147,12 +149,12 @@ def plus(left: Permits, right: Permits) -> Permits:
 
 def total(parameters: Parameters) -> Permits:
     """All permits of the channel: Buf, for each class."""
-    return Permits(parameters.row_count, parameters.barrier_permits, 1)
+    return Permits(parameters.row_permits, parameters.barrier_permits, 1)
 
 
 def cost_of(rows: int, parameters: Parameters) -> int:
     """Permits that a chunk of so many rows takes."""
-    return min(max(rows, 1), parameters.clamp)
+    return min(max(rows, 1), parameters.max_chunk_cost)
 
 
 def held(message: Message) -> Permits:
@@ -306,7 +308,7 @@ def consume(state: State, parameters: Parameters) -> State:
     if message.kind == "barrier":
         return state._replace(grants=state.grants.push(held(message)))
     unreturned = state.unreturned + message.cost
-    if unreturned < parameters.batch:
+    if unreturned < parameters.permit_batch:
         return state._replace(unreturned=unreturned)
     return state._replace(grants=state.grants.push(Permits(unreturned, 0, 0)), unreturned=0)
 
@@ -431,18 +433,18 @@ def conservation(state: State, parameters: Parameters) -> bool:
 def bounded(state: State, parameters: Parameters) -> bool:
     """The channel never holds more than it has permits for, in any class."""
     now = plus(held_by(state.wire), held_by(state.inbox))
-    return now.rows <= parameters.row_count and now.barriers <= parameters.barrier_permits and now.watermarks <= 1
+    return now.rows <= parameters.row_permits and now.barriers <= parameters.barrier_permits and now.watermarks <= 1
 
 
 def messages_bounded(state: State, parameters: Parameters) -> bool:
     """Each message holds a permit, or brings one back: their number is bounded in both directions."""
     messages = state.wire.size() + state.inbox.size() + state.grants.size()
-    return messages <= parameters.row_count + parameters.barrier_permits + 1
+    return messages <= parameters.row_permits + parameters.barrier_permits + 1
 
 
-def row_bound_of(row_count: int, clamp: int, largest_rows: int) -> int:
+def row_bound_of(row_permits: int, max_chunk_cost: int, largest_rows: int) -> int:
     """The most rows a channel holds when a chunk above the clamp is admitted whole."""
-    return row_count + (row_count // clamp) * max(0, largest_rows - clamp)
+    return row_permits + (row_permits // max_chunk_cost) * max(0, largest_rows - max_chunk_cost)
 
 
 def rows_of(message: Message) -> int:
@@ -458,7 +460,7 @@ def rows_in(messages: Queue[Message]) -> int:
 def row_bound(state: State, parameters: Parameters) -> bool:
     """Rows, not permits: an oversize chunk is admitted whole and exceeds its cost."""
     rows = rows_in(state.wire) + rows_in(state.inbox)
-    return rows <= row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes, default=0))
+    return rows <= row_bound_of(parameters.row_permits, parameters.max_chunk_cost, max(parameters.sizes, default=0))
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
@@ -498,12 +500,12 @@ def newest_watermark_kept(state: State, parameters: Parameters) -> bool:
 
 def is_batched(grant: Permits, parameters: Parameters) -> bool:
     """A return of rows carries at least a batch."""
-    return grant.rows == 0 or grant.rows >= parameters.batch
+    return grant.rows == 0 or grant.rows >= parameters.permit_batch
 
 
 def grants_batched(state: State, parameters: Parameters) -> bool:
     """The residue stays below the batch, and each return of rows carries at least a batch."""
-    if state.unreturned >= parameters.batch:
+    if state.unreturned >= parameters.permit_batch:
         return False
     return parameters.flush_idle or state.grants.every(is_batched, parameters)
 
@@ -539,7 +541,7 @@ def _is_everywhere(state: State) -> bool:
 
 
 def _most_rows(parameters: Parameters) -> int:
-    return row_bound_of(parameters.row_count, parameters.clamp, max(parameters.sizes, default=0))
+    return row_bound_of(parameters.row_permits, parameters.max_chunk_cost, max(parameters.sizes, default=0))
 
 
 def _returned_rows(state: State) -> int:
@@ -555,13 +557,13 @@ _PROBES: Mapping[str, Probe] = {
     "PermitsNeverUsedUpProbe": lambda state, _: state.permits.rows > 0,
     "NeverTwoInInboxProbe": lambda state, _: state.inbox.size() < 2,
     "GrantNeverAboveBatchProbe": lambda state, parameters: all(
-        grant.rows <= parameters.batch for grant in state.grants
+        grant.rows <= parameters.permit_batch for grant in state.grants
     ),
     "PermitsNeverEverywhereProbe": lambda state, _: not _is_everywhere(state),
     "WholeWithoutFlushProbe": lambda state, parameters: (
         SYSTEM.can_move(state, parameters) or state.permits == total(parameters)
     ),
-    "RowCountNeverExceededProbe": lambda state, parameters: _rows(state) <= parameters.row_count,
+    "RowPermitsNeverExceededProbe": lambda state, parameters: _rows(state) <= parameters.row_permits,
     "RowBoundNeverReachedProbe": lambda state, parameters: _rows(state) < _most_rows(parameters),
     "EmptyChunkFreeProbe": lambda state, _: sum_permits(map(held, in_channel(state))).rows <= _rows(state),
     "BarrierNeverWaitsForRowsProbe": lambda state, _: (
@@ -570,10 +572,10 @@ _PROBES: Mapping[str, Probe] = {
     "BarrierNeverStuckProbe": lambda state, parameters: not _barrier_waits(state) or SYSTEM.can_move(state, parameters),
     "WatermarkNeverConflatedProbe": lambda state, _: state.watermark_pending < 0 or state.permits.watermarks == 1,
     "MailWrongSignProbe": lambda state, parameters: (
-        state.permits.rows + _returned_rows(state) == parameters.row_count + _rows_in_flight(state)
+        state.permits.rows + _returned_rows(state) == parameters.row_permits + _rows_in_flight(state)
     ),
     "MailWithoutPendingProbe": lambda state, parameters: (
-        state.permits.rows + _returned_rows(state) + _rows_in_flight(state) == parameters.row_count
+        state.permits.rows + _returned_rows(state) + _rows_in_flight(state) == parameters.row_permits
     ),
 }
 

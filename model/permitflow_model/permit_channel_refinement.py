@@ -40,10 +40,10 @@ def queue_in(state: State, nothing: Fifo[Chunk] = NO_CHUNKS) -> bounded_queue.St
 
 
 def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:
-    """The bound of the queue is ROW_COUNT; less would not do."""
+    """The bound of the queue is row_permits; less would not do."""
     return bounded_queue.Parameters(
-        bound=parameters.row_count,
-        costs=Interval(1, parameters.clamp),
+        bound=parameters.row_permits,
+        costs=Interval(1, parameters.max_chunk_cost),
         ids=Interval(0, parameters.tags - 1),
         line=parameters.waiters,
     )

@@ -42,7 +42,7 @@ PHASES: tuple[Phase, ...] = ("idle", "planned", "logged", "ready", "staged", "pu
 class Parameters:
     """The constants of the specification."""
 
-    row_count: int
+    row_permits: int
     """Row permits: the exchange takes over a producer's chunk if it keeps no more rows than this."""
 
     batch_cap: int
@@ -74,7 +74,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("row_count", 1), ("batch_cap", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
+        for name, least in (("row_permits", 1), ("batch_cap", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if any(rows < 1 for rows in self.sizes):
@@ -175,7 +175,7 @@ def offer(state: State, parameters: Parameters, rows: int) -> State:
 def produce(state: State, parameters: Parameters) -> State:
     """The exchange takes the chunk over; what it keeps stays within the permits."""
     require(state.waiting > 0)
-    require(state.produced + state.waiting - state.acknowledged <= parameters.row_count)
+    require(state.produced + state.waiting - state.acknowledged <= parameters.row_permits)
     require(state.lost <= state.acknowledged)
     return state._replace(produced=state.produced + state.waiting, waiting=0)
 
@@ -186,7 +186,7 @@ def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
     The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
     """
     require(state.produced + state.waiting + rows <= parameters.horizon)
-    beyond = max(0, state.produced - state.acknowledged - parameters.row_count)
+    beyond = max(0, state.produced - state.acknowledged - parameters.row_permits)
     require(rows + beyond <= parameters.staging_rows)
     require(state.lost <= state.acknowledged)
     return state._replace(produced=state.produced + rows)
@@ -398,7 +398,7 @@ def type_ok(state: State, _parameters: Parameters) -> bool:
 
 def bounded(state: State, parameters: Parameters) -> bool:
     """The exchange keeps no more rows than there are permits, and room for staged rows."""
-    return state.produced - state.acknowledged <= parameters.row_count + parameters.staging_rows
+    return state.produced - state.acknowledged <= parameters.row_permits + parameters.staging_rows
 
 
 def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:
@@ -451,9 +451,11 @@ def _is_full_batch_running(state: State, parameters: Parameters) -> bool:
 
 _PROBES: Mapping[str, Callable[[State, Parameters], bool]] = {
     "ProducerNeverWaitsProbe": lambda state, parameters: (
-        state.waiting == 0 or state.produced + state.waiting - state.acknowledged <= parameters.row_count
+        state.waiting == 0 or state.produced + state.waiting - state.acknowledged <= parameters.row_permits
     ),
-    "NeverBeyondTheWindowProbe": lambda state, parameters: state.produced - state.acknowledged <= parameters.row_count,
+    "NeverBeyondTheWindowProbe": lambda state, parameters: (
+        state.produced - state.acknowledged <= parameters.row_permits
+    ),
     "NeverPublishedBeforeProbe": lambda state, _: not (state.phase == "staged" and state.published),
     "NoLateAttemptProbe": lambda state, _: (
         state.phase != "staged" or state.late == NO_ROWS or state.late.start == state.start

@@ -62,7 +62,7 @@ class QueryWorld(NamedTuple):
 def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging_rows: int = 0) -> Parameters:
     """The specification's constants for a real query."""
     return Parameters(
-        row_count=row_permits,
+        row_permits=row_permits,
         batch_cap=batch_cap,
         staging_rows=staging_rows,
         sizes=(),
@@ -192,7 +192,7 @@ class SparkMicroBatchReplay:
             raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
         if rows == state.produced:
             return state
-        within = min(rows, state.acknowledged + self.parameters.row_count)
+        within = min(rows, state.acknowledged + self.parameters.row_permits)
         try:
             if within > state.produced:
                 state = self._step(self._step(state, "Offer", within - state.produced), "Produce")
@@ -201,7 +201,7 @@ class SparkMicroBatchReplay:
             staging_rows = self.parameters.staging_rows
             beyond = f", and room for {staging_rows} staged rows" if staging_rows else ""
             raise Refused(
-                f"the exchange keeps {rows - state.acknowledged} rows, and has {self.parameters.row_count} permits"
+                f"the exchange keeps {rows - state.acknowledged} rows, and has {self.parameters.row_permits} permits"
                 f"{beyond}"
             ) from None
 

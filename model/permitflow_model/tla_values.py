@@ -251,7 +251,7 @@ def camel_case(name: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """The name of a module or a constant in Python: ``RowCount`` is ``row_count`` there."""
+    """The name of a module or a constant in Python: ``RowPermits`` is ``row_permits`` there."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 

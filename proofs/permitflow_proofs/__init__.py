@@ -1,12 +1,12 @@
 """What is proved for all parameters, and decided for anybody's own.
 
 ``catalogue`` lists the theorems, ``prove`` examines one, ``prove_catalogue`` many at once, by one solver or two;
-``decide`` answers for concrete numbers, ``safe_max_cost`` says how far one may go.
+``decide`` answers for concrete numbers, ``safe_max_chunk_cost`` says how far one may go.
 """
 
 from permitflow_proofs.catalogue import catalogue
 from permitflow_proofs.kernel.theorem import Theorem, Verdict, prove
-from permitflow_proofs.permit_channel.decision import Decision, Undecided, decide, safe_max_cost
+from permitflow_proofs.permit_channel.decision import Decision, Undecided, decide, safe_max_chunk_cost
 from permitflow_proofs.proving import prove_catalogue
 
 __all__ = [
@@ -18,5 +18,5 @@ __all__ = [
     "decide",
     "prove",
     "prove_catalogue",
-    "safe_max_cost",
+    "safe_max_chunk_cost",
 ]

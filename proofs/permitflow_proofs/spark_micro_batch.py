@@ -153,9 +153,9 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "bounded",
             "Bounded",
-            "The replay buffer of an exchange never has more than ROW_COUNT rows of a channel, and those that may be "
+            "The replay buffer of an exchange never has more than row_permits rows of a channel, and those that may be "
             "staged for it, whatever crashes.",
-            lambda s, p: s._replace(produced=s.acknowledged + p.row_count + p.staging_rows + 1),
+            lambda s, p: s._replace(produced=s.acknowledged + p.row_permits + p.staging_rows + 1),
             "after the step the exchange keeps one row too many",
         ),
         _CHAPTER.kept(
@@ -270,14 +270,14 @@ def _starts(any_parameters: Callable[[], Parameters], rows: int) -> bool:
 
 def _fills(any_parameters: Callable[[], Parameters], too_many: int) -> bool:
     parameters, rows = any_parameters(), natural("rows_before")
-    assume(rows < parameters.row_count + too_many)
+    assume(rows < parameters.row_permits + too_many)
     assume(rows < parameters.horizon)
     return take(SYSTEM, parameters, filled(parameters, rows), _HANDED_OVER) == filled(parameters, rows + 1)
 
 
 def _stays(any_parameters: Callable[[], Parameters], too_many: int) -> bool:
     parameters, rows, faults = any_parameters(), natural("rows_before"), natural("faults_before", 1)
-    assume(rows < parameters.row_count + too_many)
+    assume(rows < parameters.row_permits + too_many)
     assume(rows < parameters.horizon)
     before, after = (unacknowledged(parameters, rows + more, faults - more) for more in (0, 1))
     return take(SYSTEM, parameters, before, [*_HANDED_OVER, *_CRASHED_BEFORE_COMMIT]) == after
@@ -337,20 +337,20 @@ def _gets_stuck(parameters: Parameters, state: State, moves: tuple[Move, ...]) -
 
 def _is_live(excess: int) -> bool:
     parameters = _in_latest_offset()
-    assume(largest_chunk(parameters) <= parameters.row_count + excess)
+    assume(largest_chunk(parameters) <= parameters.row_permits + excess)
     return never_stuck(any_state(parameters), parameters)
 
 
 def _never_fits(nearer: int) -> bool:
     parameters = _in_latest_offset()
-    assume(largest_chunk(parameters) > parameters.row_count - nearer)
+    assume(largest_chunk(parameters) > parameters.row_permits - nearer)
     assume(largest_chunk(parameters) <= parameters.horizon)
     return _gets_stuck(parameters, SYSTEM.initial(parameters), ())
 
 
 def _is_live_in_commit(excess: int) -> bool:
     parameters = _in_commit()
-    assume(parameters.batch_cap <= parameters.row_count - largest_chunk(parameters) + excess)
+    assume(parameters.batch_cap <= parameters.row_permits - largest_chunk(parameters) + excess)
     return never_stuck(any_state(parameters), parameters)
 
 
@@ -358,8 +358,8 @@ def _is_stuck_in_commit(nearer: int) -> bool:
     """One batch takes so many rows that the largest chunk does not fit beside it."""
     parameters = _in_commit()
     largest = largest_chunk(parameters)
-    assume(parameters.batch_cap > parameters.row_count - largest - nearer)
-    too_many = max(0, parameters.row_count - largest + 1)
+    assume(parameters.batch_cap > parameters.row_permits - largest - nearer)
+    too_many = max(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
     return _gets_stuck(parameters, filled(parameters, too_many), BATCH_DONE if too_many > 0 else ())
 
@@ -368,7 +368,7 @@ def _is_stuck_after_crashes(fewer: int) -> bool:
     """So many rows were never acknowledged that the largest chunk does not fit."""
     parameters = _in_commit_with_crashes()
     largest = largest_chunk(parameters)
-    too_many = max(0, parameters.row_count - largest + 1)
+    too_many = max(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
     assume(parameters.faults >= too_many)
     return _gets_stuck(parameters, unacknowledged(parameters, too_many - fewer, parameters.faults - too_many), ())
@@ -386,13 +386,13 @@ def _has_two_batches(state: State, parameters: Parameters) -> bool:
 def _two_batches_fit(fewer: int) -> bool:
     parameters = _without_staging()
     state = any_state(parameters)
-    return not _has_two_batches(state, parameters) or 2 * parameters.batch_cap <= parameters.row_count - fewer
+    return not _has_two_batches(state, parameters) or 2 * parameters.batch_cap <= parameters.row_permits - fewer
 
 
 def _two_batches_come(excess: int) -> bool:
     parameters = _without_staging()
     rows = 2 * parameters.batch_cap
-    assume(rows <= parameters.row_count + excess)
+    assume(rows <= parameters.row_permits + excess)
     moves: list[Move] = [("PlanBatch", ()), ("WriteOffsetLog", ()), ("RunTask", ())]
     after = take(SYSTEM, parameters, filled(parameters, rows), moves)
     return after is not None and _has_two_batches(after, parameters) and SYSTEM.invariants["Bounded"](after, parameters)
@@ -405,16 +405,16 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "live",
             "NeverStuck",
             "Acknowledging in latestOffset: until the query fails, no producer is ever stuck if and only if no chunk "
-            "is larger than ROW_COUNT, whatever the cap and however often tasks and driver fail. (A query fails if an "
+            "is larger than row_permits, whatever the cap and however often tasks and driver fail. (A query fails if an "
             "exchange that keeps rows in memory crashes and loses some: then its producer may wait for ever.)",
-            claim("if", _is_live, "chunks of ROW_COUNT + 1"),
-            claim("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of ROW_COUNT"),
+            claim("if", _is_live, "chunks of row_permits + 1"),
+            claim("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of row_permits"),
         ),
         _CHAPTER.theorem(
             "commit-threshold",
             "Acknowledge",
             "Acknowledging in commit, while neither driver nor exchange crash, if chunks of one row may be offered as "
-            "well: live if and only if the batch cap is at most ROW_COUNT - the largest chunk.",
+            "well: live if and only if the batch cap is at most row_permits - the largest chunk.",
             claim("if", _is_live_in_commit, "by one more"),
             *filling(_in_commit),
             claim(
@@ -439,10 +439,10 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "double-buffer",
             "PlanBatch",
             "A full batch of what producers hand over can wait while a full batch runs if and only if the batch cap is "
-            "at most half of ROW_COUNT.",
-            claim("only if", _two_batches_fit, "half of ROW_COUNT - 1"),
+            "at most half of row_permits.",
+            claim("only if", _two_batches_fit, "half of row_permits - 1"),
             *filling(_without_staging),
-            claim("if", _two_batches_come, "half of ROW_COUNT + 1"),
+            claim("if", _two_batches_come, "half of row_permits + 1"),
         ),
     )
 
@@ -494,7 +494,7 @@ def _is_drained(state: State) -> bool:
 
 def _drains(excess: int) -> bool:
     parameters = any_parameters(acknowledge_in="latestOffset")
-    assume(largest_chunk(parameters) <= parameters.row_count + excess)
+    assume(largest_chunk(parameters) <= parameters.row_permits + excess)
     state = any_state(parameters)
     return SYSTEM.can_move(state, parameters) or state.phase == "failed" or _is_drained(state)
 
@@ -527,7 +527,7 @@ def _progress_theorems() -> tuple[Theorem, ...]:
             "drained",
             "Drained",
             "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, all rows that were "
-            "offered are published and acknowledged, if no chunk is larger than ROW_COUNT.",
+            "offered are published and acknowledged, if no chunk is larger than row_permits.",
             claim("in every state", _drains, "by one row"),
         ),
     )

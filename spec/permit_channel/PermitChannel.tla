@@ -20,26 +20,26 @@
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
-    RowCount,        \* row permits of the channel (ROW_COUNT, "Buf")
-    Batch,           \* the receiver returns row permits once it holds this many
-    Clamp,           \* the most a chunk costs; a larger chunk is admitted whole
+    RowPermits,      \* row permits of the channel (RisingWave: ROW_COUNT; "Buf")
+    PermitBatch,     \* the receiver returns row permits once it holds this many
+    MaxChunkCost,    \* the most a chunk costs; a larger chunk is admitted whole
     Sizes,           \* the chunk sizes that may be offered, in rows
     BarrierPermits,  \* barriers that may be in the channel at once; 0: none are offered
     Watermarks,      \* are watermarks offered?
-    FlushIdle,       \* does an idle receiver return a residue below Batch?
+    FlushIdle,       \* does an idle receiver return a residue below PermitBatch?
     Withdrawals,     \* may the sender give up waiting (a cancelled send)?
     Waiters,         \* chunks and barriers that may wait for permits at once
     Tags,            \* numbers of chunks and barriers are taken modulo Tags; 1: they are anonymous
     Fair             \* names of the actions that are weakly (SendWatermark: strongly) fair
 
 ASSUME Assumption ==
-    /\ RowCount \in Nat \ {0} /\ Batch \in Nat \ {0} /\ Clamp \in Nat \ {0}
+    /\ RowPermits \in Nat \ {0} /\ PermitBatch \in Nat \ {0} /\ MaxChunkCost \in Nat \ {0}
     /\ Sizes \subseteq Nat /\ BarrierPermits \in Nat
     /\ {Watermarks, FlushIdle, Withdrawals} \subseteq BOOLEAN
     /\ Fair \subseteq {"SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush", "AddPermits"}
     /\ Waiters \in Nat \ {0}
     \* Every chunk and barrier in the channel holds a permit, so this many numbers cannot be confused.
-    /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowCount + BarrierPermits + Waiters)
+    /\ Tags = 1 \/ (Tags \in Nat /\ Tags > RowPermits + BarrierPermits + Waiters)
 
 VARIABLES
     offered,           \* number of the next chunk or barrier to be offered, modulo Tags
@@ -68,10 +68,10 @@ Permits(rows, barriers, watermarks) ==
 
 Plus(p, q) == Permits(p.rows + q.rows, p.barriers + q.barriers, p.watermarks + q.watermarks)
 
-Total == Permits(RowCount, BarrierPermits, 1)
+Total == Permits(RowPermits, BarrierPermits, 1)
 
 \* An empty chunk costs one permit, an oversize chunk the clamp.
-Cost(rows) == IF rows < 1 THEN 1 ELSE IF rows > Clamp THEN Clamp ELSE rows
+Cost(rows) == IF rows < 1 THEN 1 ELSE IF rows > MaxChunkCost THEN MaxChunkCost ELSE rows
 
 Message(kind, id, rows, cost) == [kind |-> kind, id |-> id, rows |-> rows, cost |-> cost]
 
@@ -176,7 +176,7 @@ Consume ==
        /\ consumed' = IF m.kind = "watermark" THEN consumed ELSE Successor(consumed)
        /\ newestWatermark' = IF m.kind = "watermark" /\ newestWatermark = "sent" THEN "heard" ELSE newestWatermark
        /\ IF m.kind = "chunk"
-          THEN IF unreturned + m.cost >= Batch
+          THEN IF unreturned + m.cost >= PermitBatch
                THEN /\ grants' = Append(grants, Permits(unreturned + m.cost, 0, 0))
                     /\ unreturned' = 0
                ELSE /\ unreturned' = unreturned + m.cost
@@ -262,15 +262,15 @@ Conservation ==
 \* The channel never holds more than it has permits for, in any class.
 Bounded ==
     LET held == SumHeld(wire \o inbox) IN
-    held.rows <= RowCount /\ held.barriers <= BarrierPermits /\ held.watermarks <= 1
+    held.rows <= RowPermits /\ held.barriers <= BarrierPermits /\ held.watermarks <= 1
 
 Largest == IF Sizes = {} THEN 0 ELSE CHOOSE rows \in Sizes : \A other \in Sizes : other <= rows
 
 \* Each message holds a permit, or brings one back: their number is bounded in both directions.
-MessagesBounded == Len(wire) + Len(inbox) + Len(grants) <= RowCount + BarrierPermits + 1
+MessagesBounded == Len(wire) + Len(inbox) + Len(grants) <= RowPermits + BarrierPermits + 1
 
 \* Rows, not permits: an oversize chunk is admitted whole and exceeds its cost.
-MostRows == RowCount + (IF Largest > Clamp THEN (RowCount \div Clamp) * (Largest - Clamp) ELSE 0)
+MostRows == RowPermits + (IF Largest > MaxChunkCost THEN (RowPermits \div MaxChunkCost) * (Largest - MaxChunkCost) ELSE 0)
 
 RowBound == SumRows(wire \o inbox) <= MostRows
 
@@ -293,11 +293,11 @@ NewestWatermarkKept ==
     /\ (newestWatermark = "pending") = (watermarkPending >= 0)
     /\ newestWatermark = "sent" => SumHeld(wire \o inbox).watermarks = 1
 
-\* The residue stays below Batch, and each return of rows carries at least Batch permits:
-\* grant messages <= consumed / Batch.  (An idle flush may return less.)
+\* The residue stays below PermitBatch, and each return of rows carries at least PermitBatch permits:
+\* grant messages <= consumed / PermitBatch.  (An idle flush may return less.)
 GrantsBatched ==
-    /\ unreturned < Batch
-    /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows = 0 \/ grants[i].rows >= Batch
+    /\ unreturned < PermitBatch
+    /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows = 0 \/ grants[i].rows >= PermitBatch
 
 \* With the idle flush, a channel in which nothing can move holds all its permits again.
 WholeWhenIdle == (FlushIdle /\ ~ ENABLED Protocol) => permits = Total

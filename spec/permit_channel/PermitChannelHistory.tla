@@ -78,19 +78,19 @@ SpecHistory == InitHistory /\ [][NextHistory]_historyVars
 -----------------------------------------------------------------------------
 
 \* Permits, not rows: an empty chunk costs one.  The 1 is the return at the end.
-GrantBound == grantMessages <= consumedPermits \div Batch + 1
+GrantBound == grantMessages <= consumedPermits \div PermitBatch + 1
 
-GrantBoundBeforeEnd == ~ended => grantMessages <= consumedPermits \div Batch
+GrantBoundBeforeEnd == ~ended => grantMessages <= consumedPermits \div PermitBatch
 
 \* Both ends can check the ledger when the stream is closed.
 WholeAtEnd == (ended /\ grants = <<>>) => permits = Total
 
 \* The 1 in GrantBound is needed (TLC must violate this).
-NoFinalGrantProbe == grantMessages <= consumedPermits \div Batch
+NoFinalGrantProbe == grantMessages <= consumedPermits \div PermitBatch
 
 \* GrantBoundBeforeEnd is attained, and with more than one message (TLC must violate this).
 GrantBoundNotReachedProbe ==
-    (~ended /\ grantMessages > 1) => grantMessages < consumedPermits \div Batch
+    (~ended /\ grantMessages > 1) => grantMessages < consumedPermits \div PermitBatch
 
 \* Were GrantBound about rows, it would read so for empty chunks (TLC must violate this).
 GrantBoundInRowsProbe == Sizes = {0} => grantMessages <= 0 + 1

@@ -19,8 +19,8 @@ PermitsNeverUsedUpProbe == permits.rows > 0
 \* The receiver may be slower than the wire.
 NeverTwoInInboxProbe == Len(inbox) < 2
 
-\* The whole residue is returned, not one Batch of it.
-GrantNeverAboveBatchProbe == \A i \in DOMAIN grants : grants[i].rows <= Batch
+\* The whole residue is returned, not one PermitBatch of it.
+GrantNeverAboveBatchProbe == \A i \in DOMAIN grants : grants[i].rows <= PermitBatch
 
 \* No term of the conservation equation is always 0, even at one moment.
 PermitsNeverEverywhereProbe ==
@@ -29,8 +29,8 @@ PermitsNeverEverywhereProbe ==
 \* Without the idle flush an idle channel keeps a residue (see WholeWhenIdle).
 WholeWithoutFlushProbe == ~ ENABLED Protocol => permits = Total
 
-\* Oversize chunks, admitted whole, exceed RowCount rows ...
-RowCountNeverExceededProbe == SumRows(InChannel) <= RowCount
+\* Oversize chunks, admitted whole, exceed RowPermits rows ...
+RowPermitsNeverExceededProbe == SumRows(InChannel) <= RowPermits
 
 \* ... and RowBound is attained.
 RowBoundNeverReachedProbe == SumRows(InChannel) < MostRows
@@ -50,10 +50,10 @@ BarrierNeverStuckProbe == BarrierWaits => ENABLED Protocol
 WatermarkNeverConflatedProbe == watermarkPending >= 0 => permits.watermarks = 1
 
 \* "PendingPermits + PermitsInFlight = Buf + InFlight", as a mail of 2014 has it: a wrong sign.
-MailWrongSignProbe == permits.rows + SumPermits(grants).rows = RowCount + SumHeld(wire).rows
+MailWrongSignProbe == permits.rows + SumPermits(grants).rows = RowPermits + SumHeld(wire).rows
 
 \* "Permits + InFlight = Buf", from the same mail: chunks that wait to be consumed are forgotten.
-MailWithoutPendingProbe == permits.rows + SumPermits(grants).rows + SumHeld(wire).rows = RowCount
+MailWithoutPendingProbe == permits.rows + SumPermits(grants).rows + SumHeld(wire).rows = RowPermits
 
 \* Weak fairness does not do for SendWatermark: chunks that keep coming disable it again and again.
 WeakWatermarkSpec == Spec /\ WF_vars(SendWatermark)

@@ -11,7 +11,7 @@
 EXTENDS PermitChannel
 
 CONSTANT
-    QueueBound         \* what the queue may hold; RowCount is enough, and less is not
+    QueueBound         \* what the queue may hold; RowPermits is enough, and less is not
 
 IsChunk(m) == m.kind = "chunk"
 
@@ -24,7 +24,7 @@ Asked == Chunks(waiting)
 InQueue == Chunks(inbox \o wire)
 
 Queue == INSTANCE BoundedQueue WITH
-    Bound <- QueueBound, Costs <- 1 .. Clamp, Ids <- 0 .. Tags - 1, Line <- Waiters,
+    Bound <- QueueBound, Costs <- 1 .. MaxChunkCost, Ids <- 0 .. Tags - 1, Line <- Waiters,
     asked <- Asked, queue <- InQueue
 
 -----------------------------------------------------------------------------
@@ -36,6 +36,6 @@ IsQueue == Queue!SafeQueue
 GetsFairly == Queue!GetFairly
 
 \* A chunk for which there is room goes in.  Not at once: permits have to come home.  Needs costs of at most
-\* RowCount - Batch + 1, or the idle flush.
+\* RowPermits - PermitBatch + 1, or the idle flush.
 PutsFairly == Queue!PutFairly
 =============================================================================

@@ -20,7 +20,7 @@
 EXTENDS Integers
 
 CONSTANTS
-    RowCount,          \* row permits: the exchange takes over a producer's chunk if it keeps no more rows than this
+    RowPermits,        \* row permits: the exchange takes over a producer's chunk if it keeps no more rows than this
     BatchCap,          \* a batch has no more rows of the channel than this
     Sizes,             \* the chunk sizes that may be offered, in rows
     Horizon,           \* rows that are produced before the stream ends
@@ -31,7 +31,7 @@ CONSTANTS
     Faults             \* how many faults of any kind may happen
 
 ASSUME Assumption ==
-    /\ RowCount \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
+    /\ RowPermits \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
     /\ StagingRows \in Nat
     /\ Sizes \subseteq Nat \ {0}
     /\ AcknowledgeIn \in {"latestOffset", "commit"}
@@ -99,7 +99,7 @@ Offer(rows) ==
 
 \* The exchange takes the chunk over; what it keeps stays within the permits.
 Produce ==
-    /\ waiting > 0 /\ produced + waiting - acknowledged <= RowCount
+    /\ waiting > 0 /\ produced + waiting - acknowledged <= RowPermits
     /\ lost <= acknowledged
     /\ produced' = produced + waiting
     /\ waiting' = 0
@@ -109,7 +109,7 @@ Produce ==
 \* The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
 ProduceBatch(rows) ==
     /\ produced + waiting + rows <= Horizon
-    /\ rows + Max(0, produced - acknowledged - RowCount) <= StagingRows
+    /\ rows + Max(0, produced - acknowledged - RowPermits) <= StagingRows
     /\ lost <= acknowledged
     /\ produced' = produced + rows
     /\ UNCHANGED <<waiting, acknowledged, lost, driver, tasks, sink, faults>>
@@ -282,7 +282,7 @@ TypeOK ==
     /\ IsRows(late) /\ IsRows(staged)
 
 \* The exchange keeps no more rows than there are permits, and room for staged rows.
-Bounded == produced - acknowledged <= RowCount + StagingRows
+Bounded == produced - acknowledged <= RowPermits + StagingRows
 
 \* Nothing is forgotten before the commit log has its batch.
 AcknowledgedIsCommitted == acknowledged <= CommittedEnd

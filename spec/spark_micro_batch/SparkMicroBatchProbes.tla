@@ -6,10 +6,10 @@
 EXTENDS SparkMicroBatch
 
 \* Back-pressure happens: the replay buffer is full, and the producer waits.
-ProducerNeverWaitsProbe == waiting > 0 => produced + waiting - acknowledged <= RowCount
+ProducerNeverWaitsProbe == waiting > 0 => produced + waiting - acknowledged <= RowPermits
 
 \* What jobs publish into the channel is there although there are no permits for it.
-NeverBeyondTheWindowProbe == produced - acknowledged <= RowCount
+NeverBeyondTheWindowProbe == produced - acknowledged <= RowPermits
 
 \* A batch is staged again though the sink has published it: the driver crashed before it wrote the commit log.
 NeverPublishedBeforeProbe == phase = "staged" => ~published

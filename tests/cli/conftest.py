@@ -18,7 +18,7 @@ Answer = tuple[int, str, str]
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    """Run a command in this process: ``command("check", "--row-count", "8")``."""
+    """Run a command in this process: ``command("check", "--row-permits", "8")``."""
     monkeypatch.setenv("COLUMNS", "140")
 
     def run(*arguments: str) -> Answer:

@@ -39,7 +39,7 @@ def test_help_needs_no_extra(command: str) -> None:
     ("arguments", "extra"),
     [
         (["prove"], "permitflow[proofs]"),
-        (["check", "--row-count", "8", "--batch", "3"], "permitflow[proofs]"),
+        (["check", "--row-permits", "8", "--permit-batch", "3"], "permitflow[proofs]"),
         (["serve", "--stream", "orders"], "permitflow[grpc]"),
         (["demo"], "permitflow[demo]"),
     ],

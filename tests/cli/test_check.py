@@ -19,47 +19,51 @@ Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
 
 
-def numbers(row_count: int, batch: int, **others: int) -> list[str]:
+def numbers(row_permits: int, permit_batch: int, **others: int) -> list[str]:
     """The options for these numbers."""
-    options = {"row-count": row_count, "batch": batch, **{name.replace("_", "-"): n for name, n in others.items()}}
+    options = {
+        "row-permits": row_permits,
+        "permit_batch": permit_batch,
+        **{name.replace("_", "-"): n for name, n in others.items()},
+    }
     return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
 def test_the_default_of_risingwave_is_live(command: Command) -> None:
-    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk=1792))
+    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk_cost=1792))
     assert code == 0
-    assert stdout.startswith("live: row count 2,048, batch 256, chunks of at most 1,792 (published protocol)")
+    assert stdout.startswith("live: row permits 2,048, permit batch 256, chunks of at most 1,792 (published protocol)")
     assert "proved, for runs of any length" in stdout
     assert "theorem threshold (PermitChannel.tla:" in stdout
     assert stdout.splitlines()[-1].startswith("live up to chunks of 1,793")
 
 
 def test_a_chunk_of_the_whole_window_deadlocks_and_the_last_line_says_what_to_change(command: Command) -> None:
-    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk=2048))
+    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk_cost=2048))
     assert code == 1
     assert stdout.startswith("deadlock:")
     assert "OfferChunk(2048)" in stdout
-    assert stdout.splitlines()[-1].startswith("to be live, choose chunks of at most 1,793 (--max-chunk 1793)")
+    assert stdout.splitlines()[-1].startswith("to be live, choose chunks of at most 1,793 (--max-chunk-cost 1793)")
 
 
-@pytest.mark.parametrize("row_count", [6, 8, 2048])
-@pytest.mark.parametrize("batch", [2, 3, 5])
-def test_the_threshold_is_exact(report: Report, row_count: int, batch: int) -> None:
-    largest_live = row_count - batch + 1
-    assert report("check", *numbers(row_count, batch, max_chunk=largest_live))[0] == 0
-    code, document = report("check", *numbers(row_count, batch, max_chunk=largest_live + 1))
+@pytest.mark.parametrize("row_permits", [6, 8, 2048])
+@pytest.mark.parametrize("permit_batch", [2, 3, 5])
+def test_the_threshold_is_exact(report: Report, row_permits: int, permit_batch: int) -> None:
+    largest_live = row_permits - permit_batch + 1
+    assert report("check", *numbers(row_permits, permit_batch, max_chunk_cost=largest_live))[0] == 0
+    code, document = report("check", *numbers(row_permits, permit_batch, max_chunk_cost=largest_live + 1))
     assert code == 1
-    assert document["safe_max_cost"] == largest_live
+    assert document["safe_max_chunk_cost"] == largest_live
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        numbers(8, 3, max_chunk=7),
-        numbers(8, 6, batch_up=4),
-        numbers(9, 9, max_chunk=2),
-        numbers(8, 20, max_chunk=3),
-        [*numbers(8, 3, max_chunk=9), "--flush-idle"],
+        numbers(8, 3, max_chunk_cost=7),
+        numbers(8, 6, permit_batch_up=4),
+        numbers(9, 9, max_chunk_cost=2),
+        numbers(8, 20, max_chunk_cost=3),
+        [*numbers(8, 3, max_chunk_cost=9), "--flush-idle"],
         [*numbers(12, 7), "--sizes", "3,10"],
     ],
     ids=" ".join,
@@ -69,9 +73,9 @@ def test_a_run_into_a_deadlock_is_one_of_the_model_and_always_adds_up(report: Re
     assert code == 1
     sizes = {step["arguments"][0] for step in document["run"] if step["action"] == "OfferChunk"}
     parameters = Parameters(
-        row_count=document["row_count"],
-        batch=document["batch"],
-        clamp=document["max_cost"],
+        row_permits=document["row_permits"],
+        permit_batch=document["permit_batch"],
+        max_chunk_cost=document["largest_cost"],
         sizes=tuple(sizes),
         flush_idle=document["flush_idle"],
     )
@@ -80,26 +84,26 @@ def test_a_run_into_a_deadlock_is_one_of_the_model_and_always_adds_up(report: Re
         if step["action"] is not None:
             state = SYSTEM.perform(step["action"], state, parameters, *step["arguments"])
         places = ("permits", "in_flight", "inbox", "unreturned", "grants")
-        assert sum(step[place] for place in places) == document["row_count"]
+        assert sum(step[place] for place in places) == document["row_permits"]
         assert step["permits"] == state.permits.rows
         assert step["unreturned"] == state.unreturned
     assert is_stuck(state, parameters)
 
 
 def test_the_advice_works(report: Report) -> None:
-    _, document = report("check", *numbers(8, 6, max_chunk=5))
-    assert report("check", *numbers(8, 6, max_chunk=document["safe_max_cost"]))[0] == 0
-    assert report("check", *numbers(8, document["safe_batch"], max_chunk=5))[0] == 0
-    assert report("check", *numbers(8, 6, max_chunk=5), "--flush-idle")[0] == 0
+    _, document = report("check", *numbers(8, 6, max_chunk_cost=5))
+    assert report("check", *numbers(8, 6, max_chunk_cost=document["safe_max_chunk_cost"]))[0] == 0
+    assert report("check", *numbers(8, document["safe_permit_batch"], max_chunk_cost=5))[0] == 0
+    assert report("check", *numbers(8, 6, max_chunk_cost=5), "--flush-idle")[0] == 0
 
 
 def test_two_nodes_with_different_batches_are_live_up_to_a_difference_of_one(report: Report) -> None:
-    assert report("check", *numbers(8, 5, batch_up=4))[0] == 0
-    assert report("check", *numbers(8, 6, batch_up=4))[0] == 1
+    assert report("check", *numbers(8, 5, permit_batch_up=4))[0] == 0
+    assert report("check", *numbers(8, 6, permit_batch_up=4))[0] == 1
 
 
 def test_the_idle_flush_takes_the_deadlock_away(report: Report) -> None:
-    arguments = numbers(8, 7, max_chunk=8)
+    arguments = numbers(8, 7, max_chunk_cost=8)
     assert report("check", *arguments)[0] == 1
     assert report("check", *arguments, "--flush-idle")[0] == 0
 
@@ -108,16 +112,16 @@ def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> N
     code, stdout, _ = command("check", *numbers(2048, 256), "--sizes", "1024,2048")
     assert code == 0
     assert "chunks of 1,024 or 2,048 rows" in stdout
-    assert stdout.splitlines()[-1] == "if chunks of other sizes come too: live up to 1,793 with this batch"
+    assert stdout.splitlines()[-1] == "if chunks of other sizes come too: live up to 1,793 with this permit batch"
 
 
 def test_without_a_maximum_the_published_clamp_is_meant(report: Report) -> None:
     code, document = report("check", *numbers(2048, 256))
-    assert (code, document["max_cost"]) == (0, 1792)
+    assert (code, document["largest_cost"]) == (0, 1792)
 
 
 def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, report: Report) -> None:
-    arguments = ["check", *numbers(64, 128, max_chunk=1)]
+    arguments = ["check", *numbers(64, 128, max_chunk_cost=1)]
     _, stdout, _ = command(*arguments)
     _, document = report(*arguments)
     steps = len(document["run"]) - 1
@@ -128,23 +132,38 @@ def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, r
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--row-count", "0", "--batch", "1"], "'--row-count': must be at least 1, not 0"),
-        (["--row-count", "-8", "--batch", "1"], "'--row-count': must be at least 1, not -8"),
-        (["--row-count", "many", "--batch", "1"], "'--row-count': must be a whole number of at least 1, not 'many'"),
-        (["--row-count", "8.5", "--batch", "1"], "'--row-count': must be a whole number of at least 1, not '8.5'"),
-        (["--row-count", "8", "--batch", "0"], "'--batch': must be at least 1, not 0"),
-        (["--row-count", "8", "--batch", "3", "--max-chunk", "0"], "'--max-chunk': must be at least 1, not 0"),
+        (["--row-permits", "0", "--permit-batch", "1"], "'--row-permits': must be at least 1, not 0"),
+        (["--row-permits", "-8", "--permit-batch", "1"], "'--row-permits': must be at least 1, not -8"),
         (
-            ["--row-count", "8", "--batch", "3", "--sizes", "1;3"],
+            ["--row-permits", "many", "--permit-batch", "1"],
+            "'--row-permits': must be a whole number of at least 1, not 'many'",
+        ),
+        (
+            ["--row-permits", "8.5", "--permit-batch", "1"],
+            "'--row-permits': must be a whole number of at least 1, not '8.5'",
+        ),
+        (["--row-permits", "8", "--permit-batch", "0"], "'--permit-batch': must be at least 1, not 0"),
+        (
+            ["--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "0"],
+            "'--max-chunk-cost': must be at least 1, not 0",
+        ),
+        (
+            ["--row-permits", "8", "--permit-batch", "3", "--sizes", "1;3"],
             "'--sizes': must be whole numbers separated by commas",
         ),
-        (["--row-count", "8", "--batch", "3", "--sizes", "1,-3"], "'--sizes': a chunk cannot have -3 rows"),
-        (["--row-count", "8"], "--batch is missing"),
-        (["--batch", "8"], "--row-count is missing"),
-        (["--flush-idle"], "--row-count is missing"),
-        (["--row-count", "8", "--batch", "8"], "--batch: the published protocol clamps chunks to row count less batch"),
-        (["--row-count", "8", "--batch", "3", "--batch-up", "8"], "--batch-up: the published protocol clamps"),
-        (["--row-count", "8", "--batch", "3", "--engine", "tlc"], "--engine and --model belong to the models"),
+        (["--row-permits", "8", "--permit-batch", "3", "--sizes", "1,-3"], "'--sizes': a chunk cannot have -3 rows"),
+        (["--row-permits", "8"], "--permit-batch is missing"),
+        (["--permit-batch", "8"], "--row-permits is missing"),
+        (["--flush-idle"], "--row-permits is missing"),
+        (
+            ["--row-permits", "8", "--permit-batch", "8"],
+            "--permit-batch: the published protocol clamps chunks to row permits less permit batch",
+        ),
+        (
+            ["--row-permits", "8", "--permit-batch", "3", "--permit-batch-up", "8"],
+            "--permit-batch-up: the published protocol clamps",
+        ),
+        (["--row-permits", "8", "--permit-batch", "3", "--engine", "tlc"], "--engine and --model belong to the models"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -174,72 +193,88 @@ def test_the_examples_come_to_what_they_say(report: Report, name: str, verdict: 
 
 
 def test_a_file_is_decided_as_the_same_numbers_are(report: Report, tmp_path: Path) -> None:
-    _, of_file = report("check", described(tmp_path, "row_count = 8\nbatch = 4", "batch = 6"))
-    _, of_numbers = report("check", "--row-count", "8", "--batch", "6", "--batch-up", "4")
-    same = ("max_cost", "verdict", "explanation", "theorems", "safe_max_cost", "safe_batch", "run")
+    _, of_file = report("check", described(tmp_path, "row_permits = 8\npermit_batch = 4", "permit_batch = 6"))
+    _, of_numbers = report("check", "--row-permits", "8", "--permit-batch", "6", "--permit-batch-up", "4")
+    same = ("largest_cost", "verdict", "explanation", "theorems", "safe_max_chunk_cost", "safe_permit_batch", "run")
     assert {key: of_file[key] for key in same} == {key: of_numbers[key] for key in same}
 
 
-@pytest.mark.parametrize(("batch", "code"), [(5, 0), (6, 1)])
-def test_two_ends_are_live_up_to_a_difference_of_one(report: Report, tmp_path: Path, batch: int, code: int) -> None:
-    assert report("check", described(tmp_path, "row_count = 8\nbatch = 4", f"batch = {batch}"))[0] == code
+@pytest.mark.parametrize(("permit_batch", "code"), [(5, 0), (6, 1)])
+def test_two_ends_are_live_up_to_a_difference_of_one(
+    report: Report, tmp_path: Path, permit_batch: int, code: int
+) -> None:
+    assert (
+        report("check", described(tmp_path, "row_permits = 8\npermit_batch = 4", f"permit_batch = {permit_batch}"))[0]
+        == code
+    )
 
 
 def test_where_the_ends_disagree_and_what_a_handshake_makes_of_it(command: Command, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_count = 64\nbatch = 4", "row_count = 48\nbatch = 40")
+    file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48\npermit_batch = 40")
     code, stdout, _ = command("check", file)
     assert code == 1
-    assert "the ends disagree: row_count is 64 upstream, 48 downstream; batch is 4 upstream, 40 downstream" in stdout
-    assert "would take the smaller of each, for both: row_count 48, batch 4, max_chunk 8" in stdout
+    assert (
+        "the ends disagree: row_permits is 64 upstream, 48 downstream; permit_batch is 4 upstream, 40 downstream"
+        in stdout
+    )
+    assert "would take the smaller of each, for both: row_permits 48, permit_batch 4, max_chunk_cost 8" in stdout
 
 
 def test_a_handshake_that_would_refuse_says_why(report: Report, tmp_path: Path) -> None:
-    _, document = report("check", described(tmp_path, "row_count = 64\nbatch = 4", 'oversize = "whole"'))
+    _, document = report("check", described(tmp_path, "row_permits = 64\npermit_batch = 4", 'oversize = "whole"'))
     assert document["handshake"]["agreed"] is None
     assert "oversize must be the same at both ends" in document["handshake"]["refused"]
 
 
 def test_a_sender_with_a_larger_window_than_the_receiver_allows_does_not_hold(report: Report, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_count = 64\nbatch = 4", "row_count = 48")
+    file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48")
     code, document = report("check", file)
     assert (code, document["verdict"]) == (1, "overspend")
     assert "64 row permits out at once, the downstream allows 48" in document["overspend"]
-    lucky = described(tmp_path, "row_count = 64\nbatch = 4", "row_count = 48", "rows = 40")
+    lucky = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48", "rows = 40")
     assert report("check", lucky)[0] == 0
 
 
 def test_more_barriers_than_the_receiver_allows_do_not_hold(report: Report, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_count = 64\nbatch = 4\nbarrier_permits = 2", "barrier_permits = 1")
+    file = described(tmp_path, "row_permits = 64\npermit_batch = 4\nbarrier_permits = 2", "barrier_permits = 1")
     code, document = report("check", file)
     assert (code, document["verdict"]) == (1, "overspend")
 
 
 def test_the_advice_for_a_file_works(report: Report, tmp_path: Path) -> None:
-    up = "row_count = 64\nbatch = 4"
-    _, document = report("check", described(tmp_path, up, "batch = 40"))
-    assert report("check", described(tmp_path, up, f"batch = {document['safe_batch']}"))[0] == 0
-    assert report("check", described(tmp_path, f"{up}\nmax_chunk = {document['safe_max_cost']}", "batch = 40"))[0] == 0
-    assert report("check", described(tmp_path, up, "batch = 40\nflush_idle = true"))[0] == 0
+    up = "row_permits = 64\npermit_batch = 4"
+    _, document = report("check", described(tmp_path, up, "permit_batch = 40"))
+    assert report("check", described(tmp_path, up, f"permit_batch = {document['safe_permit_batch']}"))[0] == 0
+    assert (
+        report(
+            "check",
+            described(tmp_path, f"{up}\nmax_chunk_cost = {document['safe_max_chunk_cost']}", "permit_batch = 40"),
+        )[0]
+        == 0
+    )
+    assert report("check", described(tmp_path, up, "permit_batch = 40\nflush_idle = true"))[0] == 0
 
 
 def test_chunks_that_are_all_alike_are_decided_for_what_they_are(report: Report, tmp_path: Path) -> None:
-    up = "row_count = 2_048\nbatch = 256\nmax_chunk = 2_048"
+    up = "row_permits = 2_048\npermit_batch = 256\nmax_chunk_cost = 2_048"
     assert report("check", described(tmp_path, up, chunks="rows = [1_024, 2_048]"))[0] == 0
     assert report("check", described(tmp_path, up, chunks="rows = [1, 2_048]"))[0] == 1
 
 
 def test_that_slices_are_taken_in_any_order_is_said(command: Command, tmp_path: Path) -> None:
-    _, stdout, _ = command("check", described(tmp_path, "row_count = 6\nmax_chunk = 4", "batch = 6", "rows = 6"))
+    _, stdout, _ = command(
+        "check", described(tmp_path, "row_permits = 6\nmax_chunk_cost = 4", "permit_batch = 6", "rows = 6")
+    )
     assert "their slices are taken to come in any order" in stdout
 
 
 def test_what_is_wrong_in_a_file_is_named(command: Command, tmp_path: Path) -> None:
-    code, stdout, stderr = command("check", described(tmp_path, "row_count = 64\nbtach = 4"))
+    code, stdout, stderr = command("check", described(tmp_path, "row_permits = 64\nbtach = 4"))
     assert (code, stdout) == (2, "")
-    assert "channel.toml, line 3: upstream.btach is unknown; did you mean batch?" in stderr
+    assert "channel.toml, line 3: upstream.btach is unknown; did you mean permit_batch?" in stderr
 
 
-@pytest.mark.parametrize("option", ["--row-count 8", "--flush-idle", "--engine tlc", "--model x"])
+@pytest.mark.parametrize("option", ["--row-permits 8", "--flush-idle", "--engine tlc", "--model x"])
 def test_a_file_and_options_do_not_go_together(command: Command, option: str) -> None:
     code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), *option.split())
     assert code == 2
@@ -247,14 +282,25 @@ def test_a_file_and_options_do_not_go_together(command: Command, option: str) ->
 
 
 def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Command, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_count = 64\nbatch = 4", "batch = 63")
-    arguments = ("check", file, "--sweep", "row_count=16,32", "--sweep", "batch=8,20", "--sweep", "max_chunk=9,13")
+    file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "permit_batch = 63")
+    arguments = (
+        "check",
+        file,
+        "--sweep",
+        "row_permits=16,32",
+        "--sweep",
+        "permit_batch=8,20",
+        "--sweep",
+        "max_chunk_cost=9,13",
+    )
     code, document = report(*arguments)
     assert code == 1
     verdicts = {tuple(point["varied"].values()): point["verdict"] for point in document["points"]}
     assert len(verdicts) == 8
-    for (row_count, batch, chunk), verdict in verdicts.items():
-        single = report("check", *f"--row-count {row_count} --batch {batch} --max-chunk {chunk}".split())[1]
+    for (row_permits, permit_batch, chunk), verdict in verdicts.items():
+        single = report(
+            "check", *f"--row-permits {row_permits} --permit-batch {permit_batch} --max-chunk-cost {chunk}".split()
+        )[1]
         assert verdict == single["verdict"]
     assert command(*arguments)[1].count("deadlock") == list(verdicts.values()).count("deadlock")
 
@@ -262,8 +308,8 @@ def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Com
 def test_what_changes_no_verdict_is_not_varied(command: Command) -> None:
     code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), "--sweep", "rtt=1ms")
     assert code == 2
-    assert "rtt changes no verdict; vary row_count, batch, max_chunk, chunk_rows" in stderr
-    assert "name a file" in command("check", "--sweep", "batch=1")[2]
+    assert "rtt changes no verdict; vary row_permits, permit_batch, max_chunk_cost, chunk_rows" in stderr
+    assert "name a file" in command("check", "--sweep", "permit_batch=1")[2]
 
 
 def test_all_models_come_out_as_recorded(report: Report) -> None:
@@ -392,7 +438,7 @@ def test_tlc_that_was_asked_for_and_is_not_there_is_unusable(command: Command, m
 GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
 # For Spark to be started on a machine that has other things to do, too.
 HANG_SECONDS = 600
-SMALL = ("--sweep", "row_count=4", "--sweep", "batch=1,3,9", "--sweep", "max_chunk=1..5:+1")
+SMALL = ("--sweep", "row_permits=4", "--sweep", "permit_batch=1,3,9", "--sweep", "max_chunk_cost=1..5:+1")
 
 
 def test_what_is_explored_is_what_is_proved(report: Report) -> None:
@@ -400,10 +446,10 @@ def test_what_is_explored_is_what_is_proved(report: Report) -> None:
     assert [point["verdict"] for point in explored["points"]] == [point["verdict"] for point in proved["points"]]
     assert (explored["check"], proved["check"]) == ("explore", "decide")
     assert explored["points"][0] | {"seconds": 0} == {
-        "varied": {"row_count": 4, "batch": 1, "max_chunk": 1},
+        "varied": {"row_permits": 4, "permit_batch": 1, "max_chunk_cost": 1},
         "verdict": "live",
         "holds": True,
-        "max_cost": 1,
+        "largest_cost": 1,
         "states": 70,
         "depth": 18,
         "seconds": 0,
@@ -414,20 +460,25 @@ def test_what_is_explored_is_what_is_proved(report: Report) -> None:
 
 def test_the_exit_code_says_whether_all_are_live(command: Command) -> None:
     assert command("check", GRID, *SMALL, "--explore")[0] == 1
-    assert command("check", GRID, "--sweep", "row_count=4", "--sweep", "max_chunk=1,2", "--explore")[0] == 0
+    assert command("check", GRID, "--sweep", "row_permits=4", "--sweep", "max_chunk_cost=1,2", "--explore")[0] == 0
 
 
 def test_a_file_can_say_itself_what_varies(report: Report, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
-    file.write_text('[upstream]\nrow_count = 4\n[chunks]\nrows = 1\n[sweep]\nbatch = [1, 2]\nrtt = ["1ms", "2ms"]\n')
+    file.write_text(
+        '[upstream]\nrow_permits = 4\n[chunks]\nrows = 1\n[sweep]\npermit_batch = [1, 2]\nrtt = ["1ms", "2ms"]\n'
+    )
     _, document = report("check", str(file), "--explore")
-    assert [point["varied"] for point in document["points"]] == [{"batch": 1}, {"batch": 2}]
+    assert [point["varied"] for point in document["points"]] == [{"permit_batch": 1}, {"permit_batch": 2}]
 
 
 def test_what_is_too_large_is_told_in_the_table_and_below(command: Command) -> None:
     code, stdout, _ = command("check", GRID, *SMALL, "--explore", "--max-states", "300")
     assert code == 1
-    assert "too large, for example with row_count 4, batch 1, max_chunk 3: it has 404 states, and at most 300" in stdout
+    assert (
+        "too large, for example with row_permits 4, permit_batch 1, max_chunk_cost 3: it has 404 states, and at most 300"
+        in stdout
+    )
 
 
 def test_the_file_of_verdicts_has_a_line_for_each(command: Command, tmp_path: Path) -> None:
@@ -436,7 +487,7 @@ def test_the_file_of_verdicts_has_a_line_for_each(command: Command, tmp_path: Pa
     with written.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 15
-    (stuck,) = [row for row in rows if (row["batch"], row["max_chunk"]) == ("3", "3")]
+    (stuck,) = [row for row in rows if (row["permit_batch"], row["max_chunk_cost"]) == ("3", "3")]
     assert (stuck["verdict"], stuck["states"], len(stuck["run"].split())) == ("deadlock", "316", 5)
 
 
@@ -445,7 +496,12 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
     _, stdout, _ = command("check", GRID, *SMALL, "--explore", "--plot", str(drawing))
     assert f"written: {drawing}" in stdout
     content = drawing.read_text()
-    for label in ("ROW_COUNT 4", "live", "deadlock", "the proved line: max chunk = ROW_COUNT \N{MINUS SIGN} BATCH + 1"):
+    for label in (
+        "row_permits 4",
+        "live",
+        "deadlock",
+        "the proved line: max chunk = row_permits \N{MINUS SIGN} permit_batch + 1",
+    ):
         assert f">{label}<" in content
 
 
@@ -453,13 +509,13 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--explore",), "--explore is about varying what a file says: name a file"),
-        ((GRID, "--sweep", "batch=1,2", "--plot", "map.svg"), "varied are batch"),
-        ((GRID, "--sweep", "batch=1", "--plot", "map.gif"), "the name must end in .html, .svg, .png, .pdf"),
-        ((GRID, "--sweep", "row_count=4..40:+1", "--sweep", "batch=1", "--sweep", "max_chunk=1", "--plot", "m.svg"),
-         "37 row counts are too many panels"),
-        ((GRID, "--sweep", "batch=1..999:+1", "--sweep", "max_chunk=1,2,3"), "with --spark there may be more"),
-        ((GRID, "--sweep", "batch=1", "--explore", "--max-states", "0"), "must be at least 1"),
-        ((GRID, "--sweep", "batch=1", "--spark", "nonsense://x"), "must be a master or a remote session"),
+        ((GRID, "--sweep", "permit_batch=1,2", "--plot", "map.svg"), "varied are permit_batch"),
+        ((GRID, "--sweep", "permit_batch=1", "--plot", "map.gif"), "the name must end in .html, .svg, .png, .pdf"),
+        ((GRID, "--sweep", "row_permits=4..40:+1", "--sweep", "permit_batch=1", "--sweep", "max_chunk_cost=1", "--plot", "m.svg"),
+         "37 row permits are too many panels"),
+        ((GRID, "--sweep", "permit_batch=1..999:+1", "--sweep", "max_chunk_cost=1,2,3"), "with --spark there may be more"),
+        ((GRID, "--sweep", "permit_batch=1", "--explore", "--max-states", "0"), "must be at least 1"),
+        ((GRID, "--sweep", "permit_batch=1", "--spark", "nonsense://x"), "must be a master or a remote session"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_done(
@@ -473,7 +529,10 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
 def test_a_file_that_varies_nothing_is_told_what_to_add(command: Command) -> None:
     code, _, stderr = command("check", GRID.replace("grid", "orders"), "--explore")
     assert code == 2
-    assert "nothing varies: give --sweep, or a [sweep] of row_count, batch, max_chunk, chunk_rows in" in stderr
+    assert (
+        "nothing varies: give --sweep, or a [sweep] of row_permits, permit_batch, max_chunk_cost, chunk_rows in"
+        in stderr
+    )
 
 
 @pytest.mark.timeout(2 * HANG_SECONDS)

@@ -20,7 +20,7 @@ from permitflow.demo import spark_session
 from permitflow.spark import sweeping
 from permitflow.spark.sessions import ended_by_interrupts, heeding_as_before, starting_quietly, was_interrupted
 
-GRID = grid_of({"row_count": [8], "batch": [2]})
+GRID = grid_of({"row_permits": [8], "permit_batch": [2]})
 
 
 class FakeGateway:

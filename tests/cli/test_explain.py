@@ -20,7 +20,7 @@ from permitflow.tracing import FileTrace
 
 Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
-STUCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
 
 @pytest.fixture(autouse=True)
@@ -96,18 +96,26 @@ def test_each_advice_of_a_deadlock_is_taken_by_check(command: Command, report: R
     assert section == {
         "heading": "What would help, each alone",
         "items": [
-            "Chunks of at most 6 (--max-chunk 6)",
-            "A batch of at most 2 (--batch 2)",
+            "Chunks of at most 6 (--max-chunk-cost 6)",
+            "A batch of at most 2 (--permit-batch 2)",
             "A receiver that returns what it holds when it is idle (--flush-idle)",
         ],
     }
-    for row_count, batch, max_chunk, *more in [(8, 3, 6), (8, 2, 7), (8, 3, 7, "--flush-idle")]:
-        numbers = ("--row-count", str(row_count), "--batch", str(batch), "--max-chunk", str(max_chunk), *map(str, more))
+    for row_permits, permit_batch, max_chunk_cost, *more in [(8, 3, 6), (8, 2, 7), (8, 3, 7, "--flush-idle")]:
+        numbers = (
+            "--row-permits",
+            str(row_permits),
+            "--permit-batch",
+            str(permit_batch),
+            "--max-chunk-cost",
+            str(max_chunk_cost),
+            *map(str, more),
+        )
         assert report("check", *numbers)[0] == 0
 
 
 def test_a_live_channel_is_shown_by_a_run_that_fills_and_drains(report: Report, folder: Path) -> None:
-    code, said = report("explain", "--row-count", "2048", "--batch", "256", "--barriers", "-o", "live.html")
+    code, said = report("explain", "--row-permits", "2048", "--permit-batch", "256", "--barriers", "-o", "live.html")
     assert code == 0
     assert said["verdict"] == "live"
     assert said["files"] == ["live.html"]
@@ -123,7 +131,7 @@ def test_the_idle_flush_makes_it_live(report: Report) -> None:
 
 
 def test_only_the_given_sizes_are_offered(command: Command, folder: Path) -> None:
-    command("explain", "--row-count", "8", "--batch", "3", "--sizes", "2,7")
+    command("explain", "--row-permits", "8", "--permit-batch", "3", "--sizes", "2,7")
     offered = {call for call in calls(embedded(folder / "permitflow-explain.html")) if call.startswith("Offer")}
     assert offered == {"OfferChunk(2)", "OfferChunk(7)"}
 
@@ -136,7 +144,7 @@ def test_a_drawing_is_written_instead_or_besides(report: Report, folder: Path) -
 
 
 def test_a_state_graph_is_written(report: Report, folder: Path) -> None:
-    small = ("--graph", "--row-count", "3", "--batch", "2", "--max-chunk", "3")
+    small = ("--graph", "--row-permits", "3", "--permit-batch", "2", "--max-chunk-cost", "3")
     code, said = report("explain", *small, "-o", "graph.html", "--svg", "graph.svg")
     assert (code, said["verdict"]) == (0, "stuck")
     assert said["sentence"].startswith("132 states and 272 steps: 1 state is stuck")
@@ -255,20 +263,26 @@ def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "nothing to explain: name trace files, or give numbers with --row-count and --batch"),
-        (("--row-count", "8"), "--batch is missing"),
-        (("--batch", "8"), "--row-count is missing"),
-        (("--row-count", "0", "--batch", "1"), "must be at least 1, not 0"),
-        (("--row-count", "8", "--batch", "8"), "choose --batch below 8 or give --max-chunk"),
-        (("--row-count", "1", "--batch", "1"), "choose a larger --row-count or give --max-chunk"),
+        ((), "nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch"),
+        (("--row-permits", "8"), "--permit-batch is missing"),
+        (("--permit-batch", "8"), "--row-permits is missing"),
+        (("--row-permits", "0", "--permit-batch", "1"), "must be at least 1, not 0"),
+        (("--row-permits", "8", "--permit-batch", "8"), "choose --permit-batch below 8 or give --max-chunk-cost"),
+        (("--row-permits", "1", "--permit-batch", "1"), "choose a larger --row-permits or give --max-chunk-cost"),
         ((*STUCK, "--sizes", "1,x"), "must be whole numbers separated by commas"),
         ((*STUCK, "--channel", "orders"), "--channel belongs to a trace"),
         ((*STUCK, "--allow-truncated"), "--allow-truncated belongs to a trace"),
         (("nothing.jsonl",), "nothing.jsonl"),
-        (("nothing.jsonl", "--batch", "3"), "--batch belongs to numbers of your own"),
-        (("--graph", "--row-count", "64", "--batch", "8"), "--graph: more than 500 states can be reached"),
-        (("--graph", "--row-count", "9999999", "--batch", "8"), "--graph: more than 500 states can be reached"),
-        (("--row-count", "9000", "--batch", "8", "--sizes", "1"), "--sizes: a window of 9,000 row permits takes 9,000"),
+        (("nothing.jsonl", "--permit-batch", "3"), "--permit-batch belongs to numbers of your own"),
+        (("--graph", "--row-permits", "64", "--permit-batch", "8"), "--graph: more than 500 states can be reached"),
+        (
+            ("--graph", "--row-permits", "9999999", "--permit-batch", "8"),
+            "--graph: more than 500 states can be reached",
+        ),
+        (
+            ("--row-permits", "9000", "--permit-batch", "8", "--sizes", "1"),
+            "--sizes: a window of 9,000 row permits takes 9,000",
+        ),
         ((*STUCK, "-o", "missing/page.html"), "cannot write missing/page.html: No such file or directory"),
         ((*STUCK, "-o", "page.svg"), "--output writes a web page, and page.svg is none by its name; name a file .html"),
         ((*STUCK, "-o", "page.PDF"), "page.PDF is none by its name"),

@@ -11,8 +11,8 @@ from permitflow.tracing import FileTrace
 Command = Callable[..., tuple[int, str, str]]
 
 ORDERS = Path(__file__).parents[2] / "docs" / "examples" / "orders.toml"
-VARIED = ("--sweep", "batch=256,512")
-STUCK = ("--row-count", "8", "--batch", "3", "--max-chunk", "7")
+VARIED = ("--sweep", "permit_batch=256,512")
+STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
 
 @pytest.fixture
@@ -78,6 +78,6 @@ def test_a_table_that_took_long_is_shown_although_its_file_cannot_be_written(com
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["check", "simulate"])
 def test_what_is_varied_twice_is_refused(command: Command, name: str) -> None:
-    code, stdout, stderr = command(name, "orders.toml", *VARIED, "--sweep", "batch=1024")
+    code, stdout, stderr = command(name, "orders.toml", *VARIED, "--sweep", "permit_batch=1024")
     assert (code, stdout) == (2, "")
-    assert "--sweep: batch is varied twice; name all of its values in one --sweep" in stderr
+    assert "--sweep: permit_batch is varied twice; name all of its values in one --sweep" in stderr

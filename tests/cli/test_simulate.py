@@ -11,14 +11,25 @@ Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 ORDERS = str(EXAMPLES / "orders.toml")
-NUMBERS = ("--row-count", "126", "--batch", "16", "--chunk-rows", "7", "--rtt", "100ms", "--consumer-rate", "1000")
+NUMBERS = (
+    "--row-permits",
+    "126",
+    "--permit-batch",
+    "16",
+    "--chunk-rows",
+    "7",
+    "--rtt",
+    "100ms",
+    "--consumer-rate",
+    "1000",
+)
 
 
 def test_the_window_is_found_and_explained(command: Command) -> None:
     code, stdout, _ = command("simulate", *NUMBERS)
     assert code == 0
-    assert stdout.startswith("flows: row count 126, batch 16, chunks of 7 rows")
-    assert "the smallest row count that keeps the pipe full: 126" in stdout
+    assert stdout.startswith("flows: row permits 126, permit batch 16, chunks of 7 rows")
+    assert "the smallest row permits that keeps the pipe full: 126" in stdout
     rows = {line.rsplit("  ", 1)[0].split("  ")[0]: line for line in stdout.splitlines()}
     assert "100" in rows["bandwidth-delay product"]
     assert "+5" in rows["whole chunks"]
@@ -40,9 +51,9 @@ def test_equal_seeds_give_equal_reports(report: Report) -> None:
 
 
 def test_options_change_what_the_file_says(report: Report) -> None:
-    _, document = report("simulate", ORDERS, "--rtt", "10ms", "--row-count", "65536", "--batch", "512")
+    _, document = report("simulate", ORDERS, "--rtt", "10ms", "--row-permits", "65536", "--permit-batch", "512")
     assert document["rtt_seconds"] == pytest.approx(0.01)
-    assert (document["row_count"], document["batch"]) == (65536, 512)
+    assert (document["row_permits"], document["permit_batch"]) == (65536, 512)
 
 
 def test_a_deadlock_ends_with_1_and_shows_where_the_permits_are(command: Command, report: Report) -> None:
@@ -60,7 +71,7 @@ def test_a_deadlock_ends_with_1_and_shows_where_the_permits_are(command: Command
 def test_a_refused_chunk_ends_with_1(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "two.toml"
     file.write_text(
-        '[upstream]\nrow_count = 64\n[downstream]\nrow_count = 32\n[chunks]\nrows = 1\n[network]\nrtt = "1s"\n'
+        '[upstream]\nrow_permits = 64\n[downstream]\nrow_permits = 32\n[chunks]\nrows = 1\n[network]\nrtt = "1s"\n'
     )
     code, stdout, _ = command("simulate", str(file))
     assert code == 1
@@ -70,7 +81,7 @@ def test_a_refused_chunk_ends_with_1(command: Command, tmp_path: Path) -> None:
 def test_a_run_that_was_lucky_says_so(command: Command, report: Report, tmp_path: Path) -> None:
     file = tmp_path / "rare.toml"
     file.write_text(
-        "[upstream]\nrow_count = 90\nbatch = 2\nmax_chunk = 90\n[consumer]\nrate = 10\n"
+        "[upstream]\nrow_permits = 90\npermit_batch = 2\nmax_chunk_cost = 90\n[consumer]\nrate = 10\n"
         "[chunks]\nrows = [1, 90]\nweights = [1e12, 1]\n"
     )
     code, document = report("simulate", str(file))
@@ -80,13 +91,22 @@ def test_a_run_that_was_lucky_says_so(command: Command, report: Report, tmp_path
 
 
 def test_a_sweep_is_a_table_a_file_and_a_report(command: Command, report: Report, tmp_path: Path) -> None:
-    arguments = ("simulate", *NUMBERS, "--sweep", "row_count=32..128:x2", "--sweep", "batch=1,16", "--chunks", "100")
+    arguments = (
+        "simulate",
+        *NUMBERS,
+        "--sweep",
+        "row_permits=32..128:x2",
+        "--sweep",
+        "permit_batch=1,16",
+        "--chunks",
+        "100",
+    )
     code, stdout, _ = command(*arguments, "--csv", str(tmp_path / "sweep.csv"))
     assert code == 0
     assert f"written: {tmp_path / 'sweep.csv'}" in stdout
     with (tmp_path / "sweep.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["row_count"], row["batch"]) for row in rows[:3]] == [("32", "1"), ("32", "16"), ("64", "1")]
+    assert [(row["row_permits"], row["permit_batch"]) for row in rows[:3]] == [("32", "1"), ("32", "16"), ("64", "1")]
     _, document = report(*arguments)
     throughputs = [point["figures"]["throughput"] for point in document["points"]]
     assert throughputs == [float(row["throughput"]) for row in rows]
@@ -94,29 +114,34 @@ def test_a_sweep_is_a_table_a_file_and_a_report(command: Command, report: Report
 
 
 def test_a_sweep_with_a_deadlock_in_it_ends_with_1(report: Report) -> None:
-    code, document = report("simulate", *NUMBERS, "--max-chunk", "7", "--sweep", "batch=16,200", "--sweep", "rtt=1ms")
+    code, document = report(
+        "simulate", *NUMBERS, "--max-chunk-cost", "7", "--sweep", "permit_batch=16,200", "--sweep", "rtt=1ms"
+    )
     assert code == 1
     assert [point["verdict"] for point in document["points"]] == ["flows", "deadlock"]
 
 
 def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Command) -> None:
-    code, stdout, _ = command("simulate", *NUMBERS, "--sweep", "batch=16,200", "--chunks", "100")
+    code, stdout, _ = command("simulate", *NUMBERS, "--sweep", "permit_batch=16,200", "--chunks", "100")
     assert code == 1
-    assert "impossible, for example with batch 200: batch must be below row_count = 126" in stdout
+    assert "impossible, for example with permit_batch 200: permit_batch must be below row_permits = 126" in stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "--row-count is missing: name a file, or give at least --row-count and --chunk-rows"),
-        (["--row-count", "8"], "--chunk-rows is missing"),
+        ([], "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows"),
+        (["--row-permits", "8"], "--chunk-rows is missing"),
         (
-            ["--row-count", "8", "--chunk-rows", "1"],
+            ["--row-permits", "8", "--chunk-rows", "1"],
             "nothing takes time: give a delay (--rtt 40ms, or rtt below [network])",
         ),
-        (["--row-count", "8", "--batch", "8", "--chunk-rows", "1"], "--batch must be below row count = 8"),
-        (["--row-count", "8", "--chunk-rows", "0"], "'--chunk-rows': must be at least 1, not '0'"),
-        (["--row-count", "8", "--chunk-rows", "1,x"], "'--chunk-rows': must be whole numbers separated by commas"),
+        (
+            ["--row-permits", "8", "--permit-batch", "8", "--chunk-rows", "1"],
+            "--permit-batch must be below row permits = 8",
+        ),
+        (["--row-permits", "8", "--chunk-rows", "0"], "'--chunk-rows': must be at least 1, not '0'"),
+        (["--row-permits", "8", "--chunk-rows", "1,x"], "'--chunk-rows': must be whole numbers separated by commas"),
         ([ORDERS, "--rtt", "40"], "'--rtt': must be a duration with its unit, as in \"40ms\""),
         ([ORDERS, "--consumer-rate", "0"], "'--consumer-rate': must be rows a second"),
         ([ORDERS, "--full", "0"], "'--full': must be a share above 0 and up to 1"),
@@ -129,7 +154,10 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
         ([ORDERS, "--sweep", "rtt=1ms", "--plot", "no/x.svg"], "--plot: there is no folder no"),
         ([ORDERS, "--sweep", "rtt=1ms", "--csv", "no/x.csv"], "--csv: there is no folder no"),
         (["no.toml"], "no.toml: cannot be read: No such file or directory"),
-        ([ORDERS, "--sweep", "row_count=1..900:+1", "--sweep", "batch=1..90:+1"], "81,000 combinations are too many"),
+        (
+            [ORDERS, "--sweep", "row_permits=1..900:+1", "--sweep", "permit_batch=1..90:+1"],
+            "81,000 combinations are too many",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -113,20 +113,22 @@ class Bounds:
     @property
     def agreed(self) -> ChannelParameters:
         return ChannelParameters(
-            row_permits=self.parameters.row_count,
-            permit_batch=self.parameters.batch,
-            max_chunk_cost=self.parameters.clamp,
+            row_permits=self.parameters.row_permits,
+            permit_batch=self.parameters.permit_batch,
+            max_chunk_cost=self.parameters.max_chunk_cost,
             barrier_permits=self.parameters.barrier_permits,
         )
 
 
-def bounds(row_count: int, batch: int, sizes: tuple[int, ...], *never: str, waiters: int = 2, tags: int = 1) -> Bounds:
+def bounds(
+    row_permits: int, permit_batch: int, sizes: tuple[int, ...], *never: str, waiters: int = 2, tags: int = 1
+) -> Bounds:
     return Bounds(
         Parameters(
-            row_count=row_count,
-            batch=batch,
+            row_permits=row_permits,
+            permit_batch=permit_batch,
             # The tight bound, at which an off-by-one in the send guard shows.
-            clamp=row_count - batch + 1,
+            max_chunk_cost=row_permits - permit_batch + 1,
             sizes=sizes,
             barrier_permits=1,
             watermarks="OfferWatermark" not in never,

@@ -125,7 +125,7 @@ def test_both_stop_at_the_same_step_of_a_bad_run(sabotage: Callable[[ChannelTrac
 @pytest.fixture
 def other_specification(spec_copy: Callable[[str, str], Path]) -> Path:
     """A specification in which the receiver returns each chunk at once."""
-    return spec_copy("IF unreturned + m.cost >= Batch", "IF unreturned + m.cost >= 1")
+    return spec_copy("IF unreturned + m.cost >= PermitBatch", "IF unreturned + m.cost >= 1")
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from permitflow.transports.remote_sender import RemoteSender
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 
-PARAMETERS = Parameters(row_count=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=3)
-WINDOW = ChannelParameters(row_permits=PARAMETERS.row_count, permit_batch=1, max_chunk_cost=PARAMETERS.row_count)
+PARAMETERS = Parameters(row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=3)
+WINDOW = ChannelParameters(row_permits=PARAMETERS.row_permits, permit_batch=1, max_chunk_cost=PARAMETERS.row_permits)
 # Of the profile's runs, for each path.
 RUNS_OF_A_HUNDRED = 8
 STEPS = 60
@@ -73,7 +73,7 @@ class Query:
         await self._taken_over(next_row)
         (position,) = await self.orders.positions(["c"])
         assert (position.next_row, position.acknowledged_row) == (next_row, state.acknowledged)
-        assert position.next_row - position.acknowledged_row <= PARAMETERS.row_count
+        assert position.next_row - position.acknowledged_row <= PARAMETERS.row_permits
         with pytest.raises(RowsNotThereError):
             await self._open(state.acknowledged, next_row + 1)
         if state.acknowledged:

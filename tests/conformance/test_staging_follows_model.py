@@ -16,8 +16,8 @@ from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows
 from tests.support.staged import publish
 
 PARAMETERS = {
-    "batches of one": Parameters(row_count=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=True, faults=2),
-    "whole windows": Parameters(row_count=2, batch_cap=2, sizes=(1, 2), horizon=4, driver_crashes=True, faults=1),
+    "batches of one": Parameters(row_permits=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=True, faults=2),
+    "whole windows": Parameters(row_permits=2, batch_cap=2, sizes=(1, 2), horizon=4, driver_crashes=True, faults=1),
 }
 
 

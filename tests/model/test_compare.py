@@ -8,7 +8,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_model.tlc.graphs import LabelledGraph, first_difference, graph_of_model
 
-PARAMETERS = Parameters(row_count=2, batch=2, clamp=1, sizes=(0, 1), watermarks=True)
+PARAMETERS = Parameters(row_permits=2, permit_batch=2, max_chunk_cost=1, sizes=(0, 1), watermarks=True)
 GRAPH = graph_of_model(explore(SYSTEM, PARAMETERS))
 START = next(iter(GRAPH.initial))
 
@@ -65,7 +65,7 @@ def test_a_step_between_states_that_no_step_reaches_is_noticed() -> None:
     assert first_difference(left, right) is not None
 
 
-@pytest.mark.parametrize("change", [{"batch": 1}, {"sizes": (0,)}, {"watermarks": False}])
+@pytest.mark.parametrize("change", [{"permit_batch": 1}, {"sizes": (0,)}, {"watermarks": False}])
 def test_other_parameters_give_another_graph(change: dict[str, object]) -> None:
     other = replace(PARAMETERS, **change)  # type: ignore[arg-type]  # fields by name
     assert first_difference(GRAPH, graph_of_model(explore(SYSTEM, other))) is not None

@@ -46,7 +46,11 @@ class Channel:
 
 @pytest.fixture
 def channel() -> Channel:
-    return Channel(Parameters(row_count=2048, batch=256, clamp=1792, sizes=(256,), barrier_permits=1, watermarks=True))
+    return Channel(
+        Parameters(
+            row_permits=2048, permit_batch=256, max_chunk_cost=1792, sizes=(256,), barrier_permits=1, watermarks=True
+        )
+    )
 
 
 def rows(count: int) -> tuple[Permits]:
@@ -107,7 +111,7 @@ def test_a_barrier_and_what_is_offered_after_it_leave_in_that_order(channel: Cha
 
 def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
     """V1.7: the sender clamps to 8 - 4, the receiver returns at 8."""
-    channel = Channel(Parameters(row_count=8, batch=8, clamp=4, sizes=(3, 4)))
+    channel = Channel(Parameters(row_permits=8, permit_batch=8, max_chunk_cost=4, sizes=(3, 4)))
     channel.send(4)
     assert channel.receive() == ()
     channel.send(3)
@@ -117,22 +121,30 @@ def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
     assert is_stuck(channel.state, channel.parameters)
 
 
-@pytest.mark.parametrize("batch_up", range(6))
-def test_different_batches_are_live_up_to_one_above_the_senders(batch_up: int) -> None:
+@pytest.mark.parametrize("permit_batch_up", range(6))
+def test_different_batches_are_live_up_to_one_above_the_senders(permit_batch_up: int) -> None:
     """V1.7, exhaustively for a window of 6."""
-    for batch_down in range(1, 9):
-        clamp = 6 - batch_up
-        parameters = Parameters(row_count=6, batch=batch_down, clamp=clamp, sizes=tuple(range(1, clamp + 1)))
+    for permit_batch_down in range(1, 9):
+        max_chunk_cost = 6 - permit_batch_up
+        parameters = Parameters(
+            row_permits=6,
+            permit_batch=permit_batch_down,
+            max_chunk_cost=max_chunk_cost,
+            sizes=tuple(range(1, max_chunk_cost + 1)),
+        )
         never_stuck = {"NeverStuck": SYSTEM.invariants["NeverStuck"]}
         found = explore(SYSTEM, parameters, invariants=never_stuck, stop_at_violation=True)
-        assert (not found.violations) == (batch_down <= batch_up + 1), (batch_up, batch_down)
+        assert (not found.violations) == (permit_batch_down <= permit_batch_up + 1), (
+            permit_batch_up,
+            permit_batch_down,
+        )
 
 
 def test_configurations_without_room_for_a_chunk_are_refused() -> None:
-    """V1.8: batch = row count leaves a clamp of 0, a larger one a negative clamp."""
-    for batch in (4, 5):
-        with pytest.raises(ValueError, match="clamp must be at least 1"):
-            Parameters(row_count=4, batch=batch, clamp=4 - batch, sizes=(1,))
+    """V1.8: permit_batch = row permits leaves a clamp of 0, a larger one a negative clamp."""
+    for permit_batch in (4, 5):
+        with pytest.raises(ValueError, match="max_chunk_cost must be at least 1"):
+            Parameters(row_permits=4, permit_batch=permit_batch, max_chunk_cost=4 - permit_batch, sizes=(1,))
 
 
 def test_without_barrier_permits_no_barrier_is_offered(channel: Channel) -> None:

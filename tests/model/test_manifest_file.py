@@ -32,7 +32,7 @@ like = "PermitChannel"
 name = "good"
 reason = "it is read"
 module = "PermitChannelProbes"
-constants = { RowCount = 3, Sizes = [0, 2], Fair = ["Deliver"] }
+constants = { RowPermits = 3, Sizes = [0, 2], Fair = ["Deliver"] }
 expect = "success"
 states = 7
 depth = 2
@@ -51,7 +51,7 @@ def test_a_model_takes_what_it_does_not_say_from_its_module(tmp_path: Path) -> N
     assert model.constants == {
         "Tags": 1,
         "Sizes": frozenset({0, 2}),
-        "RowCount": 3,
+        "RowPermits": 3,
         "Fair": frozenset({"Deliver"}),
     }
     assert (model.invariants, model.properties) == (("TypeOK",), ())
@@ -64,7 +64,7 @@ def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> Non
         "CONSTANTS",
         "    Tags = 1",
         "    Sizes = {0, 2}",
-        "    RowCount = 3",
+        "    RowPermits = 3",
         '    Fair = {"Deliver"}',
         "SPECIFICATION Spec",
         "INVARIANTS",
@@ -87,7 +87,7 @@ def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> Non
         ('"success"', '"property Live"', "expects property Live, but does not check Live"),
         ('module = "PermitChannelProbes"', 'module = "Other"', r"needs the defaults of a \[module.Other\]"),
         ('like = "PermitChannel"', 'like = "PermitChannelProbes"', "missing or like itself"),
-        ("RowCount = 3", "RowCount = 3.5", "model 'good' gives RowCount the value 3.5, which TLA"),
+        ("RowPermits = 3", "RowPermits = 3.5", "model 'good' gives RowPermits the value 3.5, which TLA"),
         ('["TypeOK"]', '["TypeOK", "TypeOK"]', "names something twice in 'invariants'"),
         ('["TypeOK"]', '"TypeOK"', "needs a list of names for 'invariants', not 'TypeOK'"),
         ("depth = 2", 'depth = 2\ngraph = "yes"', "needs true or false for 'graph', not 'yes'"),
@@ -145,9 +145,9 @@ def test_verdicts_without_a_name_are_what_they_say() -> None:
 
 def test_constants_become_parameters() -> None:
     assert parameters_for(read_manifest()["everything"]) == Parameters(
-        row_count=2,
-        batch=2,
-        clamp=1,
+        row_permits=2,
+        permit_batch=2,
+        max_chunk_cost=1,
         sizes=(3,),
         barrier_permits=1,
         watermarks=True,
@@ -160,7 +160,7 @@ def test_constants_become_parameters() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"Batch": 0}, "do not fit: batch must be at least 1, not 0"),
+        ({"PermitBatch": 0}, "do not fit: permit_batch must be at least 1, not 0"),
         ({"Colour": 1}, "unexpected keyword argument 'colour'"),
         ({"Sizes": 3}, "do not fit: 'int' object is not iterable"),
         ({"Sizes": frozenset({"a"})}, "do not fit: '<' not supported"),

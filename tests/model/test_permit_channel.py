@@ -34,7 +34,9 @@ def test_the_shortest_deadlock_reads_like_a_story() -> None:
 
 # Each invariant can fail, and it alone notices.
 
-NUMBERED = Parameters(row_count=4, batch=2, clamp=2, sizes=(1, 2), barrier_permits=1, watermarks=True, tags=7)
+NUMBERED = Parameters(
+    row_permits=4, permit_batch=2, max_chunk_cost=2, sizes=(1, 2), barrier_permits=1, watermarks=True, tags=7
+)
 START = SYSTEM.initial(NUMBERED)
 
 
@@ -105,7 +107,7 @@ def test_an_invariant_notices(invariant: str, state: State) -> None:
 
 
 def test_an_idle_channel_that_keeps_a_permit_is_not_whole() -> None:
-    flushing = Parameters(row_count=4, batch=2, clamp=4, sizes=(1,), flush_idle=True)
+    flushing = Parameters(row_permits=4, permit_batch=2, max_chunk_cost=4, sizes=(1,), flush_idle=True)
     lost_one = SYSTEM.initial(flushing)._replace(permits=Permits(3, 0, 1))
     assert "WholeWhenIdle" in SYSTEM.broken_invariants(lost_one, flushing)
 
@@ -113,16 +115,16 @@ def test_an_idle_channel_that_keeps_a_permit_is_not_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row_count": 0}, "row_count must be at least 1, not 0"),
-        ({"batch": 0}, "batch must be at least 1, not 0"),
-        ({"clamp": 0}, "clamp must be at least 1, not 0"),
+        ({"row_permits": 0}, "row_permits must be at least 1, not 0"),
+        ({"permit_batch": 0}, "permit_batch must be at least 1, not 0"),
+        ({"max_chunk_cost": 0}, "max_chunk_cost must be at least 1, not 0"),
         ({"waiters": 0}, "waiters must be at least 1, not 0"),
         ({"barrier_permits": -1}, "barrier_permits must not be negative, but is -1"),
         ({"sizes": (1, -2)}, r"a chunk size must not be negative, but sizes are \(1, -2\)"),
-        ({"tags": 5}, r"tags must be 1 or above row_count \+ barrier_permits \+ waiters = 5, not 5"),
+        ({"tags": 5}, r"tags must be 1 or above row_permits \+ barrier_permits \+ waiters = 5, not 5"),
     ],
 )
 def test_parameters_that_the_specification_refuses_are_refused(change: dict[str, int], message: str) -> None:
-    numbers = {"row_count": 4, "batch": 2, "clamp": 2, "sizes": (1,), **change}
+    numbers = {"row_permits": 4, "permit_batch": 2, "max_chunk_cost": 2, "sizes": (1,), **change}
     with pytest.raises(ValueError, match=message):
         Parameters(**numbers)  # type: ignore[arg-type]  # one of them is wrong on purpose

@@ -28,9 +28,9 @@ from permitflow_model.permit_channel_trace import (
 from tests.support.made_traces import random_behaviour, with_permits
 
 SMALL = Parameters(
-    row_count=4,
-    batch=2,
-    clamp=3,
+    row_permits=4,
+    permit_batch=2,
+    max_chunk_cost=3,
     sizes=(1, 3),
     barrier_permits=1,
     watermarks=True,

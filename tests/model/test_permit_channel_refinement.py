@@ -16,11 +16,13 @@ from permitflow_model.permit_channel_refinement import queue_in, queue_move, que
 MOVES = {"OfferChunk": "Ask", "WithdrawChunk": "GiveUp", "SendChunk": "Put", "Consume": "Get"}
 
 CHANNELS = {
-    "two waiters": Parameters(row_count=2, batch=2, clamp=2, sizes=(0, 1, 3), waiters=2, tags=5, withdrawals=True),
+    "two waiters": Parameters(
+        row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(0, 1, 3), waiters=2, tags=5, withdrawals=True
+    ),
     "all classes": Parameters(
-        row_count=1,
-        batch=1,
-        clamp=1,
+        row_permits=1,
+        permit_batch=1,
+        max_chunk_cost=1,
         sizes=(0, 3),
         barrier_permits=1,
         watermarks=True,

@@ -17,9 +17,9 @@ from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits
 from permitflow_model.permit_channel_trace import PermitChannelReplay, World, withdraw_at
 
 SMALL = Parameters(
-    row_count=4,
-    batch=2,
-    clamp=3,
+    row_permits=4,
+    permit_batch=2,
+    max_chunk_cost=3,
     sizes=(0, 1, 2, 3),
     barrier_permits=2,
     watermarks=True,
@@ -40,7 +40,7 @@ class Event(NamedTuple):
 
 
 def chunk(action: str, rows: int) -> Event:
-    return Event(action, (rows, min(max(rows, 1), SMALL.clamp), 0, 0))
+    return Event(action, (rows, min(max(rows, 1), SMALL.max_chunk_cost), 0, 0))
 
 
 def barrier(action: str) -> Event:

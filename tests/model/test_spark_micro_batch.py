@@ -18,7 +18,7 @@ from permitflow_proofs import catalogue
 SPEC = Path(__file__).parents[2] / "spec"
 TEXT = (SPEC / "spark_micro_batch/SparkMicroBatch.tla").read_text()
 MODELS = read_manifest(SPEC)
-QUERY = Parameters(row_count=4, batch_cap=2, sizes=(1,), horizon=9)
+QUERY = Parameters(row_permits=4, batch_cap=2, sizes=(1,), horizon=9)
 START = SYSTEM.initial(QUERY)
 # The second batch is in the offset log.
 LOGGED = START._replace(
@@ -56,7 +56,7 @@ def actions_into_a_repetition(faulty: str, perform: Callable[[State, Parameters]
     actions = tuple(replace(action, perform=perform) if action.name == faulty else action for action in SYSTEM.actions)
     graph = explore(
         replace(SYSTEM, actions=actions),
-        Parameters(row_count=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=faulty == "Publish", faults=1),
+        Parameters(row_permits=2, batch_cap=1, sizes=(1,), horizon=4, driver_crashes=faulty == "Publish", faults=1),
         invariants={"PublishedOnceInOrder": SYSTEM.invariants["PublishedOnceInOrder"]},
         stop_at_violation=True,
     )
@@ -81,9 +81,9 @@ def test_a_late_attempt_replaces_the_rows_of_the_next_batch_in_a_shared_place() 
 @pytest.mark.parametrize("batch_cap", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("largest", [1, 2, 4])
 def test_the_threshold_of_commit_is_exact(batch_cap: int, largest: int) -> None:
-    """As the theorem says: live if and only if cap + largest chunk <= row count."""
+    """As the theorem says: live if and only if cap + largest chunk <= row permits."""
     parameters = Parameters(
-        row_count=4, batch_cap=batch_cap, sizes=tuple({1, largest}), horizon=8, acknowledge_in="commit"
+        row_permits=4, batch_cap=batch_cap, sizes=tuple({1, largest}), horizon=8, acknowledge_in="commit"
     )
     found = explore(SYSTEM, parameters, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]})
     assert (not found.violations) == (batch_cap + largest <= 4)
@@ -171,7 +171,7 @@ def test_the_document_names_models_and_theorems_that_exist() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row_count": 0}, "row_count must be at least 1, not 0"),
+        ({"row_permits": 0}, "row_permits must be at least 1, not 0"),
         ({"batch_cap": 0}, "batch_cap must be at least 1, not 0"),
         ({"faults": -1}, "faults must be at least 0, not -1"),
         ({"sizes": (0, 1)}, r"a chunk has at least one row, but sizes are \(0, 1\)"),
@@ -185,7 +185,7 @@ def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: st
 
 def test_constants_become_parameters_of_the_query() -> None:
     assert parameters_for(MODELS["spark-commit-one-above"]) == Parameters(
-        row_count=5, batch_cap=4, sizes=(1, 2), horizon=6, acknowledge_in="commit"
+        row_permits=5, batch_cap=4, sizes=(1, 2), horizon=6, acknowledge_in="commit"
     )
 
 

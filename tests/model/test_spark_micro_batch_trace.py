@@ -18,7 +18,7 @@ from permitflow_model.spark_micro_batch_trace import (
 
 Logs = list[list[QueryEvent]]
 
-WALKS = Parameters(row_count=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=4)
+WALKS = Parameters(row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=4)
 SOURCE, OFFSETS, TASKS, SINK, COMMITS = range(5)
 # Not recorded: an attempt that runs on is nobody's step, and an abort of what is published neither.
 UNSEEN = ("AbandonTask", "StageLate", "AbortLate", "Done")

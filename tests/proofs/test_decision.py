@@ -35,66 +35,71 @@ def decided_steps(decision: Decision) -> int | None:
 
 def costs_at_the_threshold() -> Iterator[tuple[int, int, int, bool]]:
     """The smallest cost, the largest that is live, and the one above it."""
-    for row_count in (1, 3):
-        for batch in range(1, row_count + 2):
+    for row_permits in (1, 3):
+        for permit_batch in range(1, row_permits + 2):
             for flush_idle in (False, True):
-                safe = row_count if flush_idle else max(0, row_count - batch + 1)
-                for max_cost in sorted({1, max(1, safe), safe + 1}):
-                    yield row_count, batch, max_cost, flush_idle
+                safe = row_permits if flush_idle else max(0, row_permits - permit_batch + 1)
+                for max_chunk_cost in sorted({1, max(1, safe), safe + 1}):
+                    yield row_permits, permit_batch, max_chunk_cost, flush_idle
 
 
 def test_it_finds_what_the_explorer_finds_on_both_sides_of_the_threshold() -> None:
-    for row_count, batch, max_cost, flush_idle in costs_at_the_threshold():
+    for row_permits, permit_batch, max_chunk_cost, flush_idle in costs_at_the_threshold():
         parameters = Parameters(
-            row_count=row_count,
-            batch=batch,
-            clamp=max_cost,
-            sizes=tuple(range(max_cost + 1)),
+            row_permits=row_permits,
+            permit_batch=permit_batch,
+            max_chunk_cost=max_chunk_cost,
+            sizes=tuple(range(max_chunk_cost + 1)),
             flush_idle=flush_idle,
             # Barriers come and go meanwhile, and change nothing.
             barrier_permits=1,
         )
-        decision = decide(row_count, batch, max_cost, flush_idle=flush_idle)
+        decision = decide(row_permits, permit_batch, max_chunk_cost, flush_idle=flush_idle)
         assert decided_steps(decision) == steps_to_deadlock(parameters), parameters
-        assert decision.is_live is (max_cost <= decision.safe_max_cost)
+        assert decision.is_live is (max_chunk_cost <= decision.safe_max_chunk_cost)
 
 
 def some_sizes() -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    for row_count in range(2, 5):
-        for batch in range(2, row_count + 1):
+    for row_permits in range(2, 5):
+        for permit_batch in range(2, row_permits + 1):
             for count in (1, 2):
-                for sizes in combinations(range(row_count + 2), count):
+                for sizes in combinations(range(row_permits + 2), count):
                     # Size 0 costs what size 1 does: only small channels try it.
-                    if min(sizes) > 0 or row_count < 4:
-                        yield row_count, batch, sizes
+                    if min(sizes) > 0 or row_permits < 4:
+                        yield row_permits, permit_batch, sizes
 
 
 def test_it_finds_what_the_explorer_finds_for_sets_of_sizes() -> None:
     verdicts = set()
-    for row_count, batch, sizes in some_sizes():
-        parameters = Parameters(row_count=row_count, batch=batch, clamp=max(1, *sizes), sizes=sizes)
-        decision = decide(row_count, batch, sizes=sizes)
-        assert decided_steps(decision) == steps_to_deadlock(parameters), (row_count, batch, sizes)
-        verdicts.add((decision.is_live, max(sizes) > row_count - batch + 1))
+    for row_permits, permit_batch, sizes in some_sizes():
+        parameters = Parameters(
+            row_permits=row_permits, permit_batch=permit_batch, max_chunk_cost=max(1, *sizes), sizes=sizes
+        )
+        decision = decide(row_permits, permit_batch, sizes=sizes)
+        assert decided_steps(decision) == steps_to_deadlock(parameters), (row_permits, permit_batch, sizes)
+        verdicts.add((decision.is_live, max(sizes) > row_permits - permit_batch + 1))
     # Some sets are live although their largest is beyond the threshold; none is stuck that is not.
     assert verdicts == {(True, False), (True, True), (False, True)}
 
 
 def test_it_finds_what_the_explorer_finds_for_batches_that_differ() -> None:
-    for row_count in range(2, 5):
-        for batch_up in range(row_count):
-            for batch in range(1, row_count + 1):
-                clamp = row_count - batch_up
+    for row_permits in range(2, 5):
+        for permit_batch_up in range(row_permits):
+            for permit_batch in range(1, row_permits + 1):
+                max_chunk_cost = row_permits - permit_batch_up
                 parameters = Parameters(
-                    row_count=row_count, batch=batch, clamp=clamp, sizes=tuple(range(1, row_count + 1))
+                    row_permits=row_permits,
+                    permit_batch=permit_batch,
+                    max_chunk_cost=max_chunk_cost,
+                    sizes=tuple(range(1, row_permits + 1)),
                 )
-                decision = decide(row_count, batch, batch_up=batch_up)
+                decision = decide(row_permits, permit_batch, permit_batch_up=permit_batch_up)
                 assert decided_steps(decision) == steps_to_deadlock(parameters)
-                assert decision.is_live is (batch <= batch_up + 1)
+                assert decision.is_live is (permit_batch <= permit_batch_up + 1)
 
 
 @pytest.mark.parametrize(
-    ("row_count", "batch", "max_cost", "is_live"),
+    ("row_permits", "permit_batch", "max_chunk_cost", "is_live"),
     [
         (2048, 256, 1792, True),
         (2048, 256, 1793, True),
@@ -105,9 +110,11 @@ def test_it_finds_what_the_explorer_finds_for_batches_that_differ() -> None:
         (32768, 4096, 28674, False),
     ],
 )
-def test_real_numbers_are_decided_at_once(row_count: int, batch: int, max_cost: int, is_live: bool) -> None:
+def test_real_numbers_are_decided_at_once(
+    row_permits: int, permit_batch: int, max_chunk_cost: int, is_live: bool
+) -> None:
     before = time.thread_time()
-    decision = decide(row_count, batch, max_cost)
+    decision = decide(row_permits, permit_batch, max_chunk_cost)
     assert time.thread_time() - before < 1
     assert decision.is_live is is_live
     assert (decided_steps(decision) is None) is is_live
@@ -146,40 +153,61 @@ def test_the_theorems_behind_a_verdict_are_in_the_catalogue() -> None:
         decide(8, 3, 7),
         decide(8, 3, sizes=(2, 8)),
         decide(8, 3, flush_idle=True),
-        decide(8, 3, batch_up=5),
+        decide(8, 3, permit_batch_up=5),
     ):
         assert decision.theorems
         assert set(decision.theorems) <= known
 
 
 def test_chunks_are_clamped_by_the_senders_own_batch() -> None:
-    assert decide(8, 6, batch_up=4, sizes=(1, 8)).max_cost == 4
-    assert decide(8, 6, 7, batch_up=4).max_cost == 4
-    assert decide(8, 6, 3, batch_up=4).max_cost == 3
-    assert decide(8, 6).max_cost == 2
+    assert decide(8, 6, permit_batch_up=4, sizes=(1, 8)).largest_cost == 4
+    assert decide(8, 6, 7, permit_batch_up=4).largest_cost == 4
+    assert decide(8, 6, 3, permit_batch_up=4).largest_cost == 3
+    assert decide(8, 6).largest_cost == 2
 
 
 def test_it_says_what_would_be_live() -> None:
     decision = decide(2048, 256, 2000)
-    assert decision.safe_max_cost == 1793
-    assert decide(2048, 256, decision.safe_max_cost).is_live
-    assert decide(2048, decision.safe_batch, 2000).is_live
-    assert not decide(2048, decision.safe_batch + 1, 2000).is_live
+    assert decision.safe_max_chunk_cost == 1793
+    assert decide(2048, 256, decision.safe_max_chunk_cost).is_live
+    assert decide(2048, decision.safe_permit_batch, 2000).is_live
+    assert not decide(2048, decision.safe_permit_batch + 1, 2000).is_live
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"row_count": 0, "batch": 1}, "row_count must be at least 1, not 0"),
-        ({"row_count": 8, "batch": 0}, "batch must be at least 1, not 0"),
-        ({"row_count": 8, "batch": 1, "batch_up": -1}, "batch_up must not be negative, but is -1"),
-        ({"row_count": 8, "batch": 8}, "must be at least 1, not 0: row_count 8 less batch 8 leaves no room"),
-        ({"row_count": 8, "batch": 1, "batch_up": 9}, "must be at least 1, not -1: row_count 8 less batch 9"),
-        ({"row_count": 8, "batch": 1, "max_cost": 0}, "the most a chunk costs must be at least 1, not 0"),
-        ({"row_count": 8, "batch": 1, "sizes": ()}, r"sizes must be one or more numbers .*, not \[\]"),
-        ({"row_count": 8, "batch": 1, "sizes": (1, -2)}, r"not negative, not \[1, -2\]"),
+        ({"row_permits": 0, "permit_batch": 1}, "row_permits must be at least 1, not 0"),
+        ({"row_permits": 8, "permit_batch": 0}, "permit_batch must be at least 1, not 0"),
+        (
+            {"row_permits": 8, "permit_batch": 1, "permit_batch_up": -1},
+            "permit_batch_up must not be negative, but is -1",
+        ),
+        (
+            {"row_permits": 8, "permit_batch": 8},
+            "must be at least 1, not 0: row_permits 8 less permit_batch 8 leaves no room",
+        ),
+        (
+            {"row_permits": 8, "permit_batch": 1, "permit_batch_up": 9},
+            "must be at least 1, not -1: row_permits 8 less permit_batch 9",
+        ),
+        (
+            {"row_permits": 8, "permit_batch": 1, "max_chunk_cost": 0},
+            "the most a chunk costs must be at least 1, not 0",
+        ),
+        ({"row_permits": 8, "permit_batch": 1, "sizes": ()}, r"sizes must be one or more numbers .*, not \[\]"),
+        ({"row_permits": 8, "permit_batch": 1, "sizes": (1, -2)}, r"not negative, not \[1, -2\]"),
     ],
-    ids=["row_count", "batch", "batch_up", "no room", "no room up", "max_cost", "no sizes", "negative size"],
+    ids=[
+        "row_permits",
+        "permit_batch",
+        "permit_batch_up",
+        "no room",
+        "no room up",
+        "max_chunk_cost",
+        "no sizes",
+        "negative size",
+    ],
 )
 def test_unusable_numbers_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -28,9 +28,9 @@ def sends_without_taking_permits(state: State, parameters: Parameters) -> State:
 
 def sends_without_asking(state: State, parameters: Parameters) -> State:
     require(not state.waiting.is_empty())
-    rich = state._replace(permits=plus(state.permits, Permits(parameters.row_count, 0, 0)))
+    rich = state._replace(permits=plus(state.permits, Permits(parameters.row_permits, 0, 0)))
     after = original("SendChunk")(rich, parameters)
-    return after._replace(permits=after.permits._replace(rows=after.permits.rows - parameters.row_count))
+    return after._replace(permits=after.permits._replace(rows=after.permits.rows - parameters.row_permits))
 
 
 def sends_the_chunk_and_keeps_it(state: State, parameters: Parameters) -> State:
@@ -55,12 +55,12 @@ def forgets_the_residue(state: State, parameters: Parameters) -> State:
 
 def returns_late(state: State, parameters: Parameters) -> State:
     """``>`` for ``>=``."""
-    return original("Consume")(state, replace(parameters, batch=parameters.batch + 1))
+    return original("Consume")(state, replace(parameters, permit_batch=parameters.permit_batch + 1))
 
 
 def returns_early(state: State, parameters: Parameters) -> State:
     """Each chunk at once."""
-    return original("Consume")(state, replace(parameters, batch=1))
+    return original("Consume")(state, replace(parameters, permit_batch=1))
 
 
 def returns_and_keeps(state: State, parameters: Parameters) -> State:
@@ -221,7 +221,13 @@ def test_the_explorer_finds_the_shortest_run_in_which_withdrawing_a_barrier_lose
     fault = Fault("WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "NewestWatermarkKept")
     system = with_fault(fault, CHANNEL).system
     parameters = Parameters(
-        row_count=1, batch=1, clamp=1, sizes=(1,), barrier_permits=1, watermarks=True, withdrawals=True
+        row_permits=1,
+        permit_batch=1,
+        max_chunk_cost=1,
+        sizes=(1,),
+        barrier_permits=1,
+        watermarks=True,
+        withdrawals=True,
     )
     violation = explore(system, parameters, stop_at_violation=True).violations[0]
     assert violation.invariant == "NewestWatermarkKept"

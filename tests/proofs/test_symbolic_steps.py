@@ -27,9 +27,9 @@ from permitflow_proofs.permit_channel.refinement import SEEN_LAWS, seen
 
 PARAMETERS = st.builds(
     Parameters,
-    row_count=st.integers(1, 9),
-    batch=st.integers(1, 6),
-    clamp=st.integers(1, 6),
+    row_permits=st.integers(1, 9),
+    permit_batch=st.integers(1, 6),
+    max_chunk_cost=st.integers(1, 6),
     sizes=st.just((0, 1, 2, 5, 8)),
     barrier_permits=st.integers(0, 2),
     watermarks=st.booleans(),

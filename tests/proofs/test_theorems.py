@@ -47,7 +47,7 @@ def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_o
         assert state == step.state
     assert [step.action for step in run.steps] == ["OfferChunk", "SendChunk", "Deliver"][: len(run.steps)]
     assert SYSTEM.broken_invariants(state, run.parameters) == []
-    assert all(name in str(counterexample) for name in ("row_count=", "permits.rows="))
+    assert all(name in str(counterexample) for name in ("row_permits=", "permits.rows="))
 
 
 def test_a_theorem_points_at_the_definition_it_is_about(repository: Path) -> None:

@@ -106,7 +106,7 @@ def test_an_exhaustive_check_fails_in_the_case_that_fails() -> None:
 
 
 def refutation(statement: Callable[[State, Parameters], bool]) -> Refutation[State, Parameters]:
-    parameters = Parameters(row_count=2, batch=1, clamp=2, sizes=(1, 2))
+    parameters = Parameters(row_permits=2, permit_batch=1, max_chunk_cost=2, sizes=(1, 2))
     return Refutation("false", statement, conservation, "conservation", CHANNEL.always, SYSTEM, parameters)
 
 

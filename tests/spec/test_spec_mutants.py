@@ -107,8 +107,11 @@ def test_a_mutant_that_is_no_specification_is_an_error(models: dict[str, Model],
     ("entry", "complaint"),
     [
         ('model = "live"\nexpect = "graph"', "changes nothing"),
-        ('model = "lively"\nexpect = "graph"\nconstants = { Batch = 1 }', "the manifest has no model 'lively'"),
-        ('model = "live"\nexpect = "success"\nconstants = { Batch = 1 }', "no other entry notices the same edits"),
+        ('model = "lively"\nexpect = "graph"\nconstants = { PermitBatch = 1 }', "the manifest has no model 'lively'"),
+        (
+            'model = "live"\nexpect = "success"\nconstants = { PermitBatch = 1 }',
+            "no other entry notices the same edits",
+        ),
         ('model = "live"\nexpect = "graph"\nedit = []', "unknown key 'edit'"),
     ],
 )

@@ -34,13 +34,13 @@ class Finding:
     run: tuple[str, ...] = ()
     """The actions of a shortest run into a deadlock."""
 
-    max_cost: int | None = None
+    largest_cost: int | None = None
     """The most a chunk costs here."""
 
-    safe_max_cost: int | None = None
+    safe_max_chunk_cost: int | None = None
     """The most a chunk may cost, as the theorems say; only if decided."""
 
-    safe_batch: int | None = None
+    safe_permit_batch: int | None = None
     """The largest batch with which such chunks are live, as the theorems say; only if decided."""
 
     states: int | None = None
@@ -107,7 +107,7 @@ def decided(setting: Setting) -> "Decision":
         largest_cost(setting),
         sizes=relevant,
         flush_idle=setting.flush_idle,
-        batch_up=sender.permit_batch if differ and is_published else None,
+        permit_batch_up=sender.permit_batch if differ and is_published else None,
     )
 
 
@@ -125,9 +125,9 @@ def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
         verdict=answer.verdict,
         reason=decision.explanation if answer.verdict != "overspend" else answer.overspend,
         run=() if decision.run is None else tuple(map(spelt, decision.run.steps)),
-        max_cost=decision.max_cost,
-        safe_max_cost=decision.safe_max_cost,
-        safe_batch=decision.safe_batch,
+        largest_cost=decision.largest_cost,
+        safe_max_chunk_cost=decision.safe_max_chunk_cost,
+        safe_permit_batch=decision.safe_permit_batch,
     )
 
 

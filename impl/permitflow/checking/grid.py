@@ -42,7 +42,7 @@ class Check(StrEnum):
     """By the model: every state that can be reached is visited, which only small numbers allow."""
 
 
-NAMES = ("row_count", "batch", "max_chunk", "chunk_rows")
+NAMES = ("row_permits", "permit_batch", "max_chunk_cost", "chunk_rows")
 """What may vary: rates and delays change no verdict."""
 
 
@@ -65,8 +65,8 @@ def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) ->
     """A grid of a channel in which chunks of every size up to the clamp may come.
 
     Args:
-        varied: values of ``row_count`` (must be there), ``batch``, ``max_chunk``, ``chunk_rows``; all in rows, at
-            least 1.  A batch that is not varied is an eighth of the row count, a max chunk the row count less the
+        varied: values of ``row_permits`` (must be there), ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; all in rows, at
+            least 1.  A batch that is not varied is an eighth of the row permits, a max chunk the row permits less the
             batch.
         flush_idle: does an idle receiver return what is below its batch?
 
@@ -81,8 +81,8 @@ def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) ->
         if not axis.values or not all(isinstance(value, int) and value >= 1 for value in axis.values):
             rule = "must be one or more whole numbers of at least 1"
             raise InvalidParametersError(name=axis.name, value=axis.values, rule=rule)
-    if "row_count" not in varied:
-        raise InvalidParametersError(name="grid", value=list(varied), rule="must say row_count")
+    if "row_permits" not in varied:
+        raise InvalidParametersError(name="grid", value=list(varied), rule="must say row_permits")
     largest = int(max(value for axis in axes for value in axis.values))
     # A window of one row leaves no room for a batch; every point states its own.
     stated = StatedParameters(row_permits=largest + 1)

@@ -16,9 +16,9 @@ def model_of(setting: Setting) -> Parameters:
     """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict."""
     largest, costs = largest_cost(setting), costs_of(setting)
     return Parameters(
-        row_count=setting.sender.row_permits,
-        batch=setting.receiver.permit_batch,
-        clamp=largest,
+        row_permits=setting.sender.row_permits,
+        permit_batch=setting.receiver.permit_batch,
+        max_chunk_cost=largest,
         # What costs the same behaves the same, so each cost stands for all sizes that have it.
         sizes=tuple(range(1, largest + 1)) if costs is None else costs,
         flush_idle=setting.flush_idle,
@@ -41,7 +41,7 @@ def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states:
         verdict=verdict,
         reason=reason,
         run=run,
-        max_cost=parameters.clamp,
+        largest_cost=parameters.max_chunk_cost,
         states=graph.state_count,
         depth=graph.depth,
     )
@@ -64,7 +64,7 @@ def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> t
         end = stuck.steps[-1].state
         (waiting,) = end.waiting
         reason = (
-            f"a chunk of {waiting.cost:,} waits for ever: of {parameters.row_count:,} permits the sender has "
+            f"a chunk of {waiting.cost:,} waits for ever: of {parameters.row_permits:,} permits the sender has "
             f"{end.permits.rows:,}, the receiver keeps back {end.unreturned:,}"
         )
         return "deadlock", reason, tuple(map(spelt, stuck.steps))
@@ -77,20 +77,20 @@ def most_states(parameters: Parameters) -> int:
     """In how many ways the permits of a channel can be spread over the places where permits can be.
 
     No more states than these can be reached; where chunks of every size may come, exactly these.  Counted, not
-    listed: as the coefficient of a product of power series, one for each place, in time linear in the row count.
+    listed: as the coefficient of a product of power series, one for each place, in time linear in the row permits.
     Beyond 10^18 the result is no count any more, only larger than that.
 
     Spec: Conservation, TypeOK, GrantsBatched.
     """
-    costs = [cost for cost in sorted(set(parameters.sizes)) if cost <= parameters.row_count]
-    least_grant = 1 if parameters.flush_idle else parameters.batch
-    most_grant = parameters.batch - 1 + (costs[-1] if costs else 0)
-    ways = [1] * (parameters.row_count + 1)  # n permits at the sender: one way, for each n
+    costs = [cost for cost in sorted(set(parameters.sizes)) if cost <= parameters.row_permits]
+    least_grant = 1 if parameters.flush_idle else parameters.permit_batch
+    most_grant = parameters.permit_batch - 1 + (costs[-1] if costs else 0)
+    ways = [1] * (parameters.row_permits + 1)  # n permits at the sender: one way, for each n
     ways = _queued(ways, costs)  # the wire
     ways = _queued(ways, costs)  # the inbox
     ways = _queued(ways, range(least_grant, most_grant + 1))  # permits on their way back
     waiting = 1 + len(set(parameters.sizes))  # none, or a chunk of one of the sizes
-    return waiting * sum(ways[-parameters.batch :])  # unreturned: less than a batch
+    return waiting * sum(ways[-parameters.permit_batch :])  # unreturned: less than a batch
 
 
 def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:

@@ -40,15 +40,15 @@ def permitflow(
     """Permit-based back-pressure: checked, proved, and running.
 
     A sender needs a permit for each row it sends; the receiver returns permits as rows are consumed. So never more
-    than ROW_COUNT rows are between them, however slow the consumer is. Whether such a channel can get stuck depends
+    than row_permits rows are between them, however slow the consumer is. Whether such a channel can get stuck depends
     on a few numbers:
 
     \b
-      permitflow check --row-count 2048 --batch 256 --max-chunk 1792   can these numbers deadlock?
+      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792   can these numbers deadlock?
       permitflow check                                                 all models of the specification
       permitflow simulate orders.toml                                  how fast is it, and how large must it be?
       permitflow prove                                                 the theorems, for all numbers
-      permitflow explain --row-count 8 --batch 3 --max-chunk 7         a deadlock as a page to step through
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7         a deadlock as a page to step through
       permitflow serve --stream orders:2                               an exchange for producers and consumers
       permitflow health 127.0.0.1:50051                                does it take streams?
       permitflow top 127.0.0.1:50051                                   who waits for whom in it?

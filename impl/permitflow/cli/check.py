@@ -17,7 +17,16 @@ from permitflow.checking.deciding import Answer
 from permitflow.checking.grid import MOST_STATES
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
-from permitflow.cli.options import Batch, DescribedChannel, FlushIdle, MaxChunk, RowCount, Sizes, axis, whole_number
+from permitflow.cli.options import (
+    DescribedChannel,
+    FlushIdle,
+    MaxChunkCost,
+    PermitBatch,
+    RowPermits,
+    Sizes,
+    axis,
+    whole_number,
+)
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 from permitflow.cli.permits import MODULE
 from permitflow.cli.run_table import run_as_json, run_table
@@ -35,10 +44,10 @@ __all__ = ["Numbers", "check", "decided", "numbers_of", "ways_to_live"]
 # More sizes than these are not listed.
 _MOST_LISTED = 6
 
-_BY_OPTION = ("--max-chunk {}", "--batch {}", "--flush-idle")
+_BY_OPTION = ("--max-chunk-cost {}", "--permit-batch {}", "--flush-idle")
 _IN_FILE = (
-    "max_chunk = {} below [upstream]",
-    "batch = {} below [downstream]",
+    "max_chunk_cost = {} below [upstream]",
+    "permit_batch = {} below [downstream]",
     "flush_idle = true below [downstream]",
 )
 
@@ -58,15 +67,15 @@ class Engine(StrEnum):
 
 def check(
     file: DescribedChannel = None,
-    row_count: RowCount = None,
-    batch: Batch = None,
-    max_chunk: MaxChunk = None,
-    batch_up: Annotated[
+    row_permits: RowPermits = None,
+    permit_batch: PermitBatch = None,
+    max_chunk_cost: MaxChunkCost = None,
+    permit_batch_up: Annotated[
         int | None,
         typer.Option(
             parser=whole_number(least=0),
             metavar="ROWS",
-            help="The batch in the sender's own configuration, if it differs: it clamps chunks to row count less this.",
+            help="The batch in the sender's own configuration, if it differs: it clamps chunks to row permits less this.",
         ),
     ] = None,
     sizes: Sizes = None,
@@ -95,7 +104,9 @@ def check(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw max_chunk over batch and row_count: .html, .svg, .png or .pdf.", dir_okay=False
+            metavar="FILE",
+            help="Draw max_chunk_cost over batch and row_permits: .html, .svg, .png or .pdf.",
+            dir_okay=False,
         ),
     ] = None,
     engine: Annotated[
@@ -114,17 +125,17 @@ def check(
     those of the published protocol, unless --flush-idle says otherwise.
 
     \b
-      permitflow check --row-count 2048 --batch 256 --max-chunk 1792     live
-      permitflow check --row-count 2048 --batch 256 --max-chunk 2048     a deadlock, step by step
-      permitflow check --row-count 8 --batch 6 --batch-up 4              two nodes, configured differently
-      permitflow check --row-count 2048 --batch 256 --sizes 1024,2048    if only these sizes occur
+      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792     live
+      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 2048     a deadlock, step by step
+      permitflow check --row-permits 8 --permit-batch 6 --permit-batch-up 4              two nodes, configured differently
+      permitflow check --row-permits 2048 --permit-batch 256 --sizes 1024,2048    if only these sizes occur
 
     With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
     of them.
 
     \b
       permitflow check orders.toml
-      permitflow check orders.toml --sweep batch=256..16384:x2 --sweep max_chunk=1024,30000
+      permitflow check orders.toml --sweep permit_batch=256..16384:x2 --sweep max_chunk_cost=1024,30000
       permitflow check grid.toml --explore --spark 'local[*]' --plot map.html
 
     Without either, check all models of the specification (spec/*/models.toml): each must come out as it records,
@@ -138,10 +149,10 @@ def check(
     Exit code 0: live, or all models as recorded. 1: a deadlock, or a model differs. 2: unusable input.
     """
     numbers = {
-        "--row-count": row_count,
-        "--batch": batch,
-        "--max-chunk": max_chunk,
-        "--batch-up": batch_up,
+        "--row-permits": row_permits,
+        "--permit-batch": permit_batch,
+        "--max-chunk-cost": max_chunk_cost,
+        "--permit-batch-up": permit_batch_up,
         "--sizes": sizes,
         "--flush-idle": flush_idle or None,
     }
@@ -167,7 +178,9 @@ def check(
         _check_models(engine, model or [], as_json=as_json)
     if engine is not None or model:
         unusable(f"--engine and --model belong to the models of the manifest; leave them or {given[0]} away")
-    asked = numbers_of(row_count, batch, max_chunk, sizes, flush_idle=flush_idle, batch_up=batch_up)
+    asked = numbers_of(
+        row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle, permit_batch_up=permit_batch_up
+    )
     _check_numbers(asked, as_json=as_json)
 
 
@@ -175,58 +188,65 @@ def check(
 class Numbers:
     """What the user asked about; all in rows or row permits, which are the same."""
 
-    row_count: int
-    batch: int
-    max_chunk: int | None
-    batch_up: int | None
+    row_permits: int
+    permit_batch: int
+    max_chunk_cost: int | None
+    permit_batch_up: int | None
     sizes: tuple[int, ...] | None
     flush_idle: bool
 
     @property
-    def sender_batch(self) -> int:
+    def sender_permit_batch(self) -> int:
         """The batch that the sender reckons with."""
-        return self.batch if self.batch_up is None else self.batch_up
+        return self.permit_batch if self.permit_batch_up is None else self.permit_batch_up
 
     @property
-    def published_clamp(self) -> int:
+    def published_max_chunk_cost(self) -> int:
         """The most a chunk takes in the published protocol."""
-        return self.row_count - self.sender_batch
+        return self.row_permits - self.sender_permit_batch
 
     @property
-    def max_cost(self) -> int:
+    def largest_cost(self) -> int:
         """The most a chunk takes here."""
-        wanted = self.max_chunk or (max(1, *self.sizes) if self.sizes else None)
+        wanted = self.max_chunk_cost or (max(1, *self.sizes) if self.sizes else None)
         if wanted is None:
-            return self.published_clamp
+            return self.published_max_chunk_cost
         # A batch of the sender's own is given for its clamp; a chunk above that is admitted for the clamp.
-        return wanted if self.batch_up is None else min(wanted, self.published_clamp)
+        return wanted if self.permit_batch_up is None else min(wanted, self.published_max_chunk_cost)
 
 
 def numbers_of(
-    row_count: int | None,
-    batch: int | None,
-    max_chunk: int | None,
+    row_permits: int | None,
+    permit_batch: int | None,
+    max_chunk_cost: int | None,
     sizes: frozenset[int] | None,
     *,
     flush_idle: bool,
-    batch_up: int | None = None,
+    permit_batch_up: int | None = None,
 ) -> Numbers:
     """The numbers that these options give; or end the command: one is missing, or leaves no room for any chunk."""
-    if row_count is None or batch is None:
-        missing = "--row-count" if row_count is None else "--batch"
-        unusable(f"{missing} is missing: your own numbers need at least --row-count and --batch")
+    if row_permits is None or permit_batch is None:
+        missing = "--row-permits" if row_permits is None else "--permit-batch"
+        unusable(f"{missing} is missing: your own numbers need at least --row-permits and --permit-batch")
     occurring = None if sizes is None else tuple(sorted(sizes))
     numbers = Numbers(
-        row_count=row_count, batch=batch, max_chunk=max_chunk, batch_up=batch_up, sizes=occurring, flush_idle=flush_idle
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=max_chunk_cost,
+        permit_batch_up=permit_batch_up,
+        sizes=occurring,
+        flush_idle=flush_idle,
     )
-    if numbers.max_cost < 1:
-        name, value = ("--batch", batch) if batch_up is None else ("--batch-up", batch_up)
+    if numbers.largest_cost < 1:
+        name, value = (
+            ("--permit-batch", permit_batch) if permit_batch_up is None else ("--permit-batch-up", permit_batch_up)
+        )
         # In a channel of one permit even a batch of 1 leaves no room.
-        ways = [f"choose {name} below {row_count}" if row_count > 1 else "choose a larger --row-count"]
-        if batch_up is None:
-            ways.append("give --max-chunk")
+        ways = [f"choose {name} below {row_permits}" if row_permits > 1 else "choose a larger --row-permits"]
+        if permit_batch_up is None:
+            ways.append("give --max-chunk-cost")
         unusable(
-            f"{name}: the published protocol clamps chunks to row count less batch, and {row_count} - {value} "
+            f"{name}: the published protocol clamps chunks to row permits less permit batch, and {row_permits} - {value} "
             f"leaves no room for any; {' or '.join(ways)}"
         )
     return numbers
@@ -238,12 +258,12 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
         from permitflow_proofs import Undecided, decide
     try:
         decision = decide(
-            numbers.row_count,
-            numbers.batch,
-            numbers.max_cost,
+            numbers.row_permits,
+            numbers.permit_batch,
+            numbers.largest_cost,
             sizes=numbers.sizes,
             flush_idle=numbers.flush_idle,
-            batch_up=numbers.batch_up,
+            permit_batch_up=numbers.permit_batch_up,
         )
     except Undecided as error:
         _give_up(error)
@@ -254,10 +274,10 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
         advice = "to be live, choose " + ", or ".join(ways_to_live(numbers, decision))
     if as_json:
         document = {
-            "row_count": numbers.row_count,
-            "batch": numbers.batch,
-            "batch_up": numbers.sender_batch,
-            "max_cost": decision.max_cost,
+            "row_permits": numbers.row_permits,
+            "permit_batch": numbers.permit_batch,
+            "permit_batch_up": numbers.sender_permit_batch,
+            "largest_cost": decision.largest_cost,
             "sizes": None if numbers.sizes is None else list(numbers.sizes),
             "flush_idle": numbers.flush_idle,
             "verdict": verdict,
@@ -268,17 +288,19 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        chunks = f"chunks of at most {decision.max_cost:,}"
+        chunks = f"chunks of at most {decision.largest_cost:,}"
         if numbers.sizes is not None:
             chunks = f"chunks of {' or '.join(f'{size:,}' for size in numbers.sizes)} rows"
-        question = _question(numbers.row_count, numbers.batch, numbers.batch_up, chunks, flush_idle=numbers.flush_idle)
+        question = _question(
+            numbers.row_permits, numbers.permit_batch, numbers.permit_batch_up, chunks, flush_idle=numbers.flush_idle
+        )
         _print_decision(f"{verdict}: {question}", decision, [advice])
     stop(holds=decision.is_live)
 
 
 def ways_to_live(numbers: Numbers, decision: "Decision") -> list[str]:
     """What to change so that it is live: each is sufficient alone."""
-    return list(_ways(decision, numbers.row_count, _BY_OPTION, flush_idle=numbers.flush_idle))
+    return list(_ways(decision, numbers.row_permits, _BY_OPTION, flush_idle=numbers.flush_idle))
 
 
 def decided(setting: Setting) -> "Decision":
@@ -312,7 +334,7 @@ def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
             "downstream": _parameters_as_json(setting.receiver),
             "flush_idle": setting.flush_idle,
             "chunks": str(setting.chunks),
-            "max_cost": decision.max_cost,
+            "largest_cost": decision.largest_cost,
             "costs": None if costs is None else list(costs),
             "verdict": answer.verdict,
             "holds": answer.verdict == "live",
@@ -331,12 +353,14 @@ def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        chunks = f"chunks that cost at most {decision.max_cost:,}"
+        chunks = f"chunks that cost at most {decision.largest_cost:,}"
         if costs is not None and len(costs) <= _MOST_LISTED:
             chunks = f"chunks that cost {' or '.join(f'{cost:,}' for cost in costs)}"
         sender, receiver = setting.sender, setting.receiver
-        batch_up = None if sender.permit_batch == receiver.permit_batch else sender.permit_batch
-        question = _question(sender.row_permits, receiver.permit_batch, batch_up, chunks, flush_idle=setting.flush_idle)
+        permit_batch_up = None if sender.permit_batch == receiver.permit_batch else sender.permit_batch
+        question = _question(
+            sender.row_permits, receiver.permit_batch, permit_batch_up, chunks, flush_idle=setting.flush_idle
+        )
         after = filter(None, [_about_slices(answer), answer.overspend, *_about_the_ends(setting), advice])
         _print_decision(f"{answer.verdict}: {path}: {question}", decision, after)
     stop(holds=answer.verdict == "live")
@@ -386,12 +410,14 @@ def _give_up(error: Exception) -> NoReturn:
     raise typer.Exit(ExitCode.FAILS) from None
 
 
-def _question(row_count: int, batch: int, batch_up: int | None, chunks: str, *, flush_idle: bool) -> str:
-    batches = f"batch {batch:,}"
-    if batch_up is not None:
-        batches = f"batch {batch:,} at the receiver and {batch_up:,} at the sender"
+def _question(
+    row_permits: int, permit_batch: int, permit_batch_up: int | None, chunks: str, *, flush_idle: bool
+) -> str:
+    batches = f"permit batch {permit_batch:,}"
+    if permit_batch_up is not None:
+        batches = f"permit batch {permit_batch:,} at the receiver and {permit_batch_up:,} at the sender"
     protocol = "with the idle flush" if flush_idle else "published protocol"
-    return f"row count {row_count:,}, {batches}, {chunks} ({protocol})"
+    return f"row permits {row_permits:,}, {batches}, {chunks} ({protocol})"
 
 
 def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -> None:
@@ -403,7 +429,7 @@ def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -
     proved = "proved, for runs of any length: " if decision.is_live else ""
     console.print(f"{proved}{decision.explanation}", soft_wrap=True)
     if decision.run is not None:
-        console.print("A shortest run into it, in row permits; each line adds up to the row count:")
+        console.print("A shortest run into it, in row permits; each line adds up to the row permits:")
         print_table(console, run_table(MODULE, decision.run.start, decision.run.steps))
     for theorem in catalogue():
         if theorem.id in decision.theorems:
@@ -414,26 +440,26 @@ def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -
 
 def _room_to_move(decision: "Decision", costing: str, *, flush_idle: bool, only_these: bool) -> str:
     """How far the numbers of a live channel may be changed."""
-    chunk = f"{decision.safe_max_cost:,}"
+    chunk = f"{decision.safe_max_chunk_cost:,}"
     if flush_idle:
         return f"live up to chunks {costing} {chunk}, whatever the batches"
     if only_these:
-        return f"if chunks of other sizes come too: live up to {chunk} with this batch"
+        return f"if chunks of other sizes come too: live up to {chunk} with this permit batch"
     return (
-        f"live up to chunks {costing} {chunk} with this batch, and up to a batch of {decision.safe_batch:,} with these "
+        f"live up to chunks {costing} {chunk} with this permit batch, and up to a permit batch of {decision.safe_permit_batch:,} with these "
         "chunks"
     )
 
 
-def _ways(decision: "Decision", row_count: int, spelling: Sequence[str], *, flush_idle: bool) -> Iterator[str]:
+def _ways(decision: "Decision", row_permits: int, spelling: Sequence[str], *, flush_idle: bool) -> Iterator[str]:
     """What to change so that it is live: each is sufficient alone."""
-    chunk, batch = decision.safe_max_cost, decision.safe_batch
+    chunk, permit_batch = decision.safe_max_chunk_cost, decision.safe_permit_batch
     of_chunk, of_batch, of_flush = spelling
     if chunk > 0:
         yield f"chunks of at most {chunk:,} ({of_chunk.format(chunk)})"
-    if batch > 0:
-        yield f"a batch of at most {batch:,} ({of_batch.format(batch)})"
-    if not flush_idle and decision.max_cost <= row_count:
+    if permit_batch > 0:
+        yield f"a permit batch of at most {permit_batch:,} ({of_batch.format(permit_batch)})"
+    if not flush_idle and decision.largest_cost <= row_permits:
         yield f"a receiver that returns what it holds when it is idle ({of_flush})"
 
 
@@ -441,8 +467,8 @@ def _reasons_as_json(decision: "Decision") -> dict[str, object]:
     run = decision.run
     return {
         "theorems": list(decision.theorems),
-        "safe_max_cost": decision.safe_max_cost,
-        "safe_batch": decision.safe_batch,
+        "safe_max_chunk_cost": decision.safe_max_chunk_cost,
+        "safe_permit_batch": decision.safe_permit_batch,
         "run": None if run is None else run_as_json(MODULE, run.start, run.steps),
     }
 

@@ -27,8 +27,17 @@ _MOST_CELLS = 2_000
 _MOST_CELLS_ON_SPARK = 100_000
 _MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _EXAMPLES = "local[*], spark://host:7077, yarn, k8s://host or sc://host:15002"
-_FIGURES = ("verdict", "max_cost", "safe_max_cost", "safe_batch", "states", "depth", "seconds", "reason")
-_LABELS = {"row_count": "ROW_COUNT, rows", "batch": "BATCH, rows"}
+_FIGURES = (
+    "verdict",
+    "largest_cost",
+    "safe_max_chunk_cost",
+    "safe_permit_batch",
+    "states",
+    "depth",
+    "seconds",
+    "reason",
+)
+_LABELS = {"row_permits": "row_permits, rows", "permit_batch": "permit_batch, rows"}
 _MOST_LETTERS = 200
 
 
@@ -99,11 +108,17 @@ def _require(grid: Grid, options: SweepOptions) -> None:
         return
     require_drawable(options.plot)
     names = sorted(grid.names)
-    if names not in (["batch", "max_chunk"], ["max_chunk", "row_count"], ["batch", "max_chunk", "row_count"]):
-        unusable(f"--plot: the map shows max_chunk over batch, row_count or both; varied are {', '.join(grid.names)}")
-    panels = len(next(axis.values for axis in grid.axes if axis.name == "row_count")) if len(names) == 3 else 1
+    if names not in (
+        ["permit_batch", "max_chunk_cost"],
+        ["max_chunk_cost", "row_permits"],
+        ["permit_batch", "max_chunk_cost", "row_permits"],
+    ):
+        unusable(
+            f"--plot: the map shows max_chunk_cost over batch, row_permits or both; varied are {', '.join(grid.names)}"
+        )
+    panels = len(next(axis.values for axis in grid.axes if axis.name == "row_permits")) if len(names) == 3 else 1
     if panels > MOST_PANELS:
-        unusable(f"--plot: {panels} row counts are too many panels to see anything; the most is {MOST_PANELS}")
+        unusable(f"--plot: {panels} row permits are too many panels to see anything; the most is {MOST_PANELS}")
 
 
 def _here(cells: Sequence[Cell], options: SweepOptions) -> list[Finding]:
@@ -163,7 +178,7 @@ def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Seque
         numbers = [f"{finding.values[name]:,}" for name in grid.names]
         figures: list[str] = []
         if check is Check.DECIDE:
-            decided = (finding.max_cost, finding.safe_max_cost, finding.safe_batch)
+            decided = (finding.largest_cost, finding.safe_max_chunk_cost, finding.safe_permit_batch)
             figures = ["" if number is None else f"{number:,}" for number in decided]
         elif finding.states is not None:
             figures = [f"{finding.states:,}", f"{finding.depth:,}", f"{finding.seconds:.2f}"]
@@ -194,12 +209,12 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path) -> None:
-    """Write a map: the largest chunk upwards, the batch to the right, a panel for each row count."""
-    x = "batch" if "batch" in grid.names else "row_count"
+    """Write a map: the largest chunk upwards, the batch to the right, a panel for each row permits."""
+    x = "permit_batch" if "permit_batch" in grid.names else "row_permits"
     how = "decided by the theorems" if check is Check.DECIDE else "explored: all states of the model were visited"
     counted = [finding.states for finding in findings if finding.states is not None]
     strength = f"; the stronger a colour, the more states, {min(counted):,} to {max(counted):,}" if counted else ""
-    largest = "ROW_COUNT" if grid.setting.flush_idle else "ROW_COUNT \N{MINUS SIGN} BATCH + 1"
+    largest = "row_permits" if grid.setting.flush_idle else "row_permits \N{MINUS SIGN} permit_batch + 1"
     picture = VerdictMap(
         title="Where a permit channel can get stuck",
         sentence=f"{len(findings):,} channels, {how}{strength}.",
@@ -217,20 +232,20 @@ def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path)
 def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> list[Panel]:
     groups: dict[int | None, list[Finding]] = {}
     for finding in findings:
-        groups.setdefault(finding.values.get("row_count") if x == "batch" else None, []).append(finding)
+        groups.setdefault(finding.values.get("row_permits") if x == "permit_batch" else None, []).append(finding)
     return [
         Panel(
-            title="" if row_count is None else f"ROW_COUNT {row_count:,}",
-            cells=[MapCell(each.values[x], each.values["max_chunk"], each.verdict, each.states) for each in group],
+            title="" if row_permits is None else f"row_permits {row_permits:,}",
+            cells=[MapCell(each.values[x], each.values["max_chunk_cost"], each.verdict, each.states) for each in group],
             line=_line(grid, group, x),
         )
-        for row_count, group in groups.items()
+        for row_permits, group in groups.items()
     ]
 
 
 def _line(grid: Grid, group: Iterable[Finding], x: str) -> Mapping[int, int]:
     """The largest chunk that is proved to be live, for each value on the horizontal axis."""
-    from permitflow_proofs import safe_max_cost
+    from permitflow_proofs import safe_max_chunk_cost
 
     line: dict[int, int] = {}
     for finding in group:
@@ -238,8 +253,8 @@ def _line(grid: Grid, group: Iterable[Finding], x: str) -> Mapping[int, int]:
             setting = Point(finding.values).applied_to(grid.setting)
         except InvalidParametersError:
             continue
-        row_count, batch = setting.sender.row_permits, setting.receiver.permit_batch
-        line[finding.values[x]] = safe_max_cost(row_count, batch, flush_idle=setting.flush_idle)
+        row_permits, permit_batch = setting.sender.row_permits, setting.receiver.permit_batch
+        line[finding.values[x]] = safe_max_chunk_cost(row_permits, permit_batch, flush_idle=setting.flush_idle)
     return line
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow.cli.check import numbers_of, ways_to_live
-from permitflow.cli.options import Batch, FlushIdle, MaxChunk, RowCount, Sizes
+from permitflow.cli.options import FlushIdle, MaxChunkCost, PermitBatch, RowPermits, Sizes
 from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
 from permitflow.cli.permits import graph_of, run_of
@@ -30,9 +30,9 @@ def explain(
         list[Path] | None,
         typer.Argument(metavar="[FILE...]", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
     ] = None,
-    row_count: RowCount = None,
-    batch: Batch = None,
-    max_chunk: MaxChunk = None,
+    row_permits: RowPermits = None,
+    permit_batch: PermitBatch = None,
+    max_chunk_cost: MaxChunkCost = None,
     sizes: Sizes = None,
     flush_idle: FlushIdle = False,
     barriers: Annotated[
@@ -66,18 +66,18 @@ def explain(
     next, and which guard is false where it can not.
 
     \b
-      permitflow explain --row-count 8 --batch 3 --max-chunk 7               a shortest run into the deadlock
-      permitflow explain --row-count 8 --batch 3 --max-chunk 7 --svg x.svg   the same as a drawing
-      permitflow explain --row-count 2048 --batch 256 -o live.html           a window is filled and drained
-      permitflow explain --row-count 3 --batch 2 --max-chunk 3 --graph       all states
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7               a shortest run into the deadlock
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7 --svg x.svg   the same as a drawing
+      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html           a window is filled and drained
+      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
       permitflow explain run/ --channel orders/0                             a recording, up to what is wrong
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
     options = {
-        "--row-count": row_count,
-        "--batch": batch,
-        "--max-chunk": max_chunk,
+        "--row-permits": row_permits,
+        "--permit-batch": permit_batch,
+        "--max-chunk-cost": max_chunk_cost,
         "--sizes": sizes,
         "--flush-idle": flush_idle or None,
         "--barriers": barriers or None,
@@ -98,9 +98,9 @@ def explain(
         if channel is not None or allow_truncated:
             name = "--channel" if channel is not None else "--allow-truncated"
             unusable(f"{name} belongs to a trace: name its files too")
-        if row_count is None and batch is None:
-            unusable("nothing to explain: name trace files, or give numbers with --row-count and --batch")
-        numbers = numbers_of(row_count, batch, max_chunk, sizes, flush_idle=flush_idle)
+        if row_permits is None and permit_batch is None:
+            unusable("nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch")
+        numbers = numbers_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
         if graph:
             shown = graph_of(numbers, with_barriers=barriers)
         else:

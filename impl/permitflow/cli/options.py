@@ -17,11 +17,11 @@ from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
 __all__ = [
-    "Batch",
     "DescribedChannel",
     "FlushIdle",
     "MaxChunk",
-    "RowCount",
+    "PermitBatch",
+    "RowPermits",
     "Sizes",
     "StreamName",
     "axis",
@@ -141,7 +141,7 @@ def rows_per_second(text: str) -> float:
 
 
 def axis(text: str | Axis) -> Axis:
-    """Parse what is varied, as in ``row_count=256..65536:x2``."""
+    """Parse what is varied, as in ``row_permits=256..65536:x2``."""
     return text if isinstance(text, Axis) else _understood(read_axis, text)
 
 
@@ -182,21 +182,21 @@ def _understood(reader: Callable[[str], T], text: str) -> T:
 
 _ROWS = whole_number(least=1)
 
-RowCount: TypeAlias = Annotated[
-    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="Row permits of the channel (ROW_COUNT, Buf).")
+RowPermits: TypeAlias = Annotated[
+    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="Row permits of the channel (row_permits, Buf).")
 ]
 
-Batch: TypeAlias = Annotated[
+PermitBatch: TypeAlias = Annotated[
     int | None,
     typer.Option(parser=_ROWS, metavar="ROWS", help="The receiver returns permits once it holds this many."),
 ]
 
-MaxChunk: TypeAlias = Annotated[
+MaxChunkCost: TypeAlias = Annotated[
     int | None,
     typer.Option(
         parser=_ROWS,
         metavar="ROWS",
-        help="The most permits a chunk takes. Default: row count less batch, as the published protocol clamps.",
+        help="The most permits a chunk takes. Default: row permits less permit batch, as the published protocol clamps.",
     ),
 ]
 

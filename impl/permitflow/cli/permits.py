@@ -24,9 +24,9 @@ def _parameters(numbers: "Numbers", sizes: tuple[int, ...], *, with_barriers: bo
     from permitflow_model.permit_channel import Parameters
 
     return Parameters(
-        row_count=numbers.row_count,
-        batch=numbers.batch,
-        clamp=numbers.max_cost,
+        row_permits=numbers.row_permits,
+        permit_batch=numbers.permit_batch,
+        max_chunk_cost=numbers.largest_cost,
         sizes=sizes,
         barrier_permits=1 if with_barriers else 0,
         watermarks=with_barriers,
@@ -40,11 +40,13 @@ def run_of(numbers: "Numbers", *, with_barriers: bool, advise: "Callable[[Number
 
     with requires_extra("proofs"):
         from permitflow_proofs import decide
-    most = numbers.max_cost
+    most = numbers.largest_cost
     # Of all sizes, the run needs only some; the page says that all are meant.
     sizes = numbers.sizes or tuple(sorted({max(1, most // 4), max(1, most // 2), most}))
     parameters = _parameters(numbers, sizes, with_barriers=with_barriers)
-    decision = decide(numbers.row_count, numbers.batch, most, sizes=numbers.sizes, flush_idle=numbers.flush_idle)
+    decision = decide(
+        numbers.row_permits, numbers.permit_batch, most, sizes=numbers.sizes, flush_idle=numbers.flush_idle
+    )
     if decision.run is not None:
         plain = replace(parameters, barrier_permits=0, watermarks=False)
         advice = [f"{way[0].upper()}{way[1:]}" for way in advise(numbers, decision)]
@@ -64,11 +66,11 @@ def graph_of(numbers: "Numbers", *, with_barriers: bool) -> "StateGraph":
     from permitflow_model.kernel.explore import StateLimitReached
 
     # One more size than states that can be drawn is as good as all.
-    sizes = numbers.sizes or tuple(range(1, min(numbers.max_cost, MOST_STATES + 1) + 1))
+    sizes = numbers.sizes or tuple(range(1, min(numbers.largest_cost, MOST_STATES + 1) + 1))
     try:
         return reachable(LOOK, _parameters(numbers, sizes, with_barriers=with_barriers))
     except StateLimitReached as error:
         unusable(
             f"--graph: more than {error.limit:,} states can be reached, and a picture of so many shows nothing; choose "
-            "a smaller --row-count or --max-chunk, or fewer --sizes"
+            "a smaller --row-permits or --max-chunk-cost, or fewer --sizes"
         )

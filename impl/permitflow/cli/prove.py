@@ -54,7 +54,7 @@ def prove(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Prove the theorems about the protocol, for all row counts, batches and chunk sizes.
+    """Prove the theorems about the protocol, for all row permits, batches and chunk sizes.
 
     The prover runs the model itself, the one that the tests and the explorer run, on symbolic numbers: nothing is
     restated in the logic of a solver. Each obligation has a twin, the same with one mistake, which must be refuted;

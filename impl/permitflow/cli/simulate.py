@@ -17,7 +17,7 @@ from permitflow.cli.check import decided
 from permitflow.cli.console import late_progress, open_console, open_table, print_table
 from permitflow.cli.options import (
     DescribedChannel,
-    RowCount,
+    RowPermits,
     axis,
     chunk_sizes,
     distinct,
@@ -43,9 +43,9 @@ __all__ = ["simulate"]
 
 _MOST_POINTS = 10_000
 _LABELS = {
-    "row_count": "row count (ROW_COUNT), rows",
-    "batch": "batch, rows",
-    "max_chunk": "largest cost of a chunk, rows",
+    "row_permits": "row permits (row_permits), rows",
+    "permit_batch": "batch, rows",
+    "max_chunk_cost": "largest cost of a chunk, rows",
     "chunk_rows": "rows of a chunk",
     "rtt": "round-trip time, ms",
     "producer_rate": "rate of the producer, rows/s",
@@ -64,21 +64,21 @@ _PLACES = {
 
 def simulate(
     file: DescribedChannel = None,
-    row_count: RowCount = None,
-    batch: Annotated[
+    row_permits: RowPermits = None,
+    permit_batch: Annotated[
         int | None,
         typer.Option(
             parser=whole_number(least=1),
             metavar="ROWS",
-            help="The receiver returns permits once it holds this many. Default: an eighth of the row count.",
+            help="The receiver returns permits once it holds this many. Default: an eighth of the row permits.",
         ),
     ] = None,
-    max_chunk: Annotated[
+    max_chunk_cost: Annotated[
         int | None,
         typer.Option(
             parser=whole_number(least=1),
             metavar="ROWS",
-            help="The most permits a chunk takes; a larger one is split. Default: row count less batch.",
+            help="The most permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
         ),
     ] = None,
     chunk_rows: Annotated[
@@ -132,25 +132,25 @@ def simulate(
 
     Run the protocol in simulated time: the real sender and receiver, with delays and rates of your own. Options
     change what the file says. Reports throughput, back-pressure, where the permits are, latencies, and the smallest
-    row count that keeps the pipe full, in comparison with the bandwidth-delay product.
+    row permits that keeps the pipe full, in comparison with the bandwidth-delay product.
 
     \b
       permitflow simulate orders.toml
       permitflow simulate orders.toml --rtt 80ms --full 99%
-      permitflow simulate --row-count 32768 --chunk-rows 1024 --rtt 40ms --consumer-rate 800000
+      permitflow simulate --row-permits 32768 --chunk-rows 1024 --rtt 40ms --consumer-rate 800000
 
     Vary something and compare; with --plot, draw it:
 
     \b
-      permitflow simulate orders.toml --sweep row_count=4096..65536:x2 --sweep batch=256,4096
-      permitflow simulate orders.toml --sweep row_count=4096..65536:+2048 --plot sweep.html
+      permitflow simulate orders.toml --sweep row_permits=4096..65536:x2 --sweep permit_batch=256,4096
+      permitflow simulate orders.toml --sweep row_permits=4096..65536:+2048 --plot sweep.html
 
-    Names to vary: row_count, batch, max_chunk, chunk_rows, rtt, producer_rate, consumer_rate, link_rate.
+    Names to vary: row_permits, permit_batch, max_chunk_cost, chunk_rows, rtt, producer_rate, consumer_rate, link_rate.
 
     Exit code 0: it flows. 1: a deadlock, or the receiver refuses what the sender sends; of a sweep, anywhere.
     2: unusable input.
     """
-    numbers = {"row_permits": row_count, "permit_batch": batch, "max_chunk_cost": max_chunk}
+    numbers = {"row_permits": row_permits, "permit_batch": permit_batch, "max_chunk_cost": max_chunk_cost}
     others = {
         "chunks": chunk_rows,
         "forward_seconds": None if rtt is None else rtt / 2,
@@ -177,7 +177,7 @@ def simulate(
             unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
         require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
     elif plot is not None or csv is not None:
-        unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_count=256..65536:x2")
+        unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_permits=256..65536:x2")
     elif not description.setting.takes_time:
         unusable(
             "nothing takes time: give a delay (--rtt 40ms, or rtt below [network]) or a rate (--consumer-rate, or rate "
@@ -206,9 +206,9 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
             **others,
         )
         return replace(read, setting=setting)
-    for option, is_given in (("--row-count", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
+    for option, is_given in (("--row-permits", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
         if not is_given:
-            unusable(f"{option} is missing: name a file, or give at least --row-count and --chunk-rows")
+            unusable(f"{option} is missing: name a file, or give at least --row-permits and --chunk-rows")
     setting = Setting(upstream=StatedParameters(**numbers), **others)
     return Description(setting=setting, seed=0, least_chunks=None, axes=())
 
@@ -216,7 +216,7 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
 def _refuse(error: InvalidParametersError) -> NoReturn:
     option = f"--{KEYS.get(error.name, error.name).replace('_', '-')}"
     value = "unlimited" if error.value == math.inf else error.value
-    unusable(f"{option} {error.rule.replace('row_permits', 'row count')}, not {value}")
+    unusable(f"{option} {error.rule.replace('row_permits', 'row permits')}, not {value}")
 
 
 def _simulate_once(description: Description, *, full_share: float, as_json: bool) -> NoReturn:
@@ -232,7 +232,7 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
             with late_progress("searching the smallest window") as report:
                 window = smallest_window(setting, seed=description.seed, full_share=full_share, on_progress=report)
         except InvalidParametersError as error:
-            trouble = f"the smallest row count that keeps the pipe full was not searched: it {error.rule}"
+            trouble = f"the smallest row permits that keeps the pipe full was not searched: it {error.rule}"
     # As ``permitflow check`` says; None where the extra for proofs is not installed.
     may_deadlock = None if find_spec("z3") is None else not decided(setting).is_live
     if as_json:
@@ -257,12 +257,12 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
 def _in_words(setting: Setting) -> str:
     """What is simulated, in a line."""
     sender, receiver = setting.sender, setting.receiver
-    batch = f"batch {receiver.permit_batch:,}"
+    permit_batch = f"permit batch {receiver.permit_batch:,}"
     if receiver.row_permits != sender.row_permits:
-        batch += f" and row count {receiver.row_permits:,} at the receiver"
+        permit_batch += f" and row permits {receiver.row_permits:,} at the receiver"
     protocol = "with the idle flush" if setting.flush_idle else "published protocol"
     return (
-        f"row count {sender.row_permits:,}, {batch}, chunks of {setting.chunks}, at most {sender.max_chunk_cost:,} "
+        f"row permits {sender.row_permits:,}, {permit_batch}, chunks of {setting.chunks}, at most {sender.max_chunk_cost:,} "
         f"at once ({protocol})"
     )
 
@@ -344,7 +344,9 @@ def _print_window(console: Console, setting: Setting, window: Window | None) -> 
         console.print("no window keeps the pipe full: nothing but the window limits the flow", soft_wrap=True)
         return
     share = "" if window.full_share == 1 else f" to {window.full_share:g} of the most it carries"
-    found = f"the smallest row count that keeps the pipe full{share}: {window.smallest:,}, found by bisection over runs"
+    found = (
+        f"the smallest row permits that keeps the pipe full{share}: {window.smallest:,}, found by bisection over runs"
+    )
     console.print(found, soft_wrap=True)
     table = open_table("part", "rows", "remark", right=("rows",), wrap=("remark",))
     product = window.bandwidth_delay_product
@@ -357,7 +359,7 @@ def _print_window(console: Console, setting: Setting, window: Window | None) -> 
         table.add_row("whole chunks", own_time, "chunks are not cut at will, and each takes time of its own")
         table.add_row("the batch", f"+{terms.returned_at_once:,}", "permits return by whole chunks, at least a batch")
         if terms.room:
-            table.add_row("room for a chunk", f"+{terms.room:,}", "the clamp is row count less batch")
+            table.add_row("room for a chunk", f"+{terms.room:,}", "the clamp is row permits less permit batch")
         table.add_row("by the formula", f"{window.exact:,}", "for equal chunks at steady rates")
     if window.enough is not None:
         reason = "rate * round trip + batch + two of the largest chunk (three, if there is a link rate)"
@@ -371,9 +373,9 @@ def _run_as_json(run: SimulatedRun) -> dict[str, object]:
     return {
         "verdict": run.verdict,
         "holds": run.verdict == "flows",
-        "row_count": setting.sender.row_permits,
-        "batch": setting.receiver.permit_batch,
-        "max_chunk": setting.sender.max_chunk_cost,
+        "row_permits": setting.sender.row_permits,
+        "permit_batch": setting.receiver.permit_batch,
+        "max_chunk_cost": setting.sender.max_chunk_cost,
         "chunks": str(setting.chunks),
         "rtt_seconds": setting.rtt_seconds,
         "bandwidth_delay_product": _finite(setting.bandwidth_delay_product),
@@ -516,7 +518,7 @@ def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
     """Write the drawing."""
 
     names = [axis.name for axis in description.axes]
-    x_name = "row_count" if "row_count" in names else names[0]
+    x_name = "row_permits" if "row_permits" in names else names[0]
     others = [name for name in names if name != x_name]
     rates = {row.run.setting.bottleneck_rate for row in rows if row.run is not None}
     most = rates.pop() if len(rates) == 1 else float("inf")
@@ -538,7 +540,7 @@ def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
 def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> Series:
     flowing = [(row.point.values[x_name], row.run.figures) for row in group if row.run and row.run.figures]
     products = {row.run.setting.bandwidth_delay_product for row in group if row.run is not None}
-    product = products.pop() if x_name == "row_count" and len(products) == 1 else float("inf")
+    product = products.pop() if x_name == "row_permits" and len(products) == 1 else float("inf")
     values = group[0].point.values
     return Series(
         label=", ".join(f"{name} {_shown_value(name, values[name])}" for name in others) or "simulated",

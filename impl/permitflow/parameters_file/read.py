@@ -26,9 +26,9 @@ __all__ = ["KEYS", "Description", "read_axis", "read_description", "refusal_in_w
 T = TypeVar("T")
 
 KEYS = {
-    "row_permits": "row_count",
-    "permit_batch": "batch",
-    "max_chunk_cost": "max_chunk",
+    "row_permits": "row_permits",
+    "permit_batch": "permit_batch",
+    "max_chunk_cost": "max_chunk_cost",
     "oversize": "oversize",
     "barrier_permits": "barrier_permits",
 }
@@ -67,7 +67,7 @@ def read_description(path: Path) -> Description:
     document = Document(path, _SECTIONS)
     upstream = document.section("upstream", KEYS.values())
     downstream = document.section("downstream", (*KEYS.values(), "flush_idle"))
-    upstream.required("row_count", whole, example="row_count = 32_768")
+    upstream.required("row_permits", whole, example="row_permits = 32_768")
     simulation = document.section("simulation", ("seed", "chunks"))
     sweep = document.section("sweep", _AXIS_READERS)
     network = document.section("network", _NETWORK_KEYS)
@@ -90,7 +90,7 @@ def read_description(path: Path) -> Description:
     except InvalidParametersError as error:
         # What is left to go wrong: a batch that leaves no room for any chunk, here or there.
         end = downstream if KEYS[error.name] in downstream else upstream
-        end.refuse(KEYS[error.name], f"{error.rule.replace('row_permits', 'row_count')}; it is {error.value}")
+        end.refuse(KEYS[error.name], f"{error.rule.replace('row_permits', 'row_permits')}; it is {error.value}")
     return Description(
         setting=setting,
         seed=simulation.read("seed", partial(_instance, int, "a whole number")) or 0,
@@ -250,18 +250,18 @@ def _list_of(read: Callable[[object], T], given: object, words: str) -> list[T]:
 
 def refusal_in_words(error: InvalidParametersError) -> str:
     """What is wrong with a number, in the words of a file."""
-    return f"{KEYS.get(error.name, error.name)} {error.rule.replace('row_permits', 'row_count')}"
+    return f"{KEYS.get(error.name, error.name)} {error.rule.replace('row_permits', 'row_permits')}"
 
 
 def read_axis(text: str) -> Axis:
-    """Understand ``NAME=VALUES``, as in ``row_count=256..65536:x2``: what a sweep varies.
+    """Understand ``NAME=VALUES``, as in ``row_permits=256..65536:x2``: what a sweep varies.
 
     Raises:
         ValueError: says what would be right.
     """
     name, equals, given = text.partition("=")
     if not equals:
-        raise ValueError(f"must be NAME=VALUES, as in row_count=256..65536:x2, not {text!r}")
+        raise ValueError(f"must be NAME=VALUES, as in row_permits=256..65536:x2, not {text!r}")
     if name not in _AXIS_READERS:
         raise ValueError(f"{name!r} cannot be varied; {nearest(name, _AXIS_READERS)}")
     return _axis(name, given)

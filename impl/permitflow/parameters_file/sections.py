@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 # What the same thing is called elsewhere: in this package's own code and in RisingWave's configuration.
 _OTHER_NAMES = {
-    "row_permits": "row_count",
-    "buf": "row_count",
-    "window": "row_count",
-    "exchange_initial_permits": "row_count",
-    "permit_batch": "batch",
-    "exchange_batched_permits": "batch",
-    "max_chunk_cost": "max_chunk",
-    "clamp": "max_chunk",
+    "row_permits": "row_permits",
+    "buf": "row_permits",
+    "window": "row_permits",
+    "exchange_initial_permits": "row_permits",
+    "permit_batch": "permit_batch",
+    "exchange_batched_permits": "permit_batch",
+    "max_chunk_cost": "max_chunk_cost",
+    "max_chunk_cost": "max_chunk_cost",
     "exchange_concurrent_barriers": "barrier_permits",
     "sender": "upstream",
     "receiver": "downstream",

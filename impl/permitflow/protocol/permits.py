@@ -75,7 +75,7 @@ class ChannelParameters(flow.Parameters):
 
     Live for every sequence of chunks because ``max_chunk_cost <= row_permits - permit_batch + 1``.
 
-    Spec: RowCount, Batch, Clamp, BarrierPermits.
+    Spec: RowPermits, PermitBatch, MaxChunkCost, BarrierPermits.
 
     Raises:
         InvalidParametersError: a number is out of its range.
@@ -204,8 +204,8 @@ class PermitSender(Outbound[T]):
 
     __slots__ = (
         "_barrier_permits",
-        "_clamp",
         "_least_row_permits",
+        "_max_chunk_cost",
         "_returned_barriers",
         "_returned_rows",
         "_row_permits",
@@ -223,7 +223,7 @@ class PermitSender(Outbound[T]):
         self._least_row_permits = parameters.row_permits  # before any of them came back
         self._returned_rows = self._returned_barriers = 0
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
-        self._clamp = parameters.max_chunk_cost
+        self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
 
     # What there is.
@@ -286,10 +286,10 @@ class PermitSender(Outbound[T]):
 
     def admits(self, rows: Sequence[int]) -> int:
         """How many of the first of these chunks have their permits here: the guard of SendChunk."""
-        left, clamp, count = self._row_permits, self._clamp, 0
+        left, max_chunk_cost, count = self._row_permits, self._max_chunk_cost, 0
         for size in rows:
-            left -= min(max(size, 1), clamp)
-            if left < 0 or (size > clamp and self._splits):
+            left -= min(max(size, 1), max_chunk_cost)
+            if left < 0 or (size > max_chunk_cost and self._splits):
                 break
             count += 1
         return count
@@ -337,7 +337,11 @@ class PermitSender(Outbound[T]):
             self._tell("Send", message)
 
     def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        if total > self._row_permits or least < 1 or (total > self._clamp and max(rows) > self._clamp):
+        if (
+            total > self._row_permits
+            or least < 1
+            or (total > self._max_chunk_cost and max(rows) > self._max_chunk_cost)
+        ):
             rows = rows[: self.admits(rows)]
             total = sum(map(self.parameters.cost_of, rows))
         self._row_permits -= total
@@ -407,10 +411,10 @@ class PermitReceiver(Inbound[T]):
     __slots__ = (
         "_barrier_permits",
         "_batch",
-        "_clamp",
         "_due_barriers",
         "_due_rows",
         "_due_watermarks",
+        "_max_chunk_cost",
         "_row_permits",
         "_splits",
         "_unreturned",
@@ -424,7 +428,7 @@ class PermitReceiver(Inbound[T]):
         """Start empty."""
         super().__init__(parameters, record=record)
         self._batch = parameters.permit_batch
-        self._clamp = parameters.max_chunk_cost
+        self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
         self._watermark_permits = _WATERMARK_PERMITS
@@ -471,11 +475,11 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Deliver.
         """
-        permits, clamp = total, self._clamp
-        if least < 1 or total > clamp:
-            if (most := max(rows)) > clamp and self._splits:
-                raise OversizeChunkError(rows=most, most=clamp)
-            if least < 1 or most > clamp:
+        permits, max_chunk_cost = total, self._max_chunk_cost
+        if least < 1 or total > max_chunk_cost:
+            if (most := max(rows)) > max_chunk_cost and self._splits:
+                raise OversizeChunkError(rows=most, most=max_chunk_cost)
+            if least < 1 or most > max_chunk_cost:
                 permits = sum(map(self.parameters.cost_of, rows))
         if permits > self._row_permits:
             raise OverspendError(permit_class="rows", cost=permits, available=self._row_permits)
@@ -519,7 +523,7 @@ class PermitReceiver(Inbound[T]):
             else:
                 self._due_watermarks += 1
         costs, before = rows, self._unreturned
-        if 0 in rows or (total > self._clamp and max(rows) > self._clamp):
+        if 0 in rows or (total > self._max_chunk_cost and max(rows) > self._max_chunk_cost):
             costs = list(map(self.parameters.cost_of, rows))
             total = sum(costs)
         batches = _batches(before, costs, self._batch) if before + total >= self._batch else _NO_BATCH

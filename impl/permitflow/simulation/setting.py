@@ -138,11 +138,11 @@ class Setting:
     @property
     def constant_cost(self) -> int | None:
         """What every message costs, if all chunks are equal and none has to be split; else None."""
-        possible, clamp = self.chunks.possible, self.sender.max_chunk_cost
+        possible, max_chunk_cost = self.chunks.possible, self.sender.max_chunk_cost
         if possible is None or len(possible) != 1:
             return None
         (rows,) = possible
-        return rows if rows <= clamp else None
+        return rows if rows <= max_chunk_cost else None
 
 
 def pieces_of(rows: int, parameters: ChannelParameters) -> Iterator[int]:
@@ -208,8 +208,12 @@ def costs_of(setting: Setting) -> tuple[int, ...] | None:
 
 def _shortened(rows: int, parameters: ChannelParameters) -> int:
     """Fewer rows that come to the same sizes of slices: a million equal ones are as good as one."""
-    clamp = parameters.max_chunk_cost
-    return rows if rows < 2 * clamp or parameters.oversize is Oversize.WHOLE else clamp + rows % clamp
+    max_chunk_cost = parameters.max_chunk_cost
+    return (
+        rows
+        if rows < 2 * max_chunk_cost or parameters.oversize is Oversize.WHOLE
+        else max_chunk_cost + rows % max_chunk_cost
+    )
 
 
 def most_outstanding(setting: Setting) -> int:
@@ -246,7 +250,11 @@ class Axis(NamedTuple):
     values: Sequence[float]
 
 
-_NUMBERS: Mapping[str, str] = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
+_NUMBERS: Mapping[str, str] = {
+    "row_permits": "row_permits",
+    "permit_batch": "permit_batch",
+    "max_chunk_cost": "max_chunk_cost",
+}
 _OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
     "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
     "rtt": _rtt,

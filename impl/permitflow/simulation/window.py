@@ -8,7 +8,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
 from permitflow.simulation.setting import Setting
 
-__all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_count"]
+__all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_permits"]
 
 # Times are sums of floats; a pipe that is full to nine digits is full.
 _ROUNDING = 1e-9
@@ -55,7 +55,7 @@ class Window:
 
 
 def exact_terms(setting: Setting) -> Terms | None:
-    """The smallest ROW_COUNT with which equal chunks at steady rates never wait for permits, as a sum.
+    """The smallest row_permits with which equal chunks at steady rates never wait for permits, as a sum.
 
     ``g + c * ceil(rate * loop / c - 1)``, where ``g`` is the batch rounded up to whole chunks, because permits return
     by whole chunks, and ``loop`` is the round-trip time and the times that link and consumer take for a chunk: the
@@ -78,7 +78,7 @@ def exact_terms(setting: Setting) -> Terms | None:
 
 
 def enough_rows(setting: Setting) -> int | None:
-    """A ROW_COUNT that keeps the pipe full for chunks of any sizes up to the largest.
+    """A row_permits that keeps the pipe full for chunks of any sizes up to the largest.
 
     ``rate * rtt + batch + 2 * largest``, and once more the largest if the link takes time.  Of the permits that are
     not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to what is being
@@ -95,7 +95,7 @@ def enough_rows(setting: Setting) -> int | None:
 def smallest_window(
     setting: Setting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
 ) -> Window | None:
-    """Bisect for the smallest ROW_COUNT, the same at both ends, that keeps the pipe full.
+    """Bisect for the smallest row_permits, the same at both ends, that keeps the pipe full.
 
     None if nothing limits the flow but the window: then no pipe is ever full.
 
@@ -111,7 +111,7 @@ def smallest_window(
         search.try_out(sum(terms) - 1)
     while not search.is_over:
         search.try_out((search.too_small + search.large_enough) // 2)
-    found = with_row_count(setting, search.large_enough)
+    found = with_row_permits(setting, search.large_enough)
     return Window(
         smallest=search.large_enough,
         full_share=full_share,
@@ -121,11 +121,11 @@ def smallest_window(
     )
 
 
-def with_row_count(setting: Setting, row_count: int) -> Setting:
+def with_row_permits(setting: Setting, row_permits: int) -> Setting:
     """The same with another window, the same at both ends."""
     return replace(
         setting,
-        upstream=setting.upstream._replace(row_permits=row_count),
+        upstream=setting.upstream._replace(row_permits=row_permits),
         downstream=setting.downstream._replace(row_permits=None),
     )
 
@@ -143,7 +143,7 @@ class _Search:
         self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
         self.large_enough = _generous(setting)
         chunks = LEAST_CHUNKS if setting.constant_cost is None else _EQUAL_CHUNKS
-        generous = with_row_count(setting, self.large_enough)
+        generous = with_row_permits(setting, self.large_enough)
         self._length = run_length(generous, least_windows=_WINDOWS, least_chunks=chunks)
         self._goal = full_share * self._throughput(self.large_enough) * (1 - _ROUNDING)
 
@@ -151,18 +151,18 @@ class _Search:
     def is_over(self) -> bool:
         return self.large_enough - self.too_small <= 1
 
-    def try_out(self, row_count: int) -> None:
-        if not self.too_small < row_count < self.large_enough:
+    def try_out(self, row_permits: int) -> None:
+        if not self.too_small < row_permits < self.large_enough:
             return
-        if self._throughput(row_count) >= self._goal:
-            self.large_enough = row_count
+        if self._throughput(row_permits) >= self._goal:
+            self.large_enough = row_permits
         else:
-            self.too_small = row_count
+            self.too_small = row_permits
 
-    def _throughput(self, row_count: int) -> float:
+    def _throughput(self, row_permits: int) -> float:
         """0 for what gets stuck, or leaves no room for any chunk."""
         try:
-            setting = with_row_count(self._setting, row_count)
+            setting = with_row_permits(self._setting, row_permits)
         except InvalidParametersError:
             return 0.0
         figures = simulate(setting, seed=self._seed, length=self._length, on_progress=self._report).figures

@@ -30,7 +30,10 @@ _FIGURES = (
     StructField("verdict", StringType(), nullable=False),
     StructField("reason", StringType(), nullable=False),
     StructField("run", ArrayType(StringType(), containsNull=False), nullable=False),
-    *(StructField(name, LongType()) for name in ("max_cost", "safe_max_cost", "safe_batch", "states", "depth")),
+    *(
+        StructField(name, LongType())
+        for name in ("largest_cost", "safe_max_chunk_cost", "safe_permit_batch", "states", "depth")
+    ),
     StructField("seconds", DoubleType(), nullable=False),
 )
 
@@ -64,7 +67,7 @@ def sweep(
     Args:
         spark: classic or Connect; its workers must be able to import permitflow.
         check: "decide", by the theorems (workers need ``permitflow[proofs]``), or "explore", by visiting all states.
-        grid: values of ``row_count``, ``batch``, ``max_chunk``, ``chunk_rows``; see ``permitflow.checking.grid_of``.
+        grid: values of ``row_permits``, ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; see ``permitflow.checking.grid_of``.
         max_states: the most states to explore of one channel.
 
     Raises:

@@ -43,7 +43,7 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 # nobody asks.
 _PING_EVERY_MS = 2_000
 # How much may be on its way is for permits to say.  HTTP/2 has windows of its own, in bytes, which gRPC lets grow to
-# some 4 MiB for each round trip: over distances they bind first, and the time of one is what a larger ROW_COUNT pays.
+# some 4 MiB for each round trip: over distances they bind first, and the time of one is what a larger row_permits pays.
 _WINDOW_BYTES = 1 << 30
 
 _COMMON: Options = (

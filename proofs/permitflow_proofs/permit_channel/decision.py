@@ -13,10 +13,10 @@ from permitflow_proofs.kernel.obligation import Move, Run, replay
 from permitflow_proofs.permit_channel.arbitrary import any_parameters
 from permitflow_proofs.permit_channel.stuck import live_below
 
-__all__ = ["Decision", "Undecided", "decide", "largest_residue", "pile_for", "safe_max_cost", "stuck_residue"]
+__all__ = ["Decision", "Undecided", "decide", "largest_residue", "pile_for", "safe_max_chunk_cost", "stuck_residue"]
 
 
-def _last_costs(row_count: int, batch: int, costs: Sequence[int]) -> dict[int, int]:
+def _last_costs(row_permits: int, permit_batch: int, costs: Sequence[int]) -> dict[int, int]:
     """For each residue that chunks of these costs can leave: the last of the fewest costs that leave it.
 
     Breadth-first: a residue that needs fewer chunks comes first.
@@ -28,22 +28,22 @@ def _last_costs(row_count: int, batch: int, costs: Sequence[int]) -> dict[int, i
         for cost in costs:
             after = residue + cost
             # A chunk that does not fit into what is left is stuck already: it leaves no further residue.
-            if after < batch and after <= row_count and after not in last_costs:
+            if after < permit_batch and after <= row_permits and after not in last_costs:
                 last_costs[after] = cost
                 queue.append(after)
     return last_costs
 
 
-def largest_residue(row_count: int, batch: int, costs: Sequence[int]) -> int:
+def largest_residue(row_permits: int, permit_batch: int, costs: Sequence[int]) -> int:
     """The most row permits that the receiver can be left with, if chunks cost one of these."""
-    return max(_last_costs(row_count, batch, costs))
+    return max(_last_costs(row_permits, permit_batch, costs))
 
 
-def stuck_residue(row_count: int, batch: int, costs: Sequence[int]) -> tuple[int, ...] | None:
+def stuck_residue(row_permits: int, permit_batch: int, costs: Sequence[int]) -> tuple[int, ...] | None:
     """The fewest costs after which a chunk of the largest cost waits for ever; None if it never does."""
     largest = max(costs)
-    last_costs = _last_costs(row_count, batch, costs)
-    residue = next((residue for residue in last_costs if largest > row_count - residue), None)
+    last_costs = _last_costs(row_permits, permit_batch, costs)
+    residue = next((residue for residue in last_costs if largest > row_permits - residue), None)
     if residue is None:
         return None
     pile: list[int] = []
@@ -53,10 +53,10 @@ def stuck_residue(row_count: int, batch: int, costs: Sequence[int]) -> tuple[int
     return tuple(reversed(pile))
 
 
-def pile_for(row_count: int, batch: int, largest: int) -> tuple[int, ...] | None:
+def pile_for(row_permits: int, permit_batch: int, largest: int) -> tuple[int, ...] | None:
     """The same where every cost from 1 to the largest may occur."""
-    needed = max(0, row_count - largest + 1)
-    if needed >= batch:
+    needed = max(0, row_permits - largest + 1)
+    if needed >= permit_batch:
         return None
     whole, rest = divmod(needed, largest)
     return (*[largest] * whole, *([rest] if rest else []))
@@ -77,14 +77,14 @@ class Decision:
     """The verdict on one choice of parameters."""
 
     is_live: bool
-    max_cost: int
+    largest_cost: int
     """The most a chunk costs, in row permits: what was asked about."""
 
-    safe_max_cost: int
-    """The most a chunk may cost with this row count and batch; 0: the batch leaves room for none."""
+    safe_max_chunk_cost: int
+    """The most a chunk may cost with this row permits and batch; 0: the batch leaves room for none."""
 
-    safe_batch: int
-    """The largest batch of the receiver with which chunks of ``max_cost`` are live; 0: there is none."""
+    safe_permit_batch: int
+    """The largest batch of the receiver with which chunks of ``max_chunk_cost`` are live; 0: there is none."""
 
     theorems: tuple[str, ...]
     """Identities in the catalogue: the general statements behind the verdict."""
@@ -95,99 +95,113 @@ class Decision:
 
 
 def decide(
-    row_count: int,
-    batch: int,
-    max_cost: int | None = None,
+    row_permits: int,
+    permit_batch: int,
+    max_chunk_cost: int | None = None,
     *,
     sizes: Sequence[int] | None = None,
     flush_idle: bool = False,
-    batch_up: int | None = None,
+    permit_batch_up: int | None = None,
 ) -> Decision:
     """Can a channel with these numbers get stuck?
 
-    ``max_cost`` defaults to the largest of ``sizes`` or, without these, to the published clamp ``row_count - batch``.
-    ``batch_up`` is the sender's own batch, if it differs: then no chunk costs more than ``row_count - batch_up``.
-    Without ``sizes``, chunks of every cost from 1 to ``max_cost`` may occur.  All numbers are row permits.
+    ``max_chunk_cost`` defaults to the largest of ``sizes`` or, without these, to the published clamp ``row_permits - batch``.
+    ``permit_batch_up`` is the sender's own batch, if it differs: then no chunk costs more than ``row_permits - permit_batch_up``.
+    Without ``sizes``, chunks of every cost from 1 to ``max_chunk_cost`` may occur.  All numbers are row permits.
 
     Raises:
         ValueError: a number is out of its range.
         Undecided: the solver gave up.
     """
-    _check(row_count, batch, batch_up, sizes)
-    clamp = _clamp(row_count, batch, batch_up, max_cost, sizes)
-    costs = None if sizes is None else tuple(sorted({min(max(rows, 1), clamp) for rows in sizes}))
-    largest = clamp if costs is None else costs[-1]
-    pile = _pile(row_count, batch, largest, costs, flush_idle=flush_idle)
-    safe_batch = 0 if largest > row_count else row_count if flush_idle else row_count - largest + 1
+    _check(row_permits, permit_batch, permit_batch_up, sizes)
+    max_chunk_cost = _max_chunk_cost(row_permits, permit_batch, permit_batch_up, max_chunk_cost, sizes)
+    costs = None if sizes is None else tuple(sorted({min(max(rows, 1), max_chunk_cost) for rows in sizes}))
+    largest = max_chunk_cost if costs is None else costs[-1]
+    pile = _pile(row_permits, permit_batch, largest, costs, flush_idle=flush_idle)
+    safe_permit_batch = 0 if largest > row_permits else row_permits if flush_idle else row_permits - largest + 1
     theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "sets-of-sizes"
     if pile is None:
-        residue = _largest_residue(row_count, batch, costs, flush_idle=flush_idle)
-        _prove_live(row_count, batch, largest, residue, flush_idle=flush_idle)
-        run, explanation = None, _why_live(row_count, largest, residue, flush_idle=flush_idle)
+        residue = _largest_residue(row_permits, permit_batch, costs, flush_idle=flush_idle)
+        _prove_live(row_permits, permit_batch, largest, residue, flush_idle=flush_idle)
+        run, explanation = None, _why_live(row_permits, largest, residue, flush_idle=flush_idle)
     else:
-        run = _deadlock(row_count, batch, largest, pile, flush_idle=flush_idle)
-        explanation = _why_stuck(row_count, batch, largest, sum(pile), flush_idle=flush_idle)
+        run = _deadlock(row_permits, permit_batch, largest, pile, flush_idle=flush_idle)
+        explanation = _why_stuck(row_permits, permit_batch, largest, sum(pile), flush_idle=flush_idle)
     return Decision(
         is_live=run is None,
-        max_cost=largest,
-        safe_max_cost=safe_max_cost(row_count, batch, flush_idle=flush_idle),
-        safe_batch=safe_batch,
-        theorems=(theorem,) if batch_up is None else (theorem, "mismatched-batches"),
+        largest_cost=largest,
+        safe_max_chunk_cost=safe_max_chunk_cost(row_permits, permit_batch, flush_idle=flush_idle),
+        safe_permit_batch=safe_permit_batch,
+        theorems=(theorem,) if permit_batch_up is None else (theorem, "mismatched-batches"),
         explanation=explanation,
         run=run,
     )
 
 
-def safe_max_cost(row_count: int, batch: int, *, flush_idle: bool = False) -> int:
+def safe_max_chunk_cost(row_permits: int, permit_batch: int, *, flush_idle: bool = False) -> int:
     """The most a chunk may cost if chunks of every smaller cost may come too; 0: the batch leaves room for none.
 
     Source: the theorems ``threshold`` and ``flush-idle``.
     """
-    return row_count if flush_idle else max(0, row_count - batch + 1)
+    return row_permits if flush_idle else max(0, row_permits - permit_batch + 1)
 
 
-def _check(row_count: int, batch: int, batch_up: int | None, sizes: Sequence[int] | None) -> None:
-    for name, value in (("row_count", row_count), ("batch", batch)):
+def _check(row_permits: int, permit_batch: int, permit_batch_up: int | None, sizes: Sequence[int] | None) -> None:
+    for name, value in (("row_permits", row_permits), ("permit_batch", permit_batch)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
-    if batch_up is not None and batch_up < 0:
-        raise ValueError(f"batch_up must not be negative, but is {batch_up}")
+    if permit_batch_up is not None and permit_batch_up < 0:
+        raise ValueError(f"permit_batch_up must not be negative, but is {permit_batch_up}")
     if sizes is not None and (not sizes or min(sizes) < 0):
         raise ValueError(f"sizes must be one or more numbers that are not negative, not {list(sizes)}")
 
 
-def _clamp(row_count: int, batch: int, batch_up: int | None, max_cost: int | None, sizes: Sequence[int] | None) -> int:
+def _max_chunk_cost(
+    row_permits: int,
+    permit_batch: int,
+    permit_batch_up: int | None,
+    max_chunk_cost: int | None,
+    sizes: Sequence[int] | None,
+) -> int:
     """The most that any chunk costs."""
-    published = row_count - (batch if batch_up is None else batch_up)
-    wanted = max(1, *sizes) if max_cost is None and sizes else max_cost
-    clamp = published if wanted is None else wanted if batch_up is None else min(wanted, published)
-    if clamp >= 1:
-        return clamp
-    reason = f": row_count {row_count} less batch {row_count - published} leaves no room" if clamp == published else ""
-    raise ValueError(f"the most a chunk costs must be at least 1, not {clamp}{reason}")
+    published = row_permits - (permit_batch if permit_batch_up is None else permit_batch_up)
+    wanted = max(1, *sizes) if max_chunk_cost is None and sizes else max_chunk_cost
+    max_chunk_cost = published if wanted is None else wanted if permit_batch_up is None else min(wanted, published)
+    if max_chunk_cost >= 1:
+        return max_chunk_cost
+    reason = (
+        f": row_permits {row_permits} less permit_batch {row_permits - published} leaves no room"
+        if max_chunk_cost == published
+        else ""
+    )
+    raise ValueError(f"the most a chunk costs must be at least 1, not {max_chunk_cost}{reason}")
 
 
 def _pile(
-    row_count: int, batch: int, largest: int, costs: tuple[int, ...] | None, *, flush_idle: bool
+    row_permits: int, permit_batch: int, largest: int, costs: tuple[int, ...] | None, *, flush_idle: bool
 ) -> tuple[int, ...] | None:
     """The fewest chunks after which one of the largest cost is stuck; None if it never is."""
     if flush_idle:
-        return () if largest > row_count else None
+        return () if largest > row_permits else None
     if costs is None:
-        return pile_for(row_count, batch, largest)
-    return stuck_residue(row_count, batch, costs)
+        return pile_for(row_permits, permit_batch, largest)
+    return stuck_residue(row_permits, permit_batch, costs)
 
 
-def _largest_residue(row_count: int, batch: int, costs: tuple[int, ...] | None, *, flush_idle: bool) -> int:
+def _largest_residue(row_permits: int, permit_batch: int, costs: tuple[int, ...] | None, *, flush_idle: bool) -> int:
     if flush_idle or costs is None:
-        return batch - 1
-    return largest_residue(row_count, batch, costs)
+        return permit_batch - 1
+    return largest_residue(row_permits, permit_batch, costs)
 
 
-def _prove_live(row_count: int, batch: int, largest: int, residue: int, *, flush_idle: bool) -> None:
+def _prove_live(row_permits: int, permit_batch: int, largest: int, residue: int, *, flush_idle: bool) -> None:
     def claim() -> bool:
         parameters = any_parameters(
-            row_count=row_count, batch=batch, clamp=largest, flush_idle=flush_idle, **_BESIDE_THE_POINT
+            row_permits=row_permits,
+            permit_batch=permit_batch,
+            max_chunk_cost=largest,
+            flush_idle=flush_idle,
+            **_BESIDE_THE_POINT,
         )
         return live_below(parameters, residue)
 
@@ -197,11 +211,15 @@ def _prove_live(row_count: int, batch: int, largest: int, residue: int, *, flush
 
 
 def _deadlock(
-    row_count: int, batch: int, largest: int, pile: tuple[int, ...], *, flush_idle: bool
+    row_permits: int, permit_batch: int, largest: int, pile: tuple[int, ...], *, flush_idle: bool
 ) -> Run[State, Parameters]:
     """Pile the chunks up, offer the largest; the model itself confirms every step and the end."""
     parameters = Parameters(
-        row_count=row_count, batch=batch, clamp=largest, sizes=tuple({*pile, largest}), flush_idle=flush_idle
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=largest,
+        sizes=tuple({*pile, largest}),
+        flush_idle=flush_idle,
     )
     moves: list[Move] = []
     for cost in pile:
@@ -212,24 +230,24 @@ def _deadlock(
     return run
 
 
-def _why_live(row_count: int, largest: int, residue: int, *, flush_idle: bool) -> str:
+def _why_live(row_permits: int, largest: int, residue: int, *, flush_idle: bool) -> str:
     if flush_idle:
         return (
-            f"an idle receiver returns everything, so all {row_count:,} permits come back, "
+            f"an idle receiver returns everything, so all {row_permits:,} permits come back, "
             f"and no chunk costs more than {largest:,}"
         )
     return (
-        f"the receiver keeps back at most {_permits(residue)}, so at least {row_count - residue:,} of {row_count:,} "
+        f"the receiver keeps back at most {_permits(residue)}, so at least {row_permits - residue:,} of {row_permits:,} "
         f"come back to the sender, and no chunk costs more than {largest:,}"
     )
 
 
-def _why_stuck(row_count: int, batch: int, largest: int, residue: int, *, flush_idle: bool) -> str:
-    if largest > row_count:
-        return f"a chunk of {_permits(largest)} waits for ever: the channel has only {row_count:,}"
+def _why_stuck(row_permits: int, permit_batch: int, largest: int, residue: int, *, flush_idle: bool) -> str:
+    if largest > row_permits:
+        return f"a chunk of {_permits(largest)} waits for ever: the channel has only {row_permits:,}"
     return (
-        f"the receiver keeps back {_permits(residue)}, because it returns them only once it holds {batch:,}; "
-        f"the sender has {row_count - residue:,}, and a chunk of {largest:,} waits for ever"
+        f"the receiver keeps back {_permits(residue)}, because it returns them only once it holds {permit_batch:,}; "
+        f"the sender has {row_permits - residue:,}, and a chunk of {largest:,} waits for ever"
     )
 
 

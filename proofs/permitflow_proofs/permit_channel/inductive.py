@@ -3,7 +3,7 @@
 Every clause holds at the start, and every action keeps it.  Each is shown in states that satisfy all clauses, so they
 are inductive together.  Then: how much a channel holds at most; the order of the data; how many grant messages the
 receiver sends, by ghosts that count what the state forgets, as ``PermitChannelHistory.tla`` does (of the messages the
-proof keeps BATCH times their number, so that it stays linear); and two equations that circulate since 2014 (E. Varga's
+proof keeps permit_batch times their number, so that it stays linear); and two equations that circulate since 2014 (E. Varga's
 mail "back pressure"), refuted: the first has the wrong sign, the second forgets what is stored and what is owed.
 """
 
@@ -69,7 +69,7 @@ def _with_a_permit_more(state: State, _parameters: Parameters) -> State:
 
 
 def _with_a_batch_kept(state: State, parameters: Parameters) -> State:
-    return state._replace(unreturned=state.unreturned + parameters.batch)
+    return state._replace(unreturned=state.unreturned + parameters.permit_batch)
 
 
 def _with_a_larger_chunk(state: State, parameters: Parameters) -> State:
@@ -155,8 +155,8 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.kept(
             "residue-below-batch",
             "GrantsBatched",
-            "The receiver keeps back less than BATCH row permits, and without the idle flush each return of rows "
-            "carries at least BATCH.",
+            "The receiver keeps back less than permit_batch row permits, and without the idle flush each return of rows "
+            "carries at least permit_batch.",
             _with_a_batch_kept,
             "after the step the receiver keeps back a batch more",
         ),
@@ -198,12 +198,12 @@ def theorems() -> tuple[Theorem, ...]:
 
 
 def _bounded_without_equality(state: State, parameters: Parameters) -> bool:
-    return held_by(state.wire).rows + held_by(state.inbox).rows < parameters.row_count
+    return held_by(state.wire).rows + held_by(state.inbox).rows < parameters.row_permits
 
 
 def _messages_bounded_too_tightly(state: State, parameters: Parameters) -> bool:
     messages = state.wire.size() + state.inbox.size() + state.grants.size()
-    return messages <= parameters.row_count + parameters.barrier_permits
+    return messages <= parameters.row_permits + parameters.barrier_permits
 
 
 def bound_theorems() -> tuple[Theorem, ...]:
@@ -212,18 +212,18 @@ def bound_theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "bounded",
             "Bounded",
-            "The channel never holds more than ROW_COUNT permits of data, nor more barriers than permits.",
+            "The channel never holds more than row_permits permits of data, nor more barriers than permits.",
             CHANNEL.holds_whenever_invariant(
                 "follows from the invariant",
                 SYSTEM.invariants["Bounded"],
                 _bounded_without_equality,
-                "fewer than ROW_COUNT",
+                "fewer than row_permits",
             ),
         ),
         CHAPTER.theorem(
             "messages-bounded",
             "MessagesBounded",
-            "Messages and grants in flight number at most ROW_COUNT + barrier permits + 1, empty chunks and "
+            "Messages and grants in flight number at most row_permits + barrier permits + 1, empty chunks and "
             "watermarks included.",
             CHANNEL.holds_whenever_invariant(
                 "follows from the invariant",
@@ -280,7 +280,7 @@ _PUBLISHED = channel(flush_idle=False)
 
 
 def _starts_balanced(wrong: int) -> bool:
-    """BATCH * messages + unreturned <= consumed: nothing has been sent, consumed or kept back."""
+    """permit_batch * messages + unreturned <= consumed: nothing has been sent, consumed or kept back."""
     return 0 + SYSTEM.initial(_PUBLISHED.any_parameters()).unreturned + wrong <= 0
 
 
@@ -293,7 +293,7 @@ def _keeps_balance(action: str, wrong: int) -> bool:
     if action == "Consume":
         consumed = consumed + held(before.inbox.head()).rows
     if after.grants.size() > before.grants.size() and after.grants.last().rows > 0:
-        batches = batches + parameters.batch
+        batches = batches + parameters.permit_batch
     return batches + after.unreturned + wrong <= consumed
 
 
@@ -303,10 +303,14 @@ def _flush_is_possible(flush_idle: bool) -> bool:
 
 
 def _number_follows(fewer: int) -> bool:
-    """From BATCH * messages <= consumed to the number of messages."""
-    batch, consumed, messages = natural("batch", 1), natural("consumed_permits"), natural("grant_messages")
-    assume(batch * messages <= consumed)
-    return messages <= consumed // batch - fewer
+    """From permit_batch * messages <= consumed to the number of messages."""
+    permit_batch, consumed, messages = (
+        natural("permit_batch", 1),
+        natural("consumed_permits"),
+        natural("grant_messages"),
+    )
+    assume(permit_batch * messages <= consumed)
+    return messages <= consumed // permit_batch - fewer
 
 
 def grant_theorems() -> tuple[Theorem, ...]:
@@ -316,7 +320,7 @@ def grant_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="grant-messages",
             statement=(
-                "Without the idle flush the receiver sends at most floor(consumed / BATCH) grant messages for rows "
+                "Without the idle flush the receiver sends at most floor(consumed / permit_batch) grant messages for rows "
                 "(the return at the end of the stream adds one)."
             ),
             module="PermitChannelHistory",
@@ -352,30 +356,30 @@ def grant_theorems() -> tuple[Theorem, ...]:
 
 
 # The mail's own example: four elements sent, all stored, none processed.
-_FOUR = Parameters(row_count=4, batch=1, clamp=4, sizes=(1, 4))
+_FOUR = Parameters(row_permits=4, permit_batch=1, max_chunk_cost=4, sizes=(1, 4))
 
 
 def _in_flight_on_the_wrong_side(state: State, parameters: Parameters) -> bool:
     """PendingPermits + PermitsInFlight = Buf + InFlight."""
     in_flight = held_by(state.wire).rows
-    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count + in_flight
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_permits + in_flight
 
 
 def _stored_forgotten(state: State, parameters: Parameters) -> bool:
     """Permits + InFlight = Buf, where Permits are those at the sender and those in flight."""
     permits = state.permits.rows + carried_by(state.grants).rows
-    return permits + held_by(state.wire).rows == parameters.row_count
+    return permits + held_by(state.wire).rows == parameters.row_permits
 
 
 def _right(state: State, parameters: Parameters) -> bool:
     """PendingPermits + PermitsInFlight = Buf - (in flight + stored + owed)."""
     gone = held_by(state.wire).rows + held_by(state.inbox).rows + state.unreturned
-    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_permits - gone
 
 
 def _residue_forgotten(state: State, parameters: Parameters) -> bool:
     gone = held_by(state.wire).rows + held_by(state.inbox).rows
-    return state.permits.rows + carried_by(state.grants).rows == parameters.row_count - gone
+    return state.permits.rows + carried_by(state.grants).rows == parameters.row_permits - gone
 
 
 def _nothing_is_gone(state: State, _parameters: Parameters) -> bool:

@@ -39,12 +39,12 @@ def _in_channel_rows(state: State) -> int:
 
 
 def _largest_excess(parameters: Parameters) -> int:
-    return max(0, max(parameters.sizes) - parameters.clamp)
+    return max(0, max(parameters.sizes) - parameters.max_chunk_cost)
 
 
 def _oversize_measure(parameters: Parameters) -> Callable[[Message], int]:
     def is_oversize(message: Message) -> int:
-        return 1 if message.rows > parameters.clamp else 0
+        return 1 if message.rows > parameters.max_chunk_cost else 0
 
     return is_oversize
 
@@ -59,7 +59,7 @@ def _oversize_laws(parameters: Parameters, is_oversize: Callable[[Message], int]
     excess = _largest_excess(parameters)
     return {
         "permits beyond a clamp for each oversize chunk": lambda messages: (
-            permits_in(messages).rows - oversize(messages) * parameters.clamp
+            permits_in(messages).rows - oversize(messages) * parameters.max_chunk_cost
         ),
         "permits and excess beyond the rows": lambda messages: (
             permits_in(messages).rows + oversize(messages) * excess - rows(messages)
@@ -75,18 +75,22 @@ def _rows_add_up(wrong: int) -> bool:
     number = state.wire.sum_of(is_oversize, add, 0) + state.inbox.sum_of(is_oversize, add, 0)
     permits = held_by(state.wire).rows + held_by(state.inbox).rows
     return (
-        permits <= parameters.row_count - wrong
-        and number * parameters.clamp <= permits
+        permits <= parameters.row_permits - wrong
+        and number * parameters.max_chunk_cost <= permits
         and _in_channel_rows(state) <= permits + number * _largest_excess(parameters)
     )
 
 
 def _number_is_limited(slack: int) -> bool:
-    """From number * clamp <= ROW_COUNT to number <= floor(ROW_COUNT / clamp); products as the solver cannot find."""
-    row_count, clamp, number = natural("row_count"), natural("clamp", 1), natural("oversize_chunks")
-    assume(number * clamp <= row_count)
-    if number > row_count // clamp - slack:
-        assume(_product_is_natural(number - row_count // clamp - 1 + slack, clamp))
+    """From number * clamp <= row_permits to number <= floor(row_permits / clamp); products as the solver cannot find."""
+    row_permits, max_chunk_cost, number = (
+        natural("row_permits"),
+        natural("max_chunk_cost", 1),
+        natural("oversize_chunks"),
+    )
+    assume(number * max_chunk_cost <= row_permits)
+    if number > row_permits // max_chunk_cost - slack:
+        assume(_product_is_natural(number - row_permits // max_chunk_cost - 1 + slack, max_chunk_cost))
         return False
     return True
 
@@ -100,22 +104,22 @@ def _naturals_multiply(least: int) -> bool:
 
 
 def _bound_follows(wrong: int) -> bool:
-    row_count, clamp, largest = natural("row_count"), natural("clamp", 1), natural("largest_rows")
+    row_permits, max_chunk_cost, largest = natural("row_permits"), natural("max_chunk_cost", 1), natural("largest_rows")
     permits, number, rows = natural("permits"), natural("oversize_chunks"), natural("rows")
-    excess = max(0, largest - clamp)
-    assume(permits <= row_count)
-    assume(number <= row_count // clamp)
+    excess = max(0, largest - max_chunk_cost)
+    assume(permits <= row_permits)
+    assume(number <= row_permits // max_chunk_cost)
     assume(rows <= permits + number * excess)
-    assume(_product_is_natural(row_count // clamp - number, excess))
-    return rows <= row_bound_of(row_count, clamp, largest) - wrong
+    assume(_product_is_natural(row_permits // max_chunk_cost - number, excess))
+    return rows <= row_bound_of(row_permits, max_chunk_cost, largest) - wrong
 
 
 def _split_bound(*, largest_may_exceed: int, slack: int) -> bool:
     parameters = any_parameters()
-    assume(max(parameters.sizes) <= parameters.clamp + largest_may_exceed)
+    assume(max(parameters.sizes) <= parameters.max_chunk_cost + largest_may_exceed)
     laws = _oversize_laws(parameters, _oversize_measure(parameters))
     state = any_state(parameters, message_laws=tuple(laws.values()))
-    return _in_channel_rows(state) <= parameters.row_count - slack
+    return _in_channel_rows(state) <= parameters.row_permits - slack
 
 
 def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
@@ -146,7 +150,7 @@ def _filled(parameters: Parameters, permits: int, rows: int) -> State:
     """The wire holds chunks of so many rows for so many permits, nothing else is anywhere."""
     wire = SymbolicQueue.any_queue("wire", any_message)
     start = SYSTEM.initial(parameters)
-    state = start._replace(wire=wire, permits=start.permits._replace(rows=parameters.row_count - permits))
+    state = start._replace(wire=wire, permits=start.permits._replace(rows=parameters.row_permits - permits))
     assume(rows_in(wire) == rows)
     assume(held_by(wire).rows == permits)
     return state
@@ -155,15 +159,15 @@ def _filled(parameters: Parameters, permits: int, rows: int) -> State:
 def _one_more(*, wrong: int) -> bool:
     parameters = any_parameters()
     largest = max(parameters.sizes)
-    assume(largest > parameters.clamp)
+    assume(largest > parameters.max_chunk_cost)
     permits, rows = natural("permits_held"), natural("rows_held")
-    assume(permits + parameters.clamp <= parameters.row_count)
+    assume(permits + parameters.max_chunk_cost <= parameters.row_permits)
     before = _filled(parameters, permits, rows)
     after = take(SYSTEM, parameters, before, [("OfferChunk", (largest,)), ("SendChunk", ())])
     if after is None:
         return False
     return (
-        after.permits.rows == parameters.row_count - permits - parameters.clamp
+        after.permits.rows == parameters.row_permits - permits - parameters.max_chunk_cost
         and rows_in(after.wire) == rows + largest + wrong
         and after.waiting.is_empty()
     )
@@ -171,17 +175,17 @@ def _one_more(*, wrong: int) -> bool:
 
 def _topped_up(*, wrong: int) -> bool:
     parameters = any_parameters()
-    largest, clamp = max(parameters.sizes), parameters.clamp
-    assume(largest > clamp)
-    full = parameters.row_count // clamp
-    before = _filled(parameters, full * clamp, full * largest)
-    left = parameters.row_count - full * clamp
+    largest, max_chunk_cost = max(parameters.sizes), parameters.max_chunk_cost
+    assume(largest > max_chunk_cost)
+    full = parameters.row_permits // max_chunk_cost
+    before = _filled(parameters, full * max_chunk_cost, full * largest)
+    left = parameters.row_permits - full * max_chunk_cost
     after: State | None = before
     if left > 0:
         after = take(SYSTEM, parameters, before, [("OfferChunk", (left,)), ("SendChunk", ())])
     if after is None:
         return False
-    return rows_in(after.wire) == row_bound_of(parameters.row_count, clamp, largest) + wrong
+    return rows_in(after.wire) == row_bound_of(parameters.row_permits, max_chunk_cost, largest) + wrong
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -197,7 +201,7 @@ def theorems() -> tuple[Theorem, ...]:
                 "each oversize chunk holds a clamp of permits and adds one excess",
                 lambda: _rows_add_up(0),
                 lambda: _rows_add_up(1),
-                "fewer permits than ROW_COUNT",
+                "fewer permits than row_permits",
             ),
             SymbolicObligation(
                 "so there are at most floor(R / C) of them",
@@ -238,7 +242,7 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "row-bound-split",
             "RowBound",
-            "If no chunk exceeds the clamp (larger ones split), the channel holds ROW_COUNT rows at most.",
+            "If no chunk exceeds the clamp (larger ones split), the channel holds row_permits rows at most.",
             SymbolicObligation(
                 "follows from the invariant",
                 lambda: _split_bound(largest_may_exceed=0, slack=0),

@@ -12,8 +12,8 @@ How soon the oldest waiting chunk is sent, in steps of the protocol.
 Each step but SendChunk uses up some of three supplies, and adds to none:
 
 * the *way* of row permits to the application: two steps in flight, one in the inbox; at most 2 R in all;
-* the row permits *away* from the sender: each grant brings back BATCH or more of at most R, so there are at most
-  floor(R / BATCH) grants;
+* the row permits *away* from the sender: each grant brings back permit_batch or more of at most R, so there are at most
+  floor(R / permit_batch) grants;
 * what is left to do for barriers and watermarks, which have permits of their own.
 
 Ghosts count the steps by the supply that each uses up, so that their number is bounded by what there was at first.
@@ -123,13 +123,13 @@ def _at_rest(parameters: Parameters, holds: Callable[[State], bool]) -> bool:
 
 def _delivers(excess: int) -> bool:
     parameters = any_parameters(flush_idle=False)
-    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 1 + excess)
+    assume(largest_cost(parameters) <= parameters.row_permits - parameters.permit_batch + 1 + excess)
     return _at_rest(parameters, _all_consumed)
 
 
 def _delivers_flushing(excess: int) -> bool:
     parameters = any_parameters(flush_idle=True)
-    assume(largest_cost(parameters) <= parameters.row_count + excess)
+    assume(largest_cost(parameters) <= parameters.row_permits + excess)
     return _at_rest(parameters, _all_consumed)
 
 
@@ -140,8 +140,8 @@ def delivery_theorems() -> tuple[Theorem, ...]:
             "all-delivered",
             "EveryChunkDelivered",
             "Where the protocol can do nothing more, no message is in flight or in the inbox, and no grant is on "
-            "its way. If, moreover, no chunk costs more than ROW_COUNT - BATCH + 1 (with the idle flush: than "
-            "ROW_COUNT), nothing waits: every chunk and barrier that was offered and not withdrawn has been "
+            "its way. If, moreover, no chunk costs more than row_permits - permit_batch + 1 (with the idle flush: than "
+            "row_permits), nothing waits: every chunk and barrier that was offered and not withdrawn has been "
             "consumed, and so has the newest watermark, if one was offered.",
             SymbolicObligation(
                 "nothing is under way, live or not",
@@ -150,13 +150,13 @@ def delivery_theorems() -> tuple[Theorem, ...]:
                 "and nothing waits",
             ),
             SymbolicObligation(
-                "all is consumed if chunks cost at most ROW_COUNT - BATCH + 1",
+                "all is consumed if chunks cost at most row_permits - permit_batch + 1",
                 partial(_delivers, 0),
                 partial(_delivers, 1),
                 "one more",
             ),
             SymbolicObligation(
-                "all is consumed if chunks cost at most ROW_COUNT, with the idle flush",
+                "all is consumed if chunks cost at most row_permits, with the idle flush",
                 partial(_delivers_flushing, 0),
                 partial(_delivers_flushing, 1),
                 "one more",
@@ -199,7 +199,7 @@ def response_bound(parameters: Parameters) -> int:
 
     For a live channel, while no further barriers and watermarks are offered; without the idle flush.
     """
-    return 2 * parameters.row_count + parameters.row_count // parameters.batch + _most_beside(parameters) + 1
+    return 2 * parameters.row_permits + parameters.row_permits // parameters.permit_batch + _most_beside(parameters) + 1
 
 
 class _Steps:
@@ -209,7 +209,7 @@ class _Steps:
         self.way = natural("way_steps")
         self.beside = natural("beside_steps")
         self.batches = natural("batch_times_steps")
-        """BATCH times the number of the others, so that all stays linear."""
+        """permit_batch times the number of the others, so that all stays linear."""
 
     def count(self, before: State, after: State, parameters: Parameters, times: int) -> None:
         """Count a step, so many times."""
@@ -218,14 +218,14 @@ class _Steps:
         elif _beside(after) < _beside(before):
             self.beside += times
         else:
-            self.batches += times * parameters.batch
+            self.batches += times * parameters.permit_batch
 
     def are_supplied(self, state: State, parameters: Parameters) -> bool:
         """What was used up and what is left are no more than there can be."""
         return (
-            self.way + _way(state) <= 2 * parameters.row_count
+            self.way + _way(state) <= 2 * parameters.row_permits
             and self.beside + _beside(state) <= _most_beside(parameters)
-            and self.batches + _away(state) <= parameters.row_count
+            and self.batches + _away(state) <= parameters.row_permits
         )
 
 
@@ -248,16 +248,16 @@ def _published_steps_are_few(wrong: int) -> bool:
     steps, batches = _Steps(), natural("batch_steps")
     with assuming():
         assume(steps.are_supplied(state, parameters))
-    assume(steps.batches == batches * parameters.batch)
+    assume(steps.batches == batches * parameters.permit_batch)
     return steps.way + steps.beside + batches + 1 <= response_bound(parameters) - wrong
 
 
 def _at_most(supply: str, less: int) -> Clause[State, Parameters]:
     def clause(state: State, parameters: Parameters) -> bool:
         if supply == "way":
-            return 0 <= _way(state) <= 2 * parameters.row_count - less
+            return 0 <= _way(state) <= 2 * parameters.row_permits - less
         if supply == "away":
-            return 0 <= _away(state) <= parameters.row_count - less
+            return 0 <= _away(state) <= parameters.row_permits - less
         return 0 <= _beside(state) <= _most_beside(parameters) - less
 
     return clause
@@ -273,7 +273,7 @@ def _rank_without_chunks_that_wait(state: State, parameters: Parameters) -> int:
 
 def _response_bound_with_flush(parameters: Parameters) -> int:
     barriers = 4 * parameters.barrier_permits + 5 * parameters.waiters if parameters.barrier_permits > 0 else 0
-    return 4 * parameters.row_count + barriers + (9 if parameters.watermarks else 0) + 1
+    return 4 * parameters.row_permits + barriers + (9 if parameters.watermarks else 0) + 1
 
 
 def _rank_is_bounded(state: State, parameters: Parameters, less: int) -> bool:
@@ -301,10 +301,15 @@ def _ranked_are_few(wrong: int) -> bool:
 
 
 def _cases() -> Iterator[Parameters]:
-    for row_count in range(1, 6):
-        for batch in range(1, row_count + 1):
-            largest = row_count - batch + 1
-            yield Parameters(row_count=row_count, batch=batch, clamp=largest, sizes=tuple(range(1, largest + 1)))
+    for row_permits in range(1, 6):
+        for permit_batch in range(1, row_permits + 1):
+            largest = row_permits - permit_batch + 1
+            yield Parameters(
+                row_permits=row_permits,
+                permit_batch=permit_batch,
+                max_chunk_cost=largest,
+                sizes=tuple(range(1, largest + 1)),
+            )
 
 
 @cache
@@ -379,8 +384,8 @@ def response_theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "bounded-response",
             "SendChunk",
-            "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / BATCH) + 1 steps of the "
-            "protocol (R = ROW_COUNT); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
+            "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / permit_batch) + 1 steps of the "
+            "protocol (R = row_permits); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
             "watermarks 7 more, if no further barriers and watermarks are offered meanwhile.",
             *_bounded_response(),
         ),
@@ -394,12 +399,12 @@ def response_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="exact-response",
             statement=(
-                "At the tight clamp R - BATCH + 1 no smaller bound would do: a chunk may have to wait "
-                "2 R + floor(R / BATCH) + 1 steps."
+                "At the tight clamp R - permit_batch + 1 no smaller bound would do: a chunk may have to wait "
+                "2 R + floor(R / permit_batch) + 1 steps."
             ),
             module="PermitChannel",
             operator="SendChunk",
-            scope="bounded: R <= 5, every BATCH, every chunk size",
+            scope="bounded: R <= 5, every permit_batch, every chunk size",
             tool="explorer",
             obligations=(
                 ExhaustiveObligation(
@@ -408,7 +413,7 @@ def response_theorems() -> tuple[Theorem, ...]:
                     lambda case: longest_wait(case) == response_bound(case),
                     lambda case: longest_wait(case) < response_bound(case),
                     "shorter",
-                    lambda case: {"row_count": case.row_count, "batch": case.batch},
+                    lambda case: {"row_permits": case.row_permits, "permit_batch": case.permit_batch},
                 ),
             ),
         ),

@@ -81,7 +81,7 @@ def _within_bound(state: State, parameters: Parameters) -> bool:
 
 
 def _below_bound(state: State, parameters: Parameters) -> bool:
-    return total(seen(state).queue) < parameters.row_count
+    return total(seen(state).queue) < parameters.row_permits
 
 
 def _a_chunk_from_nowhere(_before: State, after: State) -> State:
@@ -150,7 +150,7 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="bounded-queue",
             statement=(
-                "A permit channel is a first-in, first-out queue of chunks that cost ROW_COUNT together at most: "
+                "A permit channel is a first-in, first-out queue of chunks that cost row_permits together at most: "
                 "SendChunk puts the oldest waiting chunk in, Consume gets the oldest one out, OfferChunk and "
                 "WithdrawChunk change who waits, and no other step can be seen."
             ),
@@ -165,7 +165,7 @@ def theorems() -> tuple[Theorem, ...]:
                 ),
                 *_steps(),
                 SymbolicObligation(
-                    "the bound is ROW_COUNT: SendChunk",
+                    "the bound is row_permits: SendChunk",
                     partial(implements, SEEN, "SendChunk"),
                     partial(implements, SEEN, "SendChunk", too_small=1),
                     "the queue's bound is one less",

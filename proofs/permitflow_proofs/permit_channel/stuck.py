@@ -10,7 +10,7 @@ The converse is shown by the runs above.
 
 The exact condition for any set of chunk sizes.
 
-A *pile* is a sum of costs of offered chunks, all partial sums below BATCH.  Let ``piles`` be a set that holds 0 and,
+A *pile* is a sum of costs of offered chunks, all partial sums below permit_batch.  Let ``piles`` be a set that holds 0 and,
 with each of its members, every larger pile that one more chunk makes.  Then every residue is in it (by induction over
 steps), so a stuck chunk finds a pile that leaves too little.  The smallest such set is the set of piles; each of its
 members is reached, or the channel gets stuck on the way there (by induction over piles).
@@ -71,7 +71,7 @@ def at_rest(parameters: Parameters, residue: int, number: int = 0) -> State:
     return start._replace(
         offered=number,
         consumed=number,
-        permits=start.permits._replace(rows=parameters.row_count - residue),
+        permits=start.permits._replace(rows=parameters.row_permits - residue),
         unreturned=residue,
     )
 
@@ -96,15 +96,15 @@ def _piles_up(any_parameters: Callable[[], Parameters], *, any_cost: bool, too_m
         cost = cost_of(rows, parameters)
         assume(any_cost or cost == 1)
         assume(number < parameters.tags)
-        assume(residue + cost < parameters.batch + too_many)
-        assume(residue + cost <= parameters.row_count)
+        assume(residue + cost < parameters.permit_batch + too_many)
+        assume(residue + cost <= parameters.row_permits)
     moves = [("OfferChunk", (rows,)), *_SENT_AND_CONSUMED]
     after = take(SYSTEM, parameters, at_rest(parameters, residue, number), moves)
     return after is not None and after == at_rest(parameters, residue + cost, after.offered)
 
 
 def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) -> tuple[SymbolicObligation, ...]:
-    """Every residue below the batch is reached that chunks of these costs (by default: one permit) add up to."""
+    """Every residue below the permit_batch is reached that chunks of these costs (by default: one permit) add up to."""
     chunk = "a chunk of any cost" if any_cost else "a chunk that costs one permit"
     return (
         SymbolicObligation(
@@ -114,10 +114,10 @@ def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) 
             "with residue 1",
         ),
         SymbolicObligation(
-            f"{chunk} leads from rest to rest and adds to the residue, if that stays below BATCH and the chunk fits",
+            f"{chunk} leads from rest to rest and adds to the residue, if that stays below permit_batch and the chunk fits",
             lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=0),
             lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=1),
-            "the residue may reach BATCH",
+            "the residue may reach permit_batch",
         ),
     )
 
@@ -153,11 +153,11 @@ def is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> b
 
 
 def _is_reached(premise: Premise, too_near: int) -> bool:
-    """Beyond the threshold: the residue that makes the most expensive chunk wait stays below BATCH, and sticks."""
+    """Beyond the threshold: the residue that makes the most expensive chunk wait stays below permit_batch, and sticks."""
     parameters = published()
     premise(parameters, too_near)
-    needed = max(0, parameters.row_count - largest_cost(parameters) + 1)
-    return needed < parameters.batch and gets_stuck(parameters, needed, max(parameters.sizes))
+    needed = max(0, parameters.row_permits - largest_cost(parameters) + 1)
+    return needed < parameters.permit_batch and gets_stuck(parameters, needed, max(parameters.sizes))
 
 
 def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicObligation, ...]:
@@ -175,60 +175,60 @@ def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicOblig
     )
 
 
-# The premises.  The receiver returns rows when it holds at least BATCH.
+# The premises.  The receiver returns rows when it holds at least permit_batch.
 
 
 def _costs_at_most_clamp(parameters: Parameters, excess: int) -> None:
     # The twin must overstep the exact threshold, which is one above.
-    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 2 * excess)
+    assume(largest_cost(parameters) <= parameters.row_permits - parameters.permit_batch + 2 * excess)
 
 
 def _costs_at_most(parameters: Parameters, excess: int) -> None:
-    assume(largest_cost(parameters) <= parameters.row_count - parameters.batch + 1 + excess)
+    assume(largest_cost(parameters) <= parameters.row_permits - parameters.permit_batch + 1 + excess)
 
 
 def _costs_more(parameters: Parameters, nearer: int) -> None:
-    assume(largest_cost(parameters) > parameters.row_count - parameters.batch + 1 - nearer)
+    assume(largest_cost(parameters) > parameters.row_permits - parameters.permit_batch + 1 - nearer)
 
 
-# "More than BATCH" is "at least BATCH + 1".
+# "More than permit_batch" is "at least permit_batch + 1".
 
 
 def _strict(parameters: Parameters) -> int:
-    batch = natural("strict_batch")
-    assume(parameters.batch == batch + 1)
-    return batch
+    permit_batch = natural("strict_batch")
+    assume(parameters.permit_batch == permit_batch + 1)
+    return permit_batch
 
 
 def _strict_costs_at_most(parameters: Parameters, excess: int) -> None:
-    assume(largest_cost(parameters) <= parameters.row_count - _strict(parameters) + excess)
+    assume(largest_cost(parameters) <= parameters.row_permits - _strict(parameters) + excess)
 
 
 def _strict_costs_more(parameters: Parameters, nearer: int) -> None:
-    assume(largest_cost(parameters) > parameters.row_count - _strict(parameters) - nearer)
+    assume(largest_cost(parameters) > parameters.row_permits - _strict(parameters) - nearer)
 
 
 def _strictness(wrong: int) -> bool:
-    held, batch = natural("held_by_receiver"), natural("strict_batch")
-    return (held > batch) == (held >= batch + 1 + wrong)
+    held, permit_batch = natural("held_by_receiver"), natural("strict_batch")
+    return (held > permit_batch) == (held >= permit_batch + 1 + wrong)
 
 
 # The sender clamps by its own batch.
 
 
 def _clamped_by(parameters: Parameters) -> int:
-    batch_up = natural("batch_up")
-    assume(parameters.clamp == parameters.row_count - batch_up)
-    return batch_up
+    permit_batch_up = natural("permit_batch_up")
+    assume(parameters.max_chunk_cost == parameters.row_permits - permit_batch_up)
+    return permit_batch_up
 
 
 def _batches_match(parameters: Parameters, excess: int) -> None:
-    assume(parameters.batch <= _clamped_by(parameters) + 1 + excess)
+    assume(parameters.permit_batch <= _clamped_by(parameters) + 1 + excess)
 
 
 def _batches_differ(parameters: Parameters, nearer: int) -> None:
-    assume(parameters.batch > _clamped_by(parameters) + 1 - nearer)
-    assume(max(parameters.sizes) >= parameters.clamp)
+    assume(parameters.permit_batch > _clamped_by(parameters) + 1 - nearer)
+    assume(max(parameters.sizes) >= parameters.max_chunk_cost)
 
 
 # Barriers.
@@ -249,7 +249,7 @@ def _barrier_is_never_stuck(lost: int) -> bool:
 def _is_live_with_residue(too_far: int) -> bool:
     parameters = published()
     residue = natural("largest_residue")
-    assume(largest_cost(parameters) <= parameters.row_count - residue + too_far)
+    assume(largest_cost(parameters) <= parameters.row_permits - residue + too_far)
     return live_below(parameters, residue)
 
 
@@ -258,46 +258,46 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "never-stuck",
             "NeverStuck",
-            "Nobody is ever stuck if no chunk costs more than ROW_COUNT - BATCH.",
+            "Nobody is ever stuck if no chunk costs more than row_permits - permit_batch.",
             SymbolicObligation(
                 "in every state",
                 partial(is_live, published, _costs_at_most_clamp, 0),
                 partial(is_live, published, _costs_at_most_clamp, 1),
-                "ROW_COUNT - BATCH + 2",
+                "row_permits - permit_batch + 2",
             ),
         ),
         CHAPTER.theorem(
             "threshold",
             "NeverStuck",
-            "The exact threshold (rows return when at least BATCH are held), if chunks of every size up to the "
-            "largest may be offered: live if and only if no chunk costs more than ROW_COUNT - BATCH + 1.",
+            "The exact threshold (rows return when at least permit_batch are held), if chunks of every size up to the "
+            "largest may be offered: live if and only if no chunk costs more than row_permits - permit_batch + 1.",
             *_both_directions(_costs_at_most, _costs_more),
         ),
         CHAPTER.theorem(
             "threshold-strict",
             "Consume",
-            "If rows return only when more than BATCH are held, the published clamp is exact. If chunks of every "
-            "size up to the largest may be offered: live if and only if no chunk costs more than ROW_COUNT - "
-            "BATCH.",
+            "If rows return only when more than permit_batch are held, the published clamp is exact. If chunks of every "
+            "size up to the largest may be offered: live if and only if no chunk costs more than row_permits - "
+            "permit_batch.",
             SymbolicObligation(
-                "more than BATCH is at least BATCH + 1",
+                "more than permit_batch is at least permit_batch + 1",
                 lambda: _strictness(0),
                 lambda: _strictness(1),
-                "at least BATCH + 2",
+                "at least permit_batch + 2",
             ),
             *_both_directions(_strict_costs_at_most, _strict_costs_more),
         ),
         CHAPTER.theorem(
             "mismatched-batches",
             "Cost",
-            "A sender that clamps at ROW_COUNT - batch_up and a receiver that returns by batch_down, if chunks of "
-            "every size may be offered: live if and only if batch_down <= batch_up + 1.",
+            "A sender that clamps at row_permits - permit_batch_up and a receiver that returns by permit_batch_down, if chunks of "
+            "every size may be offered: live if and only if permit_batch_down <= permit_batch_up + 1.",
             *_both_directions(_batches_match, _batches_differ),
         ),
         CHAPTER.theorem(
             "largest-residue",
             "Stuck",
-            "If the receiver keeps back at most a permits, chunks of up to ROW_COUNT - a are never stuck.",
+            "If the receiver keeps back at most a permits, chunks of up to row_permits - a are never stuck.",
             SymbolicObligation(
                 "in every state",
                 lambda: _is_live_with_residue(0),
@@ -343,7 +343,9 @@ def _is_pile(permits: int) -> bool:
 def _grows(pile: int, rows: int, parameters: Parameters, too_far: int) -> bool:
     """One more chunk makes a larger pile of this one."""
     return implies(
-        merged(lambda: rows in parameters.sizes and pile + cost_of(rows, parameters) < parameters.batch - too_far),
+        merged(
+            lambda: rows in parameters.sizes and pile + cost_of(rows, parameters) < parameters.permit_batch - too_far
+        ),
         merged(lambda: not _is_pile(pile) or _is_pile(pile + cost_of(rows, parameters))),
     )
 
@@ -399,9 +401,9 @@ def _stuck_behind_a_pile(more: int) -> bool:
     chunk = state.waiting.head()
     return (
         _is_pile(state.unreturned)
-        and state.unreturned < parameters.batch
+        and state.unreturned < parameters.permit_batch
         and chunk.rows in parameters.sizes
-        and chunk.cost > parameters.row_count - state.unreturned + more
+        and chunk.cost > parameters.row_permits - state.unreturned + more
     )
 
 
@@ -410,8 +412,8 @@ def _pile_sticks(nearer: int) -> bool:
     pile = natural("pile")
     (rows,) = any_rows(parameters)
     with assuming():
-        assume(pile < parameters.batch)
-        assume(cost_of(rows, parameters) > parameters.row_count - pile - nearer)
+        assume(pile < parameters.permit_batch)
+        assume(cost_of(rows, parameters) > parameters.row_permits - pile - nearer)
     return gets_stuck(parameters, pile, rows)
 
 
@@ -426,15 +428,15 @@ def _if() -> tuple[SymbolicObligation, ...]:
                 f"{action.name} leaves a pile",
                 lambda name=action.name: _residue_stays_pile(name, 0),  # type: ignore[misc]  # binds the loop's value
                 lambda name=action.name: _residue_stays_pile(name, 1),  # type: ignore[misc]  # likewise
-                "piles end one below BATCH" if action.name == "Consume" else "the residue changes",
+                "piles end one below permit_batch" if action.name == "Consume" else "the residue changes",
             )
             for action in SYSTEM.actions
         ),
         SymbolicObligation(
-            "only if: whoever is stuck is a chunk c behind a pile a with c > ROW_COUNT - a",
+            "only if: whoever is stuck is a chunk c behind a pile a with c > row_permits - a",
             lambda: _stuck_behind_a_pile(0),
             lambda: _stuck_behind_a_pile(1),
-            "c > ROW_COUNT - a + 1",
+            "c > row_permits - a + 1",
         ),
     )
 
@@ -445,8 +447,8 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="sets-of-sizes",
             statement=(
-                "For any set of costs: stuck if and only if some sum a of them, all partial sums below BATCH, and some "
-                "cost c have c > ROW_COUNT - a."
+                "For any set of costs: stuck if and only if some sum a of them, all partial sums below permit_batch, and some "
+                "cost c have c > row_permits - a."
             ),
             module="PermitChannel",
             operator="Stuck",
@@ -455,10 +457,10 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
                 *_if(),
                 *piling(_published, any_cost=True),
                 SymbolicObligation(
-                    "if: with a pile a at the receiver, a chunk c > ROW_COUNT - a is stuck as soon as it is offered",
+                    "if: with a pile a at the receiver, a chunk c > row_permits - a is stuck as soon as it is offered",
                     lambda: _pile_sticks(0),
                     lambda: _pile_sticks(1),
-                    "c >= ROW_COUNT - a",
+                    "c >= row_permits - a",
                 ),
             ),
         ),
@@ -470,12 +472,12 @@ def _flushing() -> Parameters:
 
 
 def _fits(parameters: Parameters, excess: int) -> None:
-    assume(largest_cost(parameters) <= parameters.row_count + excess)
+    assume(largest_cost(parameters) <= parameters.row_permits + excess)
 
 
 def _never_fits(nearer: int) -> bool:
     parameters = _flushing()
-    assume(largest_cost(parameters) > parameters.row_count - nearer)
+    assume(largest_cost(parameters) > parameters.row_permits - nearer)
     return gets_stuck(parameters, 0, max(parameters.sizes))
 
 
@@ -489,19 +491,19 @@ def idle_theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "flush-idle",
             "Flush",
-            "If an idle receiver returns its residue: live if and only if no chunk costs more than ROW_COUNT, "
+            "If an idle receiver returns its residue: live if and only if no chunk costs more than row_permits, "
             "whatever the batches.",
             SymbolicObligation(
                 "if",
                 partial(is_live, _flushing, _fits, 0),
                 partial(is_live, _flushing, _fits, 1),
-                "chunks of ROW_COUNT + 1",
+                "chunks of row_permits + 1",
             ),
             SymbolicObligation(
                 "only if: a larger chunk is stuck as soon as it is offered",
                 lambda: _never_fits(0),
                 lambda: _never_fits(1),
-                "chunks of ROW_COUNT",
+                "chunks of row_permits",
             ),
         ),
         CHAPTER.theorem(

@@ -16,9 +16,9 @@ from permitflow.simulation.chunk_sizes import WeightedSizes
 from permitflow.simulation.setting import Axis, Setting
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters
-from permitflow_proofs import safe_max_cost
+from permitflow_proofs import safe_max_chunk_cost
 
-ALL = {"row_count": range(1, 6), "batch": range(1, 7), "max_chunk": range(1, 7)}
+ALL = {"row_permits": range(1, 6), "permit_batch": range(1, 7), "max_chunk_cost": range(1, 7)}
 
 
 def findings(check: Check, grid: Grid, *, max_states: int = 100_000) -> list[Finding]:
@@ -35,13 +35,13 @@ def test_what_is_explored_agrees_with_the_proved_line_everywhere(flush_idle: boo
     found = findings(Check.EXPLORE, grid_of(ALL, flush_idle=flush_idle))
     assert len(found) == 180
     for each in found:
-        proved = safe_max_cost(each.values["row_count"], each.values["batch"], flush_idle=flush_idle)
-        assert each.holds == (each.values["max_chunk"] <= proved), each
+        proved = safe_max_chunk_cost(each.values["row_permits"], each.values["permit_batch"], flush_idle=flush_idle)
+        assert each.holds == (each.values["max_chunk_cost"] <= proved), each
     assert {each.verdict for each in found} == {"live", "deadlock"}
 
 
 def test_runs_into_deadlocks_are_as_short_as_those_of_the_theorems() -> None:
-    grid = grid_of({"row_count": [4], "batch": [2, 3, 5], "max_chunk": range(1, 6)})
+    grid = grid_of({"row_permits": [4], "permit_batch": [2, 3, 5], "max_chunk_cost": range(1, 6)})
     explored, decided = (findings(check, grid) for check in (Check.EXPLORE, Check.DECIDE))
     assert [(each.verdict, len(each.run)) for each in explored] == [(each.verdict, len(each.run)) for each in decided]
     assert all(bool(each.run) == (each.verdict == "deadlock") for each in explored)
@@ -49,44 +49,44 @@ def test_runs_into_deadlocks_are_as_short_as_those_of_the_theorems() -> None:
 
 def test_sizes_without_ones_are_explored_as_they_are_decided() -> None:
     setting = Setting(upstream=StatedParameters(row_permits=8), chunks=WeightedSizes([3, 6]))
-    grid = Grid(setting, [Axis("batch", tuple(range(1, 9))), Axis("max_chunk", (3, 6))])
+    grid = Grid(setting, [Axis("permit_batch", tuple(range(1, 9))), Axis("max_chunk_cost", (3, 6))])
     explored, decided = (findings(check, grid) for check in (Check.EXPLORE, Check.DECIDE))
     assert [each.verdict for each in explored] == [each.verdict for each in decided]
     assert {each.verdict for each in explored} == {"live", "deadlock"}
 
 
 def test_a_deadlock_is_told_in_numbers_and_steps() -> None:
-    finding = one(Check.EXPLORE, {"row_count": [4], "batch": [2], "max_chunk": [4]})
+    finding = one(Check.EXPLORE, {"row_permits": [4], "permit_batch": [2], "max_chunk_cost": [4]})
     assert finding.reason == "a chunk of 4 waits for ever: of 4 permits the sender has 3, the receiver keeps back 1"
     assert sorted(finding.run) == ["Consume", "Deliver", "OfferChunk(1)", "OfferChunk(4)", "SendChunk"]
-    assert (finding.states, finding.max_cost) == (425, 4)
+    assert (finding.states, finding.largest_cost) == (425, 4)
 
 
 def test_what_is_too_large_is_refused_at_once() -> None:
-    finding = one(Check.EXPLORE, {"row_count": [2048], "batch": [256], "max_chunk": [1024]})
+    finding = one(Check.EXPLORE, {"row_permits": [2048], "permit_batch": [256], "max_chunk_cost": [1024]})
     assert finding.verdict == "too large"
     assert finding.reason == "it has more than 10^18 states, and at most 100,000 are explored"
 
 
 def test_what_may_be_too_large_is_tried() -> None:
     setting = Setting(upstream=StatedParameters(row_permits=64), chunks=WeightedSizes([3, 5]))
-    grid = Grid(setting, [Axis("batch", (4,))])
+    grid = Grid(setting, [Axis("permit_batch", (4,))])
     (finding,) = findings(Check.EXPLORE, grid, max_states=100)
     assert finding.verdict == "too large"
     assert finding.reason.startswith("it has up to ")
 
 
 def test_a_channel_that_cannot_be_says_why() -> None:
-    finding = one(Check.DECIDE, {"row_count": [4], "batch": [4]})
+    finding = one(Check.DECIDE, {"row_permits": [4], "permit_batch": [4]})
     assert finding.verdict == "impossible"
-    assert finding.reason == "batch must be below row_count = 4, else the clamp leaves no room for any chunk"
+    assert finding.reason == "permit_batch must be below row_permits = 4, else the clamp leaves no room for any chunk"
 
 
 def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
     stated = StatedParameters(row_permits=4, barrier_permits=2)
     setting = Setting(upstream=stated, downstream=StatedParameters(barrier_permits=1), chunks=WeightedSizes([1, 2]))
     for check in Check:
-        (finding,) = findings(check, Grid(setting, [Axis("max_chunk", (2,))]))
+        (finding,) = findings(check, Grid(setting, [Axis("max_chunk_cost", (2,))]))
         assert finding.verdict == "overspend"
         assert "2 barriers out at once" in finding.reason
 
@@ -94,11 +94,14 @@ def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
 @pytest.mark.parametrize(
     ("varied", "message"),
     [
-        ({"row_cuont": [4]}, "grid must be one of row_count, batch, max_chunk, chunk_rows, not 'row_cuont'"),
-        ({"batch": [4]}, "grid must say row_count"),
-        ({"row_count": []}, "row_count must be one or more whole numbers of at least 1"),
-        ({"row_count": [4], "batch": [0]}, "batch must be one or more whole numbers of at least 1"),
-        ({"row_count": [4.5]}, "row_count must be one or more whole numbers of at least 1"),
+        (
+            {"row_cuont": [4]},
+            "grid must be one of row_permits, permit_batch, max_chunk_cost, chunk_rows, not 'row_cuont'",
+        ),
+        ({"permit_batch": [4]}, "grid must say row_permits"),
+        ({"row_permits": []}, "row_permits must be one or more whole numbers of at least 1"),
+        ({"row_permits": [4], "permit_batch": [0]}, "permit_batch must be one or more whole numbers of at least 1"),
+        ({"row_permits": [4.5]}, "row_permits must be one or more whole numbers of at least 1"),
     ],
 )
 def test_a_grid_that_cannot_be_is_refused(varied: dict[str, list[int]], message: str) -> None:
@@ -108,19 +111,25 @@ def test_a_grid_that_cannot_be_is_refused(varied: dict[str, list[int]], message:
 
 # With chunks of one row, every spread of the permits can be reached.
 WITH_ONES = [
-    Parameters(row_count=rows, batch=batch, clamp=largest, sizes=tuple(range(1, largest + 1)), flush_idle=flush_idle)
+    Parameters(
+        row_permits=rows,
+        permit_batch=permit_batch,
+        max_chunk_cost=largest,
+        sizes=tuple(range(1, largest + 1)),
+        flush_idle=flush_idle,
+    )
     for rows in (1, 3, 5)
-    for batch in (1, 2, 4, 7)
+    for permit_batch in (1, 2, 4, 7)
     for largest in (1, rows + 1, rows + 2)
     for flush_idle in (False, True)
 ] + [
-    Parameters(row_count=7, batch=3, clamp=4, sizes=(1, 4)),
-    Parameters(row_count=5, batch=2, clamp=7, sizes=(1, 2, 7)),
-    Parameters(row_count=5, batch=9, clamp=7, sizes=(1, 2, 7), flush_idle=True),
+    Parameters(row_permits=7, permit_batch=3, max_chunk_cost=4, sizes=(1, 4)),
+    Parameters(row_permits=5, permit_batch=2, max_chunk_cost=7, sizes=(1, 2, 7)),
+    Parameters(row_permits=5, permit_batch=9, max_chunk_cost=7, sizes=(1, 2, 7), flush_idle=True),
 ]
 WITHOUT_ONES = [
-    Parameters(row_count=8, batch=batch, clamp=max(sizes), sizes=sizes)
-    for batch in (3, 4)
+    Parameters(row_permits=8, permit_batch=permit_batch, max_chunk_cost=max(sizes), sizes=sizes)
+    for permit_batch in (3, 4)
     for sizes in ((8,), (3, 5), (2, 4, 8), (4, 5, 6))
 ]
 
@@ -148,17 +157,20 @@ def test_what_has_many_more_states_is_counted_as_more() -> None:
 
 
 def test_counting_takes_no_time_for_windows_that_nobody_could_explore() -> None:
-    huge = Parameters(row_count=1 << 17, batch=1 << 12, clamp=1 << 16, sizes=tuple(range(1, 1 << 16)))
+    huge = Parameters(row_permits=1 << 17, permit_batch=1 << 12, max_chunk_cost=1 << 16, sizes=tuple(range(1, 1 << 16)))
     assert most_states(huge) > 10**18
 
 
 def test_long_queues_of_equal_chunks_are_still_counted() -> None:
-    equal = Parameters(row_count=2_000, batch=1, clamp=1, sizes=(1,))
+    equal = Parameters(row_permits=2_000, permit_batch=1, max_chunk_cost=1, sizes=(1,))
     assert 10**9 < most_states(equal) < 10**18
 
 
 def test_a_larger_window_has_more_states() -> None:
-    counts = [most_states(Parameters(row_count=rows, batch=3, clamp=4, sizes=(1, 2, 3, 4))) for rows in range(1, 40)]
+    counts = [
+        most_states(Parameters(row_permits=rows, permit_batch=3, max_chunk_cost=4, sizes=(1, 2, 3, 4)))
+        for rows in range(1, 40)
+    ]
     assert all(small < large for small, large in pairwise(counts))
 
 

@@ -82,16 +82,16 @@ def test_ranges_and_lists(given: object, read: Callable[[object], float], expect
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("row_count", "must be NAME=VALUES, as in row_count=256..65536:x2"),
-        ("row_cuont=1", "'row_cuont' cannot be varied; did you mean row_count?"),
-        ("row_count=1..5", 'needs a step: "1..5:x2" doubles'),
-        ("row_count=5..1:x2", "must not end at 1, which is below 5"),
-        ("row_count=1..5:x1", "must be multiplied by more than 1, as in \":x2\", not '1'"),
-        ("row_count=1..5:xtwo", "must be multiplied by more than 1"),
-        ("row_count=1..5:+0", "must be a whole number of at least 1, not '0'"),
-        ("row_count=1..5000000:+1", "has more than 1,000 values"),
-        ("row_count=", "must name values"),
-        ("row_count=1,x", "must be a whole number of at least 1, not 'x'"),
+        ("row_permits", "must be NAME=VALUES, as in row_permits=256..65536:x2"),
+        ("row_cuont=1", "'row_cuont' cannot be varied; did you mean row_permits?"),
+        ("row_permits=1..5", 'needs a step: "1..5:x2" doubles'),
+        ("row_permits=5..1:x2", "must not end at 1, which is below 5"),
+        ("row_permits=1..5:x1", "must be multiplied by more than 1, as in \":x2\", not '1'"),
+        ("row_permits=1..5:xtwo", "must be multiplied by more than 1"),
+        ("row_permits=1..5:+0", "must be a whole number of at least 1, not '0'"),
+        ("row_permits=1..5000000:+1", "has more than 1,000 values"),
+        ("row_permits=", "must name values"),
+        ("row_permits=1,x", "must be a whole number of at least 1, not 'x'"),
         ("rtt=1..2:x2", "must be a duration with its unit"),
         ("rtt=0..2ms:x2", "cannot begin at 0 and be multiplied"),
         ("rtt=1ms..2ms:+0", "must grow"),
@@ -103,7 +103,7 @@ def test_what_cannot_be_varied_is_refused(text: str, complaint: str) -> None:
 
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "docs/examples").glob("*.toml"))
-LEAST = "[upstream]\nrow_count = 100\nbatch = 10\n\n[chunks]\nrows = 5\n"
+LEAST = "[upstream]\nrow_permits = 100\npermit_batch = 10\n\n[chunks]\nrows = 5\n"
 
 
 def read(folder: Path, content: str) -> Description:
@@ -126,14 +126,14 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
         tmp_path,
         """
         [upstream]
-        row_count = 4_096
-        batch = 512
-        max_chunk = 1_000
+        row_permits = 4_096
+        permit_batch = 512
+        max_chunk_cost = 1_000
         oversize = "whole"
         barrier_permits = 2
         [downstream]
-        row_count = 2_048
-        batch = 256
+        row_permits = 2_048
+        permit_batch = 256
         flush_idle = true
         [chunks]
         rows = [1, 64]
@@ -150,7 +150,7 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
         seed = 3
         chunks = 500
         [sweep]
-        row_count = "1024..4096:x2"
+        row_permits = "1024..4096:x2"
         rtt = ["1ms", "2ms"]
         """,
     )
@@ -164,7 +164,7 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
     assert (setting.producer_rate, setting.consumer_rate, setting.link_rate) == (math.inf, 250_000, 1e6)
     assert setting.chunks.mean == pytest.approx((9 + 64 * 1.5) / 10.5)
     assert (found.seed, found.least_chunks) == (3, 500)
-    assert found.axes == [Axis("row_count", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
+    assert found.axes == [Axis("row_permits", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
 
 
 def test_little_is_enough(tmp_path: Path) -> None:
@@ -188,14 +188,22 @@ def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("row_count = 100", "", "upstream.row_count is missing; write row_count = 32_768 below [upstream]"),
-        ("100", "0", "line 2: upstream.row_count must be a whole number of at least 1, not 0"),
-        ("100", "1.5", "line 2: upstream.row_count must be a whole number of at least 1, not 1.5"),
-        ("100", "true", "line 2: upstream.row_count must be a whole number of at least 1, not True"),
-        ("batch =", "btach =", "line 3: upstream.btach is unknown; did you mean batch?"),
-        ("row_count", "row_permits", "line 2: upstream.row_permits is unknown; did you mean row_count?"),
-        ("batch =", "zzz =", "line 3: upstream.zzz is unknown; known are row_count, batch, max_chunk, oversize"),
-        ("= 10\n", "= 100\n", "line 3: upstream.batch must be below row_count = 100, else the clamp leaves no room"),
+        ("row_permits = 100", "", "upstream.row_permits is missing; write row_permits = 32_768 below [upstream]"),
+        ("100", "0", "line 2: upstream.row_permits must be a whole number of at least 1, not 0"),
+        ("100", "1.5", "line 2: upstream.row_permits must be a whole number of at least 1, not 1.5"),
+        ("100", "true", "line 2: upstream.row_permits must be a whole number of at least 1, not True"),
+        ("permit_batch =", "btach =", "line 3: upstream.btach is unknown; did you mean permit_batch?"),
+        ("row_permits", "row_permits", "line 2: upstream.row_permits is unknown; did you mean row_permits?"),
+        (
+            "permit_batch =",
+            "zzz =",
+            "line 3: upstream.zzz is unknown; known are row_permits, permit_batch, max_chunk_cost, oversize",
+        ),
+        (
+            "= 10\n",
+            "= 100\n",
+            "line 3: upstream.permit_batch must be below row_permits = 100, else the clamp leaves no room",
+        ),
         ("= 10\n", '= 10\noversize = "cut"\n', 'line 4: upstream.oversize must be "split" or "whole", not \'cut\''),
         ("[upstream]", "[upstraem]", "line 1: [upstraem] is unknown; did you mean upstream?"),
         ("[chunks]\nrows = 5", "", "[chunks] does not say how large; write rows = 1_024, or"),
@@ -231,11 +239,15 @@ def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
             "rows = 5\n[downstream]\nflush_idle = 1",
             "line 8: downstream.flush_idle must be true or false, not 1",
         ),
-        ("rows = 5", "rows = 5\n[downstream]\nbatch = 100", "line 8: downstream.batch must be below row_count = 100"),
         (
             "rows = 5",
-            'rows = 5\n[sweep]\nrow_count = "1..2"',
-            'line 8: sweep.row_count needs a step: "1..2:x2" doubles',
+            "rows = 5\n[downstream]\npermit_batch = 100",
+            "line 8: downstream.permit_batch must be below row_permits = 100",
+        ),
+        (
+            "rows = 5",
+            'rows = 5\n[sweep]\nrow_permits = "1..2"',
+            'line 8: sweep.row_permits needs a step: "1..2:x2" doubles',
         ),
         ("rows = 5", "rows = 5\n[simulation]\nseed = 1.5", "line 8: simulation.seed must be a whole number, not 1.5"),
         ("rows = 5", "rows =", "is not valid TOML: Invalid value (at line 6"),
@@ -288,5 +300,5 @@ def test_sizes_that_have_no_end_are_not_read_to_it(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_elsewhere_has_its_line_too(tmp_path: Path) -> None:
-    with pytest.raises(ParametersFileError, match=r"line 2: upstream\.batch must be a whole number"):
-        read(tmp_path, 'upstream.row_count = 100\nupstream.batch = "x"\n[chunks]\nrows = 5\n')
+    with pytest.raises(ParametersFileError, match=r"line 2: upstream\.permit_batch must be a whole number"):
+        read(tmp_path, 'upstream.row_permits = 100\nupstream.permit_batch = "x"\n[chunks]\nrows = 5\n')

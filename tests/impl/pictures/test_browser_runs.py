@@ -21,11 +21,11 @@ from tests.support.browser import Scheme, Visit
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-STUCK = Parameters(row_count=8, batch=3, clamp=7, sizes=tuple(range(1, 8)))
+STUCK = Parameters(row_permits=8, permit_batch=3, max_chunk_cost=7, sizes=tuple(range(1, 8)))
 LIVE = Parameters(
-    row_count=2048,
-    batch=256,
-    clamp=1792,
+    row_permits=2048,
+    permit_batch=256,
+    max_chunk_cost=1792,
     sizes=tuple(range(1, 1793)),
     barrier_permits=1,
     watermarks=True,
@@ -61,7 +61,7 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
     for name, counts in seen["ledgers"].items():
         assert counts == dict(zip(PLACES, ledger_of(state).of_class(name), strict=True))
     rows = ledger_of(state).of_class("rows")
-    assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_count} = Buf"
+    assert seen["sum"] == f"{' + '.join(map(str, rows))} = {run.parameters.row_permits} = Buf"
     assert seen["boxes"]["wire"] == [message.cost for message in state.wire if message.kind == "chunk"]
     assert seen["boxes"]["inbox"] == [message.cost for message in state.inbox if message.kind == "chunk"]
     assert seen["boxes"]["waiting"] == [message.cost for message in state.waiting if message.kind == "chunk"]
@@ -206,7 +206,7 @@ def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) 
 
 def long_run(rounds: int) -> Run:
     """One chunk after the other goes all the way: five steps each."""
-    parameters = Parameters(row_count=64, batch=1, clamp=32, sizes=tuple(range(33)))
+    parameters = Parameters(row_permits=64, permit_batch=1, max_chunk_cost=32, sizes=tuple(range(33)))
     state = start = SYSTEM.initial(parameters)
     steps: list[Step[State]] = []
     for number in range(rounds):
@@ -241,7 +241,7 @@ def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
 
 
 def test_many_small_chunks_are_drawn_together(visit: Open) -> None:
-    parameters = Parameters(row_count=400, batch=100, clamp=300, sizes=(1,))
+    parameters = Parameters(row_permits=400, permit_batch=100, max_chunk_cost=300, sizes=(1,))
     run = live_run(parameters)
     opened = visit(page_of(run), fragment="step=800")
     state = run.steps[799].state

@@ -30,9 +30,9 @@ from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
 
 EVERYTHING = Parameters(
-    row_count=6,
-    batch=2,
-    clamp=4,
+    row_permits=6,
+    permit_batch=2,
+    max_chunk_cost=4,
     sizes=(0, 1, 3, 5),
     barrier_permits=2,
     watermarks=True,
@@ -40,7 +40,9 @@ EVERYTHING = Parameters(
     flush_idle=True,
     waiters=3,
 )
-LIVE = Parameters(row_count=20, batch=5, clamp=15, sizes=tuple(range(1, 16)), barrier_permits=1, watermarks=True)
+LIVE = Parameters(
+    row_permits=20, permit_batch=5, max_chunk_cost=15, sizes=tuple(range(1, 16)), barrier_permits=1, watermarks=True
+)
 Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
 
 
@@ -206,9 +208,9 @@ def test_the_end_of_a_long_run_is_the_end_of_the_run() -> None:
     [
         LIVE,
         replace(LIVE, flush_idle=True),
-        Parameters(row_count=2048, batch=256, clamp=1792, sizes=tuple(range(1, 1793))),
-        Parameters(row_count=8, batch=1, clamp=8, sizes=(1,)),
-        Parameters(row_count=8, batch=3, clamp=6, sizes=(0, 6)),
+        Parameters(row_permits=2048, permit_batch=256, max_chunk_cost=1792, sizes=tuple(range(1, 1793))),
+        Parameters(row_permits=8, permit_batch=1, max_chunk_cost=8, sizes=(1,)),
+        Parameters(row_permits=8, permit_batch=3, max_chunk_cost=6, sizes=(0, 6)),
     ],
 )
 def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Parameters) -> None:
@@ -221,13 +223,13 @@ def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Paramet
     end = states[-1]
     assert end.waiting.is_empty()
     assert (len(tuple(end.wire)), len(tuple(end.inbox)), len(tuple(end.grants))) == (0, 0, 0)
-    assert end.permits.rows + end.unreturned == parameters.row_count
+    assert end.permits.rows + end.unreturned == parameters.row_permits
     if parameters.flush_idle:
         assert end == SYSTEM.initial(parameters)
     everything_is_as_the_model_says(run_of(parameters, steps))
 
 
-STUCK = Parameters(row_count=4, batch=3, clamp=3, sizes=(1, 2, 3))
+STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & \" ' $title"
 
 

@@ -26,13 +26,13 @@ from tests.support.browser import Visit
 PICTURE = SweepPicture(
     title="Two batches <compared>",
     sentence="Chunks of 256 rows & a round trip of 20 ms.",
-    x_label="row count, rows",
+    x_label="row permits, rows",
     series=[
-        Series("batch 256", [2048, 4096, 8192], [1e5, 2e5, 4e5], [0.8, 0.6, 0.2], [], 10_000),
-        Series("batch 4,096", [4096, 8192], [1.5e5, 3e5], [0.7, 0.4], [2048], 10_000),
+        Series("permit batch 256", [2048, 4096, 8192], [1e5, 2e5, 4e5], [0.8, 0.6, 0.2], [], 10_000),
+        Series("permit batch 4,096", [4096, 8192], [1.5e5, 3e5], [0.7, 0.4], [2048], 10_000),
     ],
     most=500_000,
-    head=["row_count", "rows/s"],
+    head=["row_permits", "rows/s"],
     rows=[(True, ["4,096", "200,000"]), (False, ["2,048", ""])],
 )
 
@@ -50,11 +50,11 @@ def test_every_kind_of_file_is_one_and_equal_for_equal_figures(suffix: str, begi
 def test_a_drawing_names_what_it_shows_and_marks_the_product() -> None:
     drawing = PICTURE.as_file(".svg").decode()
     for label in (
-        "batch 256",
-        "batch 4,096",
+        "permit batch 256",
+        "permit batch 4,096",
         "bandwidth-delay product, 10,000",
         "deadlock, or refused",
-        "row count, rows",
+        "row permits, rows",
     ):
         assert label in drawing
 
@@ -73,7 +73,7 @@ def test_other_figures_are_another_drawing() -> None:
 
 
 def test_a_sweep_in_which_nothing_flows_can_be_drawn() -> None:
-    stuck = Series("batch 9", [], [], [], [2048, 65536], None)
+    stuck = Series("permit batch 9", [], [], [], [2048, 65536], None)
     assert replace(PICTURE, series=[stuck], most=None).as_file(".svg").startswith(b"<svg")
 
 
@@ -98,7 +98,7 @@ def test_the_page_is_readable_in_a_real_browser(visit: Callable[..., Visit], sch
 
 VERDICTS = ("live", "live", "deadlock", "too large", "impossible", "overspend", "undecided", "violation", "live")
 PANEL = Panel(
-    title="ROW_COUNT 4",
+    title="row_permits 4",
     cells=[MapCell(1 + number % 3, 1 + number // 3, verdict, number) for number, verdict in enumerate(VERDICTS)],
     line={1: 3, 2: 2, 3: 0},
 )
@@ -108,8 +108,8 @@ MAP = VerdictMap(
     x_label="BATCH, rows",
     y_label="max chunk, rows",
     line_label="the proved line",
-    panels=[PANEL, replace(PANEL, title="ROW_COUNT 5", cells=PANEL.cells[:3])],
-    head=["batch", "verdict"],
+    panels=[PANEL, replace(PANEL, title="row_permits 5", cells=PANEL.cells[:3])],
+    head=["permit_batch", "verdict"],
     rows=[(True, ["1", "live"]), (False, ["2", "deadlock"])],
 )
 
@@ -121,7 +121,7 @@ def test_equal_maps_are_equal_files(suffix: str) -> None:
 
 def test_a_map_names_what_it_shows() -> None:
     drawing = MAP.as_file(".svg").decode()
-    for label in ("ROW_COUNT 4", "ROW_COUNT 5", "BATCH, rows", "max chunk, rows", "the proved line", *VERDICTS):
+    for label in ("row_permits 4", "row_permits 5", "BATCH, rows", "max chunk, rows", "the proved line", *VERDICTS):
         assert f">{label}<" in drawing
 
 

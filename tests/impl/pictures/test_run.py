@@ -20,7 +20,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.permit_channel_trace import permits_of
 from tests.support.made_traces import with_permits
 
-STUCK = Parameters(row_count=4, batch=3, clamp=3, sizes=(1, 2, 3))
+STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
 Search = Callable[[Parameters], list[Step[State]]]
 
 
@@ -50,7 +50,7 @@ def test_a_barrier_that_waits_for_ever_is_told() -> None:
 
 
 def test_the_run_of_a_live_channel_is_a_behaviour() -> None:
-    parameters = replace(STUCK, batch=2)
+    parameters = replace(STUCK, permit_batch=2)
     run = live_run(parameters)
     state = run.start
     for step in run.steps:
@@ -61,7 +61,7 @@ def test_the_run_of_a_live_channel_is_a_behaviour() -> None:
 
 def test_a_window_of_too_many_chunks_is_refused() -> None:
     with pytest.raises(ValueError, match="takes 100,000 chunks to fill, if they cost at most 1; a run to look at has"):
-        live_run(replace(STUCK, row_count=100_000, clamp=1))
+        live_run(replace(STUCK, row_permits=100_000, max_chunk_cost=1))
 
 
 AGREED = ChannelParameters(row_permits=64, permit_batch=8, max_chunk_cost=20)
@@ -186,7 +186,15 @@ def test_a_run_is_shown_up_to_where_permits_came_back_in_portions(recorded: Chan
 
 def test_bounds_that_nobody_chose_are_not_shown(recorded: ChannelTrace) -> None:
     names = [fact.name for fact in facts_of(recorded_run(judged(recorded)))]
-    assert names == ["RowCount", "Batch", "Clamp", "BarrierPermits", "Watermarks", "FlushIdle", "Withdrawals"]
+    assert names == [
+        "RowPermits",
+        "PermitBatch",
+        "MaxChunkCost",
+        "BarrierPermits",
+        "Watermarks",
+        "FlushIdle",
+        "Withdrawals",
+    ]
 
 
 def test_a_replay_without_its_path_is_refused(recorded: ChannelTrace) -> None:

@@ -41,7 +41,7 @@ def test_every_constant_and_variable_has_a_remark(specification: Specification) 
     variables = {camel_case(name) for name in State._fields}
     constants = {camel_case(name) for name in Parameters.__dataclass_fields__}
     assert {name[0].upper() + name[1:] for name in constants} | variables <= set(remarks)
-    assert remarks["batch".capitalize()] == "the receiver returns row permits once it holds this many"
+    assert remarks["permit_batch".capitalize()] == "the receiver returns row permits once it holds this many"
     assert remarks["unreturned"] == "row permits of consumed chunks, not yet returned"
 
 
@@ -51,9 +51,16 @@ def test_every_action_has_an_actor() -> None:
         assert (ACTORS[action.name] == "producer") == action.is_environment
 
 
-PUBLISHED = Parameters(row_count=8, batch=3, clamp=7, sizes=(2, 7))
+PUBLISHED = Parameters(row_permits=8, permit_batch=3, max_chunk_cost=7, sizes=(2, 7))
 EVERYTHING = Parameters(
-    row_count=4, batch=2, clamp=3, sizes=(1, 4), barrier_permits=1, watermarks=True, withdrawals=True, flush_idle=True
+    row_permits=4,
+    permit_batch=2,
+    max_chunk_cost=3,
+    sizes=(1, 4),
+    barrier_permits=1,
+    watermarks=True,
+    withdrawals=True,
+    flush_idle=True,
 )
 Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
 

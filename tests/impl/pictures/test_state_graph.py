@@ -21,9 +21,9 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
 from tests.support.browser import Visit
 
 SVG = "{http://www.w3.org/2000/svg}"
-TINY = Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2))
-SMALL = Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3))
-LIVE = Parameters(row_count=2, batch=1, clamp=2, sizes=(1, 2), barrier_permits=1, flush_idle=True)
+TINY = Parameters(row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(1, 2))
+SMALL = Parameters(row_permits=3, permit_batch=2, max_chunk_cost=3, sizes=(1, 2, 3))
+LIVE = Parameters(row_permits=2, permit_batch=1, max_chunk_cost=2, sizes=(1, 2), barrier_permits=1, flush_idle=True)
 
 
 @pytest.fixture(params=[TINY, SMALL, LIVE], ids=["tiny", "small", "live"])
@@ -123,7 +123,7 @@ Open = Callable[..., Visit]
 
 
 def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
-    graph = reachable(LOOK, Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))
+    graph = reachable(LOOK, Parameters(row_permits=3, permit_batch=2, max_chunk_cost=3, sizes=(1, 2, 3)))
     (stuck,) = graph.stuck
     opened = visit(graph_page(graph))
     heading = opened.page.locator("#state h2")
@@ -155,7 +155,7 @@ def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
 
 
 def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
-    graph = reachable(LOOK, Parameters(row_count=2, batch=2, clamp=2, sizes=(1, 2)))
+    graph = reachable(LOOK, Parameters(row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(1, 2)))
     opened = visit(graph_page(graph), scheme="dark", width=800)
     panel = opened.page.locator("#state")
     for number, state in enumerate(graph.states):
@@ -171,7 +171,10 @@ def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
 
 
 def test_the_drawing_grows_and_fits(visit: Open) -> None:
-    opened = visit(graph_page(reachable(LOOK, Parameters(row_count=3, batch=2, clamp=3, sizes=(1, 2, 3)))), width=900)
+    opened = visit(
+        graph_page(reachable(LOOK, Parameters(row_permits=3, permit_batch=2, max_chunk_cost=3, sizes=(1, 2, 3)))),
+        width=900,
+    )
     drawing = opened.page.locator(".graph-scroll svg")
 
     def width() -> float:

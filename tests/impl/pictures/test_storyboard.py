@@ -15,8 +15,10 @@ from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
 SVG = "{http://www.w3.org/2000/svg}"
-STUCK = Parameters(row_count=8, batch=3, clamp=7, sizes=tuple(range(1, 8)))
-LIVE = Parameters(row_count=2048, batch=256, clamp=1792, sizes=(512, 1792), barrier_permits=1, watermarks=True)
+STUCK = Parameters(row_permits=8, permit_batch=3, max_chunk_cost=7, sizes=tuple(range(1, 8)))
+LIVE = Parameters(
+    row_permits=2048, permit_batch=256, max_chunk_cost=1792, sizes=(512, 1792), barrier_permits=1, watermarks=True
+)
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_every_bar_is_divided_as_the_permits_are(parameters: Parameters) -> None
     assert len(drawn) == len(states)
     for row, state in zip(drawn, states, strict=True):
         for place, permits in ledger_of(state)._asdict().items():
-            assert row[place] == pytest.approx(permits.rows * BAR_WIDTH / parameters.row_count, abs=0.05)
+            assert row[place] == pytest.approx(permits.rows * BAR_WIDTH / parameters.row_permits, abs=0.05)
 
 
 def test_it_names_every_step_and_every_guard_that_is_false(stuck: Run) -> None:
@@ -71,7 +73,7 @@ def test_it_names_every_step_and_every_guard_that_is_false(stuck: Run) -> None:
 
 
 def test_a_long_run_is_drawn_as_its_beginning_and_its_end() -> None:
-    parameters = replace(LIVE, sizes=(1,), row_count=64, batch=16, clamp=48)
+    parameters = replace(LIVE, sizes=(1,), row_permits=64, permit_batch=16, max_chunk_cost=48)
     run = live_run(parameters)
     assert len(run.steps) >= MOST_ROWS
     drawing = storyboard(run)

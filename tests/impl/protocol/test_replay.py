@@ -18,11 +18,11 @@ from permitflow_model.kernel.explore import Graph, explore
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, keeps
 
 PARAMETERS = {
-    "small batches": Parameters(row_count=3, batch_cap=1, sizes=(1, 2), horizon=5, driver_crashes=True, faults=1),
-    "whole windows": Parameters(row_count=2, batch_cap=2, sizes=(1, 2), horizon=5),
-    "published beyond the window": Parameters(row_count=2, staging_rows=3, batch_cap=1, sizes=(1, 2), horizon=5),
+    "small batches": Parameters(row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, driver_crashes=True, faults=1),
+    "whole windows": Parameters(row_permits=2, batch_cap=2, sizes=(1, 2), horizon=5),
+    "published beyond the window": Parameters(row_permits=2, staging_rows=3, batch_cap=1, sizes=(1, 2), horizon=5),
     "acknowledged in commit": Parameters(
-        row_count=3, batch_cap=1, sizes=(1, 2), horizon=5, acknowledge_in="commit", driver_crashes=True, faults=1
+        row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, acknowledge_in="commit", driver_crashes=True, faults=1
     ),
 }
 
@@ -45,14 +45,14 @@ def follow(books: ReplayBooks, action: str, state: State) -> None:
 
 def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> None:
     assert (books.next_row, books.acknowledged) == (state.produced, {"default": state.acknowledged})
-    assert books.kept_rows == state.produced - state.acknowledged <= parameters.row_count + parameters.staging_rows
-    assert books.excess_rows == max(0, books.kept_rows - parameters.row_count)
+    assert books.kept_rows == state.produced - state.acknowledged <= parameters.row_permits + parameters.staging_rows
+    assert books.excess_rows == max(0, books.kept_rows - parameters.row_permits)
 
 
 @pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
 def test_the_books_take_over_what_the_model_takes_over_and_keep_what_it_keeps(parameters: Parameters) -> None:
     for state in explore(SYSTEM, parameters).states:
-        books = books_in(state, parameters.row_count)
+        books = books_in(state, parameters.row_permits)
         if state.waiting:
             assert books.has_room(state.waiting) == SYSTEM.is_enabled("Produce", state, parameters)
         for row in range(state.produced + 1):
@@ -71,7 +71,7 @@ def is_readable(books: ReplayBooks, row: int) -> bool:
 def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -> None:
     graph = explore(SYSTEM, parameters)
     for source, action, target in graph.edges:
-        books = books_in(graph.states[source], parameters.row_count)
+        books = books_in(graph.states[source], parameters.row_permits)
         follow(books, action, graph.states[target])
         require_same(books, graph.states[target], parameters)
 
@@ -80,11 +80,11 @@ def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -
 def test_the_same_books_follow_a_long_run_of_the_model(parameters: Parameters) -> None:
     graph = explore(SYSTEM, parameters)
     for run in range(50):
-        books = ReplayBooks(parameters.row_count)
+        books = ReplayBooks(parameters.row_permits)
         for action, state in random_run(graph, Random(run)):
             follow(books, action, state)
             require_same(books, state, parameters)
-        assert books.peak_kept_rows <= parameters.row_count + parameters.staging_rows
+        assert books.peak_kept_rows <= parameters.row_permits + parameters.staging_rows
 
 
 def random_run(graph: Graph[State], random: Random) -> list[tuple[str, State]]:

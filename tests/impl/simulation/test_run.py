@@ -18,10 +18,10 @@ from permitflow_proofs import decide
 SHORT = RunLength(warm_up_rows=200, measured_rows=1_500)
 
 
-def setting(row_count: int, batch: int, chunks: ChunkSizes, *, rtt: float = 0.0, **others: float) -> Setting:
+def setting(row_permits: int, permit_batch: int, chunks: ChunkSizes, *, rtt: float = 0.0, **others: float) -> Setting:
     """A channel with half of the delay on either way."""
     return Setting(
-        upstream=StatedParameters(row_permits=row_count, permit_batch=batch),
+        upstream=StatedParameters(row_permits=row_permits, permit_batch=permit_batch),
         chunks=chunks,
         forward_seconds=rtt / 2,
         return_seconds=rtt / 2,
@@ -38,11 +38,11 @@ def figures(channel: Setting, length: RunLength | None = None) -> Figures:
 @st.composite
 def flowing(draw: st.DrawFn) -> Setting:
     """Channels that cannot get stuck, whatever their chunks."""
-    row_count = draw(st.integers(2, 60))
+    row_permits = draw(st.integers(2, 60))
     rates = st.sampled_from([100.0, 700.0, 1000.0, 5000.0])
     least = draw(st.integers(1, 20))
     return Setting(
-        upstream=StatedParameters(row_permits=row_count, permit_batch=draw(st.integers(1, row_count - 1))),
+        upstream=StatedParameters(row_permits=row_permits, permit_batch=draw(st.integers(1, row_permits - 1))),
         chunks=UniformSizes(least, least + draw(st.integers(0, 80))),
         flush_idle=draw(st.booleans()),
         forward_seconds=draw(st.sampled_from([0.0, 0.01, 0.3])),
@@ -197,10 +197,10 @@ def test_progress_is_told_and_ends_near_1() -> None:
     assert told[-1] > 0.5
 
 
-@pytest.mark.parametrize(("row_count", "rows"), [(10**12, 1), (2, 10**9)])
-def test_a_run_that_nobody_would_see_the_end_of_is_refused(row_count: int, rows: int) -> None:
+@pytest.mark.parametrize(("row_permits", "rows"), [(10**12, 1), (2, 10**9)])
+def test_a_run_that_nobody_would_see_the_end_of_is_refused(row_permits: int, rows: int) -> None:
     with pytest.raises(InvalidParametersError, match="a meaningful run has"):
-        simulate(setting(row_count, 1, ConstantSize(rows), consumer_rate=10))
+        simulate(setting(row_permits, 1, ConstantSize(rows), consumer_rate=10))
 
 
 # So small a channel goes through all its residues in such a run, many times.
@@ -210,16 +210,16 @@ LONG = RunLength(warm_up_rows=0, measured_rows=6_000)
 @st.composite
 def ends(draw: st.DrawFn, oversize: Oversize = Oversize.WHOLE) -> Setting:
     """Two ends that may have been configured by different people."""
-    row_count = draw(st.integers(2, 10))
+    row_permits = draw(st.integers(2, 10))
     sizes = draw(st.sets(st.integers(1, 12), min_size=1, max_size=3))
     return Setting(
         upstream=StatedParameters(
-            row_permits=row_count,
-            permit_batch=draw(st.integers(1, row_count)),
-            max_chunk_cost=draw(st.integers(1, row_count + 2)),
+            row_permits=row_permits,
+            permit_batch=draw(st.integers(1, row_permits)),
+            max_chunk_cost=draw(st.integers(1, row_permits + 2)),
             oversize=oversize,
         ),
-        downstream=StatedParameters(permit_batch=draw(st.integers(1, row_count + 2))),
+        downstream=StatedParameters(permit_batch=draw(st.integers(1, row_permits + 2))),
         chunks=WeightedSizes(sorted(sizes)),
         flush_idle=draw(st.booleans()),
         forward_seconds=draw(st.sampled_from([0.0, 0.02, 1.0])),

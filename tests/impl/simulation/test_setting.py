@@ -167,7 +167,7 @@ def test_a_batch_that_leaves_no_room_is_refused() -> None:
 
 def test_a_sweep_is_every_combination_at_both_ends() -> None:
     setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=5))
-    axes = [Axis("row_count", [50, 100]), Axis("batch", [1, 2]), Axis("rtt", [0.5])]
+    axes = [Axis("row_permits", [50, 100]), Axis("permit_batch", [1, 2]), Axis("rtt", [0.5])]
     swept = [point.applied_to(setting) for point in points(axes)]
     assert [(one.sender.row_permits, one.receiver.permit_batch) for one in swept] == [
         (50, 1),
@@ -180,5 +180,5 @@ def test_a_sweep_is_every_combination_at_both_ends() -> None:
 
 def test_numbers_of_a_sweep_are_changed_all_at_once() -> None:
     setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=50))
-    (point,) = points([Axis("row_count", [10]), Axis("batch", [3])])
+    (point,) = points([Axis("row_permits", [10]), Axis("permit_batch", [3])])
     assert point.applied_to(setting).receiver.permit_batch == 3

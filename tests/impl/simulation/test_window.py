@@ -9,7 +9,7 @@ from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
 from permitflow.simulation.run import run_length, simulate
 from permitflow.simulation.setting import Setting
-from permitflow.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_count
+from permitflow.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_permits
 
 UNLIMITED = math.inf
 # Producer, consumer, link; each of them is the slowest somewhere, and two of them together.
@@ -24,10 +24,12 @@ RATES = [
 GRID = [*product([1, 7], [1, 5, 16], [0.037], RATES, [False, True]), *product([7], [16], [0.1], RATES, [False, True])]
 
 
-def setting(chunks: ChunkSizes, batch: int, rtt: float, rates: tuple[float, float, float], *, flush: bool) -> Setting:
+def setting(
+    chunks: ChunkSizes, permit_batch: int, rtt: float, rates: tuple[float, float, float], *, flush: bool
+) -> Setting:
     producer, consumer, link = rates
     return Setting(
-        upstream=StatedParameters(row_permits=10_000, permit_batch=batch),
+        upstream=StatedParameters(row_permits=10_000, permit_batch=permit_batch),
         chunks=chunks,
         flush_idle=flush,
         forward_seconds=rtt / 2,
@@ -58,7 +60,7 @@ def test_one_chunk_less_is_slower(point: tuple[int, int, float, tuple[float, flo
     channel = setting(ConstantSize(point[0]), *point[1:4], flush=point[4])
     terms = exact_terms(channel)
     assert terms is not None
-    full, less = (with_row_count(channel, sum(terms) - missing) for missing in (0, point[0]))
+    full, less = (with_row_permits(channel, sum(terms) - missing) for missing in (0, point[0]))
     length = run_length(full)
     rates = [found.throughput for one in (full, less) if (found := simulate(one, length=length).figures)]
     assert rates[0] == pytest.approx(1000, rel=1e-6)
@@ -88,7 +90,7 @@ def test_what_is_always_enough_is_enough_for_chunks_of_any_sizes(
     channel = setting(chunks, 16, 0.1, rates, flush=flush)
     rows = enough_rows(channel)
     assert rows is not None
-    tight, generous = with_row_count(channel, rows), with_row_count(channel, 10 * rows)
+    tight, generous = with_row_permits(channel, rows), with_row_permits(channel, 10 * rows)
     length = run_length(generous)
     carried, most = (simulate(one, length=length).figures for one in (tight, generous))
     assert carried is not None

@@ -194,7 +194,7 @@ def test_with_fewer_rows_than_channels_all_have_their_turn() -> None:
     assert turns == [3, 3, 3]
 
 
-MODEL = Parameters(row_count=8, batch_cap=4, sizes=(), horizon=100)
+MODEL = Parameters(row_permits=8, batch_cap=4, sizes=(), horizon=100)
 
 
 @st.composite
@@ -210,7 +210,7 @@ def idle_queries(draw: st.DrawFn) -> State:
 @given(idle_queries())
 def test_the_planner_plans_what_the_model_plans_and_reports_what_it_reports(state: State) -> None:
     """Half the window of 8 is the model's cap of 4; what a crash has lost is another log."""
-    window = ChannelParameters(row_permits=MODEL.row_count)
+    window = ChannelParameters(row_permits=MODEL.row_permits)
     log_id = "second" if state.lost > state.end else "first"
     there = positions(at("a", state.acknowledged, state.produced, log_id=log_id, window=window))
     plan, start = planner(), offset({"a": state.end})

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from permitflow.checking import Check, cells_of, check_cell, grid_of
 
 T = TypeVar("T")
-GRID: dict[str, Iterable[int]] = {"row_count": range(3, 6), "batch": (1, 2, 5), "max_chunk": range(1, 7)}
+GRID: dict[str, Iterable[int]] = {"row_permits": range(3, 6), "permit_batch": (1, 2, 5), "max_chunk_cost": range(1, 7)}
 
 
 class Driver(Protocol):
@@ -20,7 +20,9 @@ class Driver(Protocol):
 
 @pytest.mark.parametrize("check", Check)
 def test_a_sweep_finds_what_one_machine_finds(driver: Driver, check: Check) -> None:
-    grid = {"row_count": (4,), "batch": (1, 3), "max_chunk": range(1, 5)} if check is Check.DECIDE else GRID
+    grid = (
+        {"row_permits": (4,), "permit_batch": (1, 3), "max_chunk_cost": range(1, 5)} if check is Check.DECIDE else GRID
+    )
 
     def job(spark: SparkSession) -> list[tuple[object, ...]]:
         from permitflow.spark import sweep
@@ -39,7 +41,9 @@ def test_the_table_has_a_row_for_each_cell_and_says_what_kept_it_busy(driver: Dr
         from permitflow.spark import sweep
 
         table = sweep(spark, "explore", GRID).table
-        stuck = table.where("row_count = 4 AND batch = 2 AND max_chunk = 4").select("verdict", "states", "run", "depth")
+        stuck = table.where("row_permits = 4 AND permit_batch = 2 AND max_chunk_cost = 4").select(
+            "verdict", "states", "run", "depth"
+        )
         return table.count(), table.where("seconds > 0 AND states > 0").count(), [tuple(row) for row in stuck.collect()]
 
     cells, busy, [(verdict, states, run, depth)] = driver.run(job)
@@ -61,4 +65,4 @@ def test_a_check_or_a_name_that_does_not_exist_is_refused(driver: Driver) -> Non
         sweep(spark, "decide", {"row_cuont": [4]})
 
     assert "'guess' is not a valid Check" in driver.failure(check)
-    assert "grid must be one of row_count, batch, max_chunk, chunk_rows" in driver.failure(name)
+    assert "grid must be one of row_permits, permit_batch, max_chunk_cost, chunk_rows" in driver.failure(name)

@@ -215,7 +215,7 @@ class Scene {
   #batchMark(unreturned) {
     const lane = this.lanes.unreturned;
     lane.marks.replaceChildren();
-    if (unreturned) this.#mark(lane, lane.x + Math.min(lane.width, this.#length(this.run.batch)), `returned at ${number(this.run.batch)}`, false);
+    if (unreturned) this.#mark(lane, lane.x + Math.min(lane.width, this.#length(this.run.permit_batch)), `returned at ${number(this.run.permit_batch)}`, false);
   }
 
   #mark(lane, x, text, isShort) {

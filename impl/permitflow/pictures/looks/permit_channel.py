@@ -323,10 +323,10 @@ class PermitLook(Look):
         """Without what is not switched on."""
         sizes = "" if is_recorded else ranges(parameters.sizes)
         shown = {
-            "row_count": f"{parameters.row_count:,}",
-            "batch": f"{parameters.batch:,}",
-            "clamp": f"{parameters.clamp:,}",
-            "sizes": f"1\u2013{parameters.clamp:,}" if has_every_size else sizes,
+            "row_permits": f"{parameters.row_permits:,}",
+            "permit_batch": f"{parameters.permit_batch:,}",
+            "max_chunk_cost": f"{parameters.max_chunk_cost:,}",
+            "sizes": f"1\u2013{parameters.max_chunk_cost:,}" if has_every_size else sizes,
             "barrier_permits": f"{parameters.barrier_permits:,}" if parameters.barrier_permits else "",
             "watermarks": "yes" if parameters.watermarks else "",
             "flush_idle": "yes" if parameters.flush_idle else "no",
@@ -339,7 +339,7 @@ class PermitLook(Look):
         """What matters most."""
         largest = max(parameters.sizes, default=0)
         return (
-            f"a channel with ROW_COUNT {parameters.row_count:,}, batch {parameters.batch:,}, "
+            f"a channel with row_permits {parameters.row_permits:,}, permit_batch {parameters.permit_batch:,}, "
             f"chunks of up to {largest:,} rows"
         )
 
@@ -354,7 +354,7 @@ class PermitLook(Look):
         is_watermark_pending = any(state.watermark_pending != NO_WATERMARK for state in states)
         return {
             "beginning": self.beginning,
-            "batch": parameters.batch,
+            "permit_batch": parameters.permit_batch,
             "buf": {name: buf[name] for name in classes},
             "places": PLACES,
             # How many waiting chunks the watermark stands behind.
@@ -375,7 +375,7 @@ class PermitLook(Look):
             parts.append(svg.element("rect", class_=f"place {place}", x=x, y=y + 1, width=12, height=12, rx=3))
             parts.append(svg.text(x + 18, y + 12, label, class_="muted"))
             x += 34 + svg.length(label, 13) * 0.9
-        title = f"All {parameters.row_count:,} row permits, step by step"
+        title = f"All {parameters.row_permits:,} row permits, step by step"
         return [*parts, svg.text(MARGIN, y + 12, title, class_="strong")]
 
     def drawn(self, parameters: Parameters, before: State, state: State, y: float) -> Iterator[str]:
@@ -384,7 +384,7 @@ class PermitLook(Look):
         need, is_short = _need(parameters, state)
         if need:
             # As wide as what the next chunk needs: if it reaches beyond the sender's permits, the chunk waits.
-            end = BAR_AT + min(state.waiting.head().cost * BAR_WIDTH / parameters.row_count, BAR_WIDTH)
+            end = BAR_AT + min(state.waiting.head().cost * BAR_WIDTH / parameters.row_permits, BAR_WIDTH)
             kind = "need short" if is_short else "need"
             yield svg.element("path", class_=kind, d=f"M{BAR_AT + 1} {y + BAR_HEIGHT + 2}v4H{end:.2f}v-4")
         notes = [(_moves(before, state), "muted"), (need, "bad-text" if is_short else "muted")]
@@ -395,16 +395,16 @@ class PermitLook(Look):
 
     def node(self, number: int, state: State, parameters: Parameters) -> tuple[str, float]:
         """The permits at the sender."""
-        return f"{state.permits.rows}", state.permits.rows / parameters.row_count
+        return f"{state.permits.rows}", state.permits.rows / parameters.row_permits
 
     def node_kinds(self, parameters: Parameters) -> list[tuple[str, str, float]]:
         """From all permits at the sender to none."""
-        return [(f"all {parameters.row_count:,} permits at the sender", "node", 1.0), ("none", "node", 0.0)]
+        return [(f"all {parameters.row_permits:,} permits at the sender", "node", 1.0), ("none", "node", 0.0)]
 
     def graph_document(self, parameters: Parameters, states: Sequence[State]) -> Document:
         """The ledger of each state."""
         rows = [ledger_of(state).of_class("rows") for state in states]
-        return {"buf": parameters.row_count, "places": PLACES, "ledger": rows}
+        return {"buf": parameters.row_permits, "places": PLACES, "ledger": rows}
 
 
 LOOK = PermitLook(SYSTEM)
@@ -431,7 +431,7 @@ def _signed(change: int) -> str:
 
 
 def _bar(parameters: Parameters, state: State, y: float) -> Iterator[str]:
-    scale = BAR_WIDTH / parameters.row_count
+    scale = BAR_WIDTH / parameters.row_permits
     yield svg.element("rect", class_="track", x=BAR_AT, y=y, width=BAR_WIDTH, height=BAR_HEIGHT, rx=3)
     x: float = BAR_AT
     flags: dict[float, str] = {}
@@ -521,9 +521,9 @@ def fill_and_drain(parameters: Parameters) -> list[Step[State]]:
         ValueError: it takes too many chunks to fill the window.
     """
     largest = cost_of(max(parameters.sizes), parameters)
-    if (needed := parameters.row_count // largest) > _MOST_CHUNKS:
+    if (needed := parameters.row_permits // largest) > _MOST_CHUNKS:
         raise ValueError(
-            f"a window of {parameters.row_count:,} row permits takes {needed:,} chunks to fill, "
+            f"a window of {parameters.row_permits:,} row permits takes {needed:,} chunks to fill, "
             f"if they cost at most {largest:,}; a run to look at has at most {_MOST_CHUNKS:,}"
         )
     teller = _Teller(parameters)
@@ -600,9 +600,9 @@ def in_words(state: State, parameters: Parameters) -> str:
     if state.waiting.head().kind == "barrier":
         return "a barrier waits, and nothing can ever bring a barrier permit"
     cost, rows, kept = state.waiting.head().cost, state.permits.rows, state.unreturned
-    keeps = f", the receiver keeps {kept:,} until it holds {parameters.batch:,}" if kept else ""
+    keeps = f", the receiver keeps {kept:,} until it holds {parameters.permit_batch:,}" if kept else ""
     return f"a chunk that needs {cost:,} permits waits, {rows:,} are at the sender{keeps}, and nothing can move"
 
 
 def _in_numbers(parameters: Parameters) -> str:
-    return f"ROW_COUNT {parameters.row_count:,}, batch {parameters.batch:,}, chunks up to {parameters.clamp:,}"
+    return f"row_permits {parameters.row_permits:,}, permit_batch {parameters.permit_batch:,}, chunks up to {parameters.max_chunk_cost:,}"

@@ -49,9 +49,9 @@ def model_of(
     Only an anonymous run (not ``numbered``) may have ``UNLIMITED`` waiters.
     """
     return Parameters(
-        row_count=agreed.row_permits,
-        batch=agreed.permit_batch,
-        clamp=agreed.max_chunk_cost,
+        row_permits=agreed.row_permits,
+        permit_batch=agreed.permit_batch,
+        max_chunk_cost=agreed.max_chunk_cost,
         sizes=sizes,
         barrier_permits=agreed.barrier_permits,
         watermarks=True,
@@ -85,7 +85,7 @@ def largest_rows(channel: ChannelTrace) -> int:
 
 
 def row_permits(state: State) -> dict[str, int]:
-    """Where the row permits are: together ROW_COUNT in every state, or the protocol has lost or made some."""
+    """Where the row permits are: together row_permits in every state, or the protocol has lost or made some."""
     return {
         "permits": state.permits.rows,
         "in_flight": held_by(state.wire).rows,
@@ -130,7 +130,7 @@ class _Watch:
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._least_permits = parameters.row_count
+        self._least_permits = parameters.row_permits
         self._inbox_rows = 0
 
     def see(self, state: State) -> None:
@@ -142,9 +142,9 @@ class _Watch:
         """The most that was ever there."""
         of = self._parameters
         return Peaks(
-            row_permits=of.row_count,
-            row_bound=row_bound_of(of.row_count, of.clamp, max(of.sizes)),
-            row_permits_in_use=of.row_count - self._least_permits,
+            row_permits=of.row_permits,
+            row_bound=row_bound_of(of.row_permits, of.max_chunk_cost, max(of.sizes)),
+            row_permits_in_use=of.row_permits - self._least_permits,
             inbox_rows=self._inbox_rows,
         )
 

@@ -21,12 +21,12 @@ from permitflow_model.permit_channel_trace import withdraw_at
 __all__ = ["RULEBOOK", "PermitOutside", "constants"]
 
 
-def constants(row_permits: int, permit_batch: int = 1, clamp: int = 0) -> ChannelParameters:
+def constants(row_permits: int, permit_batch: int = 1, max_chunk_cost: int = 0) -> ChannelParameters:
     """Parameters of a small channel; without a clamp, the largest that is live."""
     return ChannelParameters(
         row_permits=row_permits,
         permit_batch=permit_batch,
-        max_chunk_cost=clamp or row_permits - permit_batch + 1,
+        max_chunk_cost=max_chunk_cost or row_permits - permit_batch + 1,
         oversize=Oversize.WHOLE,
     )
 
@@ -40,7 +40,7 @@ class PermitOutside(Outside):
     @property
     def rows_on_a_bridge(self) -> int:  # type: ignore[override]  # this one depends on the parameters
         """A batch."""
-        return self.parameters.batch  # type: ignore[no-any-return]
+        return self.parameters.permit_batch  # type: ignore[no-any-return]
 
     def start(self) -> World:
         """At rest."""
@@ -187,16 +187,16 @@ def _returns(cost: Callable[[Message], int]) -> dict[str, Perform]:
     return {CONSUME: changed_before(_RIGHT[CONSUME], changed)}
 
 
-def _in_batches_of(batch: Callable[[int], int]) -> dict[str, Perform]:
+def _in_batches_of(permit_batch: Callable[[int], int]) -> dict[str, Perform]:
     """Returns permits once it holds another number of them."""
-    return {CONSUME: lambda state, of: _RIGHT[CONSUME](state, replace(of, batch=batch(of.batch)))}
+    return {CONSUME: lambda state, of: _RIGHT[CONSUME](state, replace(of, permit_batch=permit_batch(of.permit_batch)))}
 
 
 def _returned_again(state: State, parameters: Parameters) -> State:
     """Does not forget what it has returned, and returns it again with the next batch."""
     after: State = _RIGHT[CONSUME](state, parameters)
     is_returned = after.grants.size() > state.grants.size() and after.unreturned == 0
-    return after._replace(unreturned=after.grants.last().rows % parameters.batch or 1) if is_returned else after
+    return after._replace(unreturned=after.grants.last().rows % parameters.permit_batch or 1) if is_returned else after
 
 
 def _lost(before: State, after: State) -> State:
@@ -245,7 +245,7 @@ def _offer(*rows: int) -> tuple[Move, ...]:
     return tuple(Move("OfferChunk", (count,)) for count in rows)
 
 
-PLAIN, BATCHES = constants(2), constants(3, 2, clamp=2)
+PLAIN, BATCHES = constants(2), constants(3, 2, max_chunk_cost=2)
 ONES = _offer(1)
 _SENT_AND_READ = (*ONES, RECEIVE)
 _NOW = (Move("SendChunkNow", (1,)), RECEIVE)
@@ -364,7 +364,7 @@ RULES = (
             "returns the rows of an oversize chunk",
             (*_offer(1, 3), RECEIVE),
             _returns(lambda message: max(message.rows, message.cost)),
-            agreed=constants(3, clamp=2),
+            agreed=constants(3, max_chunk_cost=2),
             needs=frozenset({Feature.OVERSIZE}),
         ),
     ),
@@ -383,8 +383,8 @@ RULES = (
         _it(
             "returns a batch one permit too late",
             _SENT_AND_READ,
-            _in_batches_of(lambda batch: batch + 1),
-            agreed=constants(4, 2, clamp=2),
+            _in_batches_of(lambda permit_batch: permit_batch + 1),
+            agreed=constants(4, 2, max_chunk_cost=2),
         ),
     ),
     _rule(
@@ -581,11 +581,11 @@ class PermitRules(Rulebook):
         """Two to six permits; chunks without rows, of one row, at the clamp and above."""
         row_permits = integer(2, 6)
         # Whether a hop in the middle is idle for a moment, and returns its residue, is a matter of time.
-        batch = 1 if Feature.BATCHING in lacks or hops > 1 else integer(1, row_permits - 1)
-        tight = row_permits - batch + 1
+        permit_batch = 1 if Feature.BATCHING in lacks or hops > 1 else integer(1, row_permits - 1)
+        tight = row_permits - permit_batch + 1
         agreed = ChannelParameters(
             row_permits=row_permits,
-            permit_batch=batch,
+            permit_batch=permit_batch,
             max_chunk_cost=tight if Feature.OVERSIZE in lacks else integer(1, tight),
             barrier_permits=1 if Feature.BARRIERS in lacks else integer(1, 2),
             oversize=Oversize.WHOLE,
@@ -613,7 +613,7 @@ class PermitRules(Rulebook):
         if is_observed:
             agreed = constants(3) if Feature.BATCHING in lacks else constants(4, 2)
         else:
-            agreed = constants(8, 1 if Feature.BATCHING in lacks else 2, clamp=4)
+            agreed = constants(8, 1 if Feature.BATCHING in lacks else 2, max_chunk_cost=4)
         return agreed, (1,) if Feature.WEIGHTS in lacks else (1, 2, agreed.max_chunk_cost)
 
 
