@@ -1,9 +1,10 @@
 """The commands together."""
 
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from permitflow.cli.audit import audit
 from permitflow.cli.check import check
@@ -11,11 +12,13 @@ from permitflow.cli.conform import conform
 from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
 from permitflow.cli.health import health
+from permitflow.cli.outcomes import unusable
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.simulate import simulate
 from permitflow.cli.top import top
 from permitflow.cli.trace import trace
+from permitflow.parameters_file.sections import OLD_NAMES
 
 __all__ = ["app"]
 
@@ -23,6 +26,30 @@ __all__ = ["app"]
 app = typer.Typer(
     name="permitflow", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
+
+_OLD_OPTIONS = {
+    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
+    for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
+}
+
+
+class _Command(TyperCommand):
+    """A command that takes options by their old names as well, which its help does not show."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put today's names in the place of old ones; or end the command: both are given."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        end = args.index("--") if "--" in args else len(args)
+        written: dict[str, str] = {}
+        for position, argument in enumerate(args[:end]):
+            option, equals, value = argument.partition("=")
+            name = _OLD_OPTIONS.get(option, option)
+            if name not in _OLD_OPTIONS.values() or name not in known:
+                continue
+            if written.setdefault(name, option) != option:
+                unusable(f"{written[name]} and {option} are two names of one option; keep {name}")
+            args[position] = f"{name}{equals}{value}"
+        return super().parse_args(ctx, args)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -39,23 +66,23 @@ def permitflow(
 ) -> None:
     """Permit-based back-pressure: checked, proved, and running.
 
-    A sender needs a permit for each row it sends; the receiver returns permits as rows are consumed. So never more
-    than row_permits rows are between them, however slow the consumer is. Whether such a channel can get stuck depends
-    on a few numbers:
+    A sender needs a permit for each row it sends; the receiver returns permits as rows are consumed. So there are
+    never more rows between them than row permits, however slow the consumer is. Whether such a channel can get stuck
+    depends on a few numbers:
 
     \b
-      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792   can these numbers deadlock?
-      permitflow check                                                 all models of the specification
-      permitflow simulate orders.toml                                  how fast is it, and how large must it be?
-      permitflow prove                                                 the theorems, for all numbers
-      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7         a deadlock as a page to step through
-      permitflow serve --stream orders:2                               an exchange for producers and consumers
-      permitflow health 127.0.0.1:50051                                does it take streams?
-      permitflow top 127.0.0.1:50051                                   who waits for whom in it?
-      permitflow trace validate RUN/                                   was a recorded run a behaviour of all this?
-      permitflow audit RUN/                                            do its books add up, however long it was?
-      permitflow conform my_channel:MyAdapter                          does your own channel keep the rules?
-      permitflow demo                                                  two Spark jobs, with an exchange between them
+      permitflow check --row-permits 2048 --permit-batch 256   can these numbers deadlock?
+      permitflow check                                         all models of the specification
+      permitflow simulate orders.toml                          how fast is it, and how large must it be?
+      permitflow prove                                         the theorems, for all numbers
+      permitflow explain --row-permits 8 --permit-batch 3      a run as a page to step through
+      permitflow serve --stream orders:2                       an exchange for producers and consumers
+      permitflow health 127.0.0.1:50051                        does it take streams?
+      permitflow top 127.0.0.1:50051                           which side waits for the other?
+      permitflow trace validate RUN/                           was a recorded run a behaviour of the model?
+      permitflow audit RUN/                                    does its ledger add up, however long it was?
+      permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
+      permitflow demo                                          two Spark jobs, with an exchange between them
 
     Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
     --keep) is never written over, and wants a new name. What a command reads it does not replace.
@@ -66,7 +93,7 @@ def permitflow(
 
 
 for command in (check, simulate, prove, explain, serve, health, top, conform, demo):
-    app.command()(command)
+    app.command(cls=_Command)(command)
 
 app.add_typer(trace, name="trace")
 app.command()(audit)

@@ -75,7 +75,7 @@ def check(
         typer.Option(
             parser=whole_number(least=0),
             metavar="ROWS",
-            help="The batch in the sender's own configuration, if it differs: it clamps chunks to row permits less this.",
+            help="The permit batch in the sender's configuration, if it differs: chunks cost row permits less this.",
         ),
     ] = None,
     sizes: Sizes = None,
@@ -105,13 +105,13 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Draw max_chunk_cost over batch and row_permits: .html, .svg, .png or .pdf.",
+            help="Draw max_chunk_cost over permit_batch and row_permits: .html, .svg, .png or .pdf.",
             dir_okay=False,
         ),
     ] = None,
     engine: Annotated[
         Engine | None,
-        typer.Option(metavar="NAME", help="Who checks the models: explorer, tlc or both. Default: what is available."),
+        typer.Option(metavar="NAME", help="What checks the models: explorer, tlc or both. Default: what is available."),
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Check only this model; may be repeated.")
@@ -125,10 +125,10 @@ def check(
     those of the published protocol, unless --flush-idle says otherwise.
 
     \b
-      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792     live
-      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 2048     a deadlock, step by step
-      permitflow check --row-permits 8 --permit-batch 6 --permit-batch-up 4              two nodes, configured differently
-      permitflow check --row-permits 2048 --permit-batch 256 --sizes 1024,2048    if only these sizes occur
+      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792   live
+      permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 2048   a deadlock, step by step
+      permitflow check --row-permits 8 --permit-batch 6 --permit-batch-up 4          two nodes, configured differently
+      permitflow check --row-permits 2048 --permit-batch 256 --sizes 1024,2048       if only these sizes occur
 
     With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
     of them.
@@ -143,7 +143,7 @@ def check(
 
     \b
       permitflow check
-      permitflow check --engine explorer                                 without Java
+      permitflow check --engine explorer            without Java
       permitflow check --model one-above-stuck --json
 
     Exit code 0: live, or all models as recorded. 1: a deadlock, or a model differs. 2: unusable input.
@@ -197,7 +197,7 @@ class Numbers:
 
     @property
     def sender_permit_batch(self) -> int:
-        """The batch that the sender reckons with."""
+        """The permit batch of the sender's configuration."""
         return self.permit_batch if self.permit_batch_up is None else self.permit_batch_up
 
     @property
@@ -211,7 +211,7 @@ class Numbers:
         wanted = self.max_chunk_cost or (max(1, *self.sizes) if self.sizes else None)
         if wanted is None:
             return self.published_max_chunk_cost
-        # A batch of the sender's own is given for its clamp; a chunk above that is admitted for the clamp.
+        # The sender's own batch decides what a chunk costs at most; a larger chunk is admitted for that.
         return wanted if self.permit_batch_up is None else min(wanted, self.published_max_chunk_cost)
 
 
@@ -246,8 +246,8 @@ def numbers_of(
         if permit_batch_up is None:
             ways.append("give --max-chunk-cost")
         unusable(
-            f"{name}: the published protocol clamps chunks to row permits less permit batch, and {row_permits} - {value} "
-            f"leaves no room for any; {' or '.join(ways)}"
+            f"{name}: in the published protocol a chunk costs at most row permits less permit batch, and "
+            f"{row_permits} - {value} leaves no room for any; {' or '.join(ways)}"
         )
     return numbers
 
@@ -342,7 +342,7 @@ def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
             "overspend": answer.overspend or None,
             **_reasons_as_json(decision),
             "disagreements": [
-                {"key": KEYS[found.name], "upstream": found.upstream, "downstream": found.downstream}
+                {"key": found.name, "upstream": found.upstream, "downstream": found.downstream}
                 for found in disagreements(setting)
             ],
             "handshake": {
@@ -374,7 +374,8 @@ def _about_slices(answer: Answer) -> str:
     if {max(rows, 1) for rows in possible} >= set(costs) or answer.setting.sender.oversize is Oversize.WHOLE:
         return ""
     return (
-        "chunks above the clamp are split; their slices are taken to come in any order, which is more than may happen"
+        "chunks above max_chunk_cost are split; their slices are taken to come in any order, which is more than may "
+        "happen"
     )
 
 
@@ -383,14 +384,14 @@ def _about_the_ends(setting: Setting) -> Iterator[str]:
     if not found:
         return
     listed = "; ".join(
-        f"{KEYS[name]} is {_shown(ours)} upstream, {_shown(theirs)} downstream" for name, ours, theirs in found
+        f"{name} is {_shown(ours)} upstream, {_shown(theirs)} downstream" for name, ours, theirs in found
     )
     yield f"the ends disagree: {listed}"
     agreed = agreement(setting)
     if isinstance(agreed, PermitflowError):
         yield f"permitflow's handshake would refuse this: {agreed.message}"
         return
-    numbers = ", ".join(f"{key} {_shown(getattr(agreed, name))}" for name, key in KEYS.items())
+    numbers = ", ".join(f"{name} {_shown(getattr(agreed, name))}" for name in KEYS)
     yield (
         f"permitflow's handshake would take the smaller of each, for both: {numbers}; that is live for every sequence "
         "of chunks"
@@ -402,7 +403,7 @@ def _shown(value: object) -> str:
 
 
 def _parameters_as_json(parameters: ChannelParameters) -> dict[str, object]:
-    return {key: getattr(parameters, name) for name, key in KEYS.items()}
+    return {name: getattr(parameters, name) for name in KEYS}
 
 
 def _give_up(error: Exception) -> NoReturn:
@@ -429,7 +430,7 @@ def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -
     proved = "proved, for runs of any length: " if decision.is_live else ""
     console.print(f"{proved}{decision.explanation}", soft_wrap=True)
     if decision.run is not None:
-        console.print("A shortest run into it, in row permits; each line adds up to the row permits:")
+        console.print("A shortest run into it, in row permits; each line adds up to all of them:")
         print_table(console, run_table(MODULE, decision.run.start, decision.run.steps))
     for theorem in catalogue():
         if theorem.id in decision.theorems:
@@ -446,8 +447,8 @@ def _room_to_move(decision: "Decision", costing: str, *, flush_idle: bool, only_
     if only_these:
         return f"if chunks of other sizes come too: live up to {chunk} with this permit batch"
     return (
-        f"live up to chunks {costing} {chunk} with this permit batch, and up to a permit batch of {decision.safe_permit_batch:,} with these "
-        "chunks"
+        f"live up to chunks {costing} {chunk} with this permit batch, and up to a permit batch of "
+        f"{decision.safe_permit_batch:,} with these chunks"
     )
 
 

@@ -37,7 +37,7 @@ _FIGURES = (
     "seconds",
     "reason",
 )
-_LABELS = {"row_permits": "row_permits, rows", "permit_batch": "permit_batch, rows"}
+_LABELS = {"row_permits": "row permits", "permit_batch": "permit batch, rows"}
 _MOST_LETTERS = 200
 
 
@@ -109,16 +109,17 @@ def _require(grid: Grid, options: SweepOptions) -> None:
     require_drawable(options.plot)
     names = sorted(grid.names)
     if names not in (
-        ["permit_batch", "max_chunk_cost"],
+        ["max_chunk_cost", "permit_batch"],
         ["max_chunk_cost", "row_permits"],
-        ["permit_batch", "max_chunk_cost", "row_permits"],
+        ["max_chunk_cost", "permit_batch", "row_permits"],
     ):
         unusable(
-            f"--plot: the map shows max_chunk_cost over batch, row_permits or both; varied are {', '.join(grid.names)}"
+            "--plot: the map shows max_chunk_cost over permit_batch, row_permits or both; varied are "
+            f"{', '.join(grid.names)}"
         )
     panels = len(next(axis.values for axis in grid.axes if axis.name == "row_permits")) if len(names) == 3 else 1
     if panels > MOST_PANELS:
-        unusable(f"--plot: {panels} row permits are too many panels to see anything; the most is {MOST_PANELS}")
+        unusable(f"--plot: {panels} panels, one for each row_permits, are too many; the most is {MOST_PANELS}")
 
 
 def _here(cells: Sequence[Cell], options: SweepOptions) -> list[Finding]:
@@ -172,7 +173,11 @@ def _reason(error: BaseException, log: Path) -> str:
 
 def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Sequence[str]) -> None:
     console = open_console()
-    heads = ("largest cost", "live up to", "largest live batch") if check is Check.DECIDE else ("states", "depth", "s")
+    heads = (
+        ("largest cost", "live up to", "largest live permit batch")
+        if check is Check.DECIDE
+        else ("states", "depth", "s")
+    )
     table = open_table(*grid.names, "verdict", *heads, right=(*grid.names, *heads))
     for finding in findings:
         numbers = [f"{finding.values[name]:,}" for name in grid.names]
@@ -209,18 +214,18 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path) -> None:
-    """Write a map: the largest chunk upwards, the batch to the right, a panel for each row permits."""
+    """Write a map: the largest chunk upwards, the permit batch to the right, a panel for each number of row permits."""
     x = "permit_batch" if "permit_batch" in grid.names else "row_permits"
     how = "decided by the theorems" if check is Check.DECIDE else "explored: all states of the model were visited"
     counted = [finding.states for finding in findings if finding.states is not None]
     strength = f"; the stronger a colour, the more states, {min(counted):,} to {max(counted):,}" if counted else ""
-    largest = "row_permits" if grid.setting.flush_idle else "row_permits \N{MINUS SIGN} permit_batch + 1"
+    largest = "row permits" if grid.setting.flush_idle else "row permits \N{MINUS SIGN} permit batch + 1"
     picture = VerdictMap(
         title="Where a permit channel can get stuck",
         sentence=f"{len(findings):,} channels, {how}{strength}.",
         x_label=_LABELS[x],
-        y_label="max chunk, rows",
-        line_label=f"the proved line: max chunk = {largest}",
+        y_label="largest cost of a chunk, rows",
+        line_label=f"the proved line: {largest}",
         panels=_panels(grid, findings, x),
         head=[*grid.names, "verdict", "states", "reason"],
         rows=[(finding.holds, _cells(grid, finding)) for finding in findings],
@@ -235,7 +240,7 @@ def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> list[Panel]:
         groups.setdefault(finding.values.get("row_permits") if x == "permit_batch" else None, []).append(finding)
     return [
         Panel(
-            title="" if row_permits is None else f"row_permits {row_permits:,}",
+            title="" if row_permits is None else f"{row_permits:,} row permits",
             cells=[MapCell(each.values[x], each.values["max_chunk_cost"], each.verdict, each.states) for each in group],
             line=_line(grid, group, x),
         )

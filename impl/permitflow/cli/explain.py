@@ -66,11 +66,11 @@ def explain(
     next, and which guard is false where it can not.
 
     \b
-      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7               a shortest run into the deadlock
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7           a shortest run into a deadlock
       permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7 --svg x.svg   the same as a drawing
-      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html           a window is filled and drained
-      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
-      permitflow explain run/ --channel orders/0                             a recording, up to what is wrong
+      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html            a window is filled and drained
+      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph   all states
+      permitflow explain run/ --channel orders/0                                       a recording, up to what is wrong
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """

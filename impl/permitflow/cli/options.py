@@ -19,7 +19,7 @@ from permitflow.transports.addresses import ONE_ADDRESS
 __all__ = [
     "DescribedChannel",
     "FlushIdle",
-    "MaxChunk",
+    "MaxChunkCost",
     "PermitBatch",
     "RowPermits",
     "Sizes",
@@ -31,10 +31,10 @@ __all__ = [
     "folder",
     "host_and_port",
     "number",
-    "row_counts",
     "rows_per_second",
     "seconds",
     "share",
+    "sizes_in_rows",
     "stream_name",
     "whole_number",
 ]
@@ -78,7 +78,7 @@ def number(text: str | float) -> float:
         raise typer.BadParameter(f"must be a number, not {text!r}") from None
 
 
-def row_counts(text: str) -> frozenset[int]:
+def sizes_in_rows(text: str) -> frozenset[int]:
     """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
     try:
         counts = [int(part) for part in str(text).split(",")]
@@ -168,7 +168,7 @@ def share(text: str | float) -> float:
 def chunk_sizes(text: str) -> ChunkSizes:
     """Parse rows of chunks, as in ``1024`` or, equally often, ``1,64,1024``."""
     try:
-        return sizes_of(sorted(row_counts(text)))
+        return sizes_of(sorted(sizes_in_rows(text)))
     except InvalidParametersError as error:
         raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
 
@@ -183,12 +183,12 @@ def _understood(reader: Callable[[str], T], text: str) -> T:
 _ROWS = whole_number(least=1)
 
 RowPermits: TypeAlias = Annotated[
-    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="Row permits of the channel (row_permits, Buf).")
+    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="The most rows in the channel at once.")
 ]
 
 PermitBatch: TypeAlias = Annotated[
     int | None,
-    typer.Option(parser=_ROWS, metavar="ROWS", help="The receiver returns permits once it holds this many."),
+    typer.Option(parser=_ROWS, metavar="ROWS", help="The receiver returns row permits once it holds this many."),
 ]
 
 MaxChunkCost: TypeAlias = Annotated[
@@ -196,19 +196,19 @@ MaxChunkCost: TypeAlias = Annotated[
     typer.Option(
         parser=_ROWS,
         metavar="ROWS",
-        help="The most permits a chunk takes. Default: row permits less permit batch, as the published protocol clamps.",
+        help="The most row permits a chunk takes. Default: row permits less permit batch, as published.",
     ),
 ]
 
 Sizes: TypeAlias = Annotated[
     frozenset[int] | None,
     typer.Option(
-        parser=row_counts, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
+        parser=sizes_in_rows, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
     ),
 ]
 
 FlushIdle: TypeAlias = Annotated[
-    bool, typer.Option("--flush-idle", help="An idle receiver returns what is below the batch (permitflow's own).")
+    bool, typer.Option("--flush-idle", help="An idle receiver returns less than a permit batch (permitflow's own).")
 ]
 
 DescribedChannel: TypeAlias = Annotated[

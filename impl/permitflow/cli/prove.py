@@ -22,7 +22,7 @@ __all__ = ["prove"]
 
 
 class Solver(StrEnum):
-    """Whose word is taken."""
+    """Which solver proves."""
 
     Z3 = "z3"
     CVC5 = "cvc5"
@@ -37,7 +37,7 @@ def prove(
         Solver | None,
         typer.Option(
             metavar="NAME",
-            help="Whose word is taken: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
+            help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
         ),
     ] = None,
     jobs: Annotated[
@@ -54,7 +54,7 @@ def prove(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Prove the theorems about the protocol, for all row permits, batches and chunk sizes.
+    """Prove the theorems about the protocol, for all numbers of row permits, all batches and all chunk sizes.
 
     The prover runs the model itself, the one that the tests and the explorer run, on symbolic numbers: nothing is
     restated in the logic of a solver. Each obligation has a twin, the same with one mistake, which must be refuted;

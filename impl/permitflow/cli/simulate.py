@@ -30,7 +30,7 @@ from permitflow.cli.outcomes import Json, print_json, stop, unusable
 from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError, ParametersFileError
 from permitflow.parameters_file.quantities import duration_text
-from permitflow.parameters_file.read import KEYS, Description, read_description, refusal_in_words
+from permitflow.parameters_file.read import Description, read_description, refusal_in_words
 from permitflow.pictures.plots import Series, SweepPicture
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes
@@ -43,8 +43,8 @@ __all__ = ["simulate"]
 
 _MOST_POINTS = 10_000
 _LABELS = {
-    "row_permits": "row permits (row_permits), rows",
-    "permit_batch": "batch, rows",
+    "row_permits": "row permits",
+    "permit_batch": "permit batch, rows",
     "max_chunk_cost": "largest cost of a chunk, rows",
     "chunk_rows": "rows of a chunk",
     "rtt": "round-trip time, ms",
@@ -70,7 +70,7 @@ def simulate(
         typer.Option(
             parser=whole_number(least=1),
             metavar="ROWS",
-            help="The receiver returns permits once it holds this many. Default: an eighth of the row permits.",
+            help="The receiver returns row permits once it holds this many. Default: an eighth of them.",
         ),
     ] = None,
     max_chunk_cost: Annotated[
@@ -78,7 +78,7 @@ def simulate(
         typer.Option(
             parser=whole_number(least=1),
             metavar="ROWS",
-            help="The most permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
+            help="The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
         ),
     ] = None,
     chunk_rows: Annotated[
@@ -101,7 +101,7 @@ def simulate(
     ] = None,
     flush_idle: Annotated[
         bool | None,
-        typer.Option("--flush-idle/--no-flush-idle", help="An idle receiver returns what is below the batch."),
+        typer.Option("--flush-idle/--no-flush-idle", help="An idle receiver returns less than a permit batch."),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="For sizes that are drawn. Default: 0.")] = None,
     chunks: Annotated[
@@ -131,8 +131,8 @@ def simulate(
     """How fast is it, and how large must the window be?
 
     Run the protocol in simulated time: the real sender and receiver, with delays and rates of your own. Options
-    change what the file says. Reports throughput, back-pressure, where the permits are, latencies, and the smallest
-    row permits that keeps the pipe full, in comparison with the bandwidth-delay product.
+    change what the file says. Reports throughput, back-pressure, where the permits are, latencies, and the fewest
+    row permits that keep the pipe full, in comparison with the bandwidth-delay product.
 
     \b
       permitflow simulate orders.toml
@@ -214,9 +214,9 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
 
 
 def _refuse(error: InvalidParametersError) -> NoReturn:
-    option = f"--{KEYS.get(error.name, error.name).replace('_', '-')}"
+    option = f"--{error.name.replace('_', '-')}"
     value = "unlimited" if error.value == math.inf else error.value
-    unusable(f"{option} {error.rule.replace('row_permits', 'row permits')}, not {value}")
+    unusable(f"{option} {error.rule}, not {value}")
 
 
 def _simulate_once(description: Description, *, full_share: float, as_json: bool) -> NoReturn:
@@ -232,7 +232,7 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
             with late_progress("searching the smallest window") as report:
                 window = smallest_window(setting, seed=description.seed, full_share=full_share, on_progress=report)
         except InvalidParametersError as error:
-            trouble = f"the smallest row permits that keeps the pipe full was not searched: it {error.rule}"
+            trouble = f"the fewest row permits that keep the pipe full were not searched: {error.name} {error.rule}"
     # As ``permitflow check`` says; None where the extra for proofs is not installed.
     may_deadlock = None if find_spec("z3") is None else not decided(setting).is_live
     if as_json:
@@ -257,13 +257,13 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
 def _in_words(setting: Setting) -> str:
     """What is simulated, in a line."""
     sender, receiver = setting.sender, setting.receiver
-    permit_batch = f"permit batch {receiver.permit_batch:,}"
+    batch = f"permit batch {receiver.permit_batch:,}"
     if receiver.row_permits != sender.row_permits:
-        permit_batch += f" and row permits {receiver.row_permits:,} at the receiver"
+        batch += f" and row permits {receiver.row_permits:,} at the receiver"
     protocol = "with the idle flush" if setting.flush_idle else "published protocol"
     return (
-        f"row permits {sender.row_permits:,}, {permit_batch}, chunks of {setting.chunks}, at most {sender.max_chunk_cost:,} "
-        f"at once ({protocol})"
+        f"row permits {sender.row_permits:,}, {batch}, chunks of {setting.chunks}, at most "
+        f"{sender.max_chunk_cost:,} at once ({protocol})"
     )
 
 
@@ -344,9 +344,7 @@ def _print_window(console: Console, setting: Setting, window: Window | None) -> 
         console.print("no window keeps the pipe full: nothing but the window limits the flow", soft_wrap=True)
         return
     share = "" if window.full_share == 1 else f" to {window.full_share:g} of the most it carries"
-    found = (
-        f"the smallest row permits that keeps the pipe full{share}: {window.smallest:,}, found by bisection over runs"
-    )
+    found = f"the fewest row permits that keep the pipe full{share}: {window.smallest:,}, found by bisection over runs"
     console.print(found, soft_wrap=True)
     table = open_table("part", "rows", "remark", right=("rows",), wrap=("remark",))
     product = window.bandwidth_delay_product
@@ -359,7 +357,7 @@ def _print_window(console: Console, setting: Setting, window: Window | None) -> 
         table.add_row("whole chunks", own_time, "chunks are not cut at will, and each takes time of its own")
         table.add_row("the batch", f"+{terms.returned_at_once:,}", "permits return by whole chunks, at least a batch")
         if terms.room:
-            table.add_row("room for a chunk", f"+{terms.room:,}", "the clamp is row permits less permit batch")
+            table.add_row("room for a chunk", f"+{terms.room:,}", "a chunk costs at most row permits less permit batch")
         table.add_row("by the formula", f"{window.exact:,}", "for equal chunks at steady rates")
     if window.enough is not None:
         reason = "rate * round trip + batch + two of the largest chunk (three, if there is a link rate)"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.quantities import duration, rate, values, whole
-from permitflow.parameters_file.sections import Document, Section, nearest
+from permitflow.parameters_file.sections import OLD_NAMES, Document, Section, nearest
 from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
@@ -25,14 +25,8 @@ __all__ = ["KEYS", "Description", "read_axis", "read_description", "refusal_in_w
 
 T = TypeVar("T")
 
-KEYS = {
-    "row_permits": "row_permits",
-    "permit_batch": "permit_batch",
-    "max_chunk_cost": "max_chunk_cost",
-    "oversize": "oversize",
-    "barrier_permits": "barrier_permits",
-}
-"""What the implementation's parameters are called in a file, as they are on the command line."""
+KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits")
+"""The parameters of an end, by which a file and the command line name them."""
 
 _SECTIONS = ("upstream", "downstream", "chunks", "network", "producer", "consumer", "simulation", "sweep")
 _CHUNKS_KEYS = ("rows", "weights", "distribution", "least", "most", "mean", "csv", "column")
@@ -65,8 +59,8 @@ def read_description(path: Path) -> Description:
         ParametersFileError: it cannot be read, or something in it cannot be meant; names key, value and line.
     """
     document = Document(path, _SECTIONS)
-    upstream = document.section("upstream", KEYS.values())
-    downstream = document.section("downstream", (*KEYS.values(), "flush_idle"))
+    upstream = document.section("upstream", KEYS)
+    downstream = document.section("downstream", (*KEYS, "flush_idle"))
     upstream.required("row_permits", whole, example="row_permits = 32_768")
     simulation = document.section("simulation", ("seed", "chunks"))
     sweep = document.section("sweep", _AXIS_READERS)
@@ -89,8 +83,8 @@ def read_description(path: Path) -> Description:
         )
     except InvalidParametersError as error:
         # What is left to go wrong: a batch that leaves no room for any chunk, here or there.
-        end = downstream if KEYS[error.name] in downstream else upstream
-        end.refuse(KEYS[error.name], f"{error.rule.replace('row_permits', 'row_permits')}; it is {error.value}")
+        end = downstream if error.name in downstream else upstream
+        end.refuse(error.name, f"{error.rule}; it is {error.value}")
     return Description(
         setting=setting,
         seed=simulation.read("seed", partial(_instance, int, "a whole number")) or 0,
@@ -100,7 +94,7 @@ def read_description(path: Path) -> Description:
 
 
 def _stated(section: Section) -> StatedParameters:
-    numbers = {name: section.read(key, whole) for name, key in KEYS.items() if name != "oversize"}
+    numbers = {name: section.read(name, whole) for name in KEYS if name != "oversize"}
     oversize = section.read("oversize", _oversize)
     return StatedParameters(**numbers, oversize=None if oversize is None else oversize.value)
 
@@ -250,7 +244,7 @@ def _list_of(read: Callable[[object], T], given: object, words: str) -> list[T]:
 
 def refusal_in_words(error: InvalidParametersError) -> str:
     """What is wrong with a number, in the words of a file."""
-    return f"{KEYS.get(error.name, error.name)} {error.rule.replace('row_permits', 'row_permits')}"
+    return f"{error.name} {error.rule}"
 
 
 def read_axis(text: str) -> Axis:
@@ -262,6 +256,7 @@ def read_axis(text: str) -> Axis:
     name, equals, given = text.partition("=")
     if not equals:
         raise ValueError(f"must be NAME=VALUES, as in row_permits=256..65536:x2, not {text!r}")
+    name = OLD_NAMES.get(name, name)
     if name not in _AXIS_READERS:
         raise ValueError(f"{name!r} cannot be varied; {nearest(name, _AXIS_READERS)}")
     return _axis(name, given)

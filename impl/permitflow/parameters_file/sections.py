@@ -13,20 +13,20 @@ from typing import NoReturn, TypeVar
 
 from permitflow.errors import ParametersFileError
 
-__all__ = ["Document", "Section", "nearest"]
+__all__ = ["OLD_NAMES", "Document", "Section", "nearest"]
 
 T = TypeVar("T")
 
-# What the same thing is called elsewhere: in this package's own code and in RisingWave's configuration.
+OLD_NAMES = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
+"""Names of constants that older releases used in files, sweeps and options, and what they are called now."""
+
+# What the same thing is called elsewhere: in RisingWave's configuration, or in other people's words.
 _OTHER_NAMES = {
-    "row_permits": "row_permits",
     "buf": "row_permits",
     "window": "row_permits",
     "exchange_initial_permits": "row_permits",
-    "permit_batch": "permit_batch",
     "exchange_batched_permits": "permit_batch",
-    "max_chunk_cost": "max_chunk_cost",
-    "max_chunk_cost": "max_chunk_cost",
+    "clamp": "max_chunk_cost",
     "exchange_concurrent_barriers": "barrier_permits",
     "sender": "upstream",
     "receiver": "downstream",
@@ -103,20 +103,26 @@ class Document:
 
 
 class Section:
-    """One table; every key must be known."""
+    """One table; every key must be known, by its name or by an old one."""
 
     def __init__(self, document: Document, name: str, content: Mapping[str, object], known: Collection[str]) -> None:
         """Check the keys.
 
         Raises:
-            ParametersFileError: one is unknown.
+            ParametersFileError: one is unknown, or there twice, by its old name and by its new one.
         """
         self.document = document
         self.name = name
-        self._content = content
-        for key in content:
+        # By the name of today: the key as it is written.
+        self._written: dict[str, str] = {}
+        for written in content:
+            key = OLD_NAMES.get(written, written)
             if key not in known:
-                self.refuse(key, f"is unknown; {nearest(key, known)}")
+                self.refuse(written, f"is unknown; {nearest(written, known)}")
+            if key in self._written:
+                self.refuse(written, f"and {self._written[key]} are two names of one number; keep {key}")
+            self._written[key] = written
+        self._content = {key: content[written] for key, written in self._written.items()}
 
     def __contains__(self, key: object) -> bool:
         return key in self._content
@@ -158,13 +164,14 @@ class Section:
         Raises:
             ParametersFileError: always.
         """
-        self.document.refuse(f"{self.name}.{key}", reason, line=self.document.line_of(self.name, key))
+        written = self._written.get(key, key)
+        self.document.refuse(f"{self.name}.{written}", reason, line=self.document.line_of(self.name, written))
 
 
 def nearest(name: str, known: Collection[str]) -> str:
     """What may have been meant."""
-    meant = _OTHER_NAMES.get(name.lower())
-    close = [meant] if meant in known else get_close_matches(name, known, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    close = [_OTHER_NAMES.get(name.lower(), ""), *get_close_matches(name, (*known, *OLD_NAMES))]
+    for meant in (OLD_NAMES.get(each, each) for each in close):
+        if meant in known:
+            return f"did you mean {meant}?"
     return f"known are {', '.join(known)}"

@@ -43,7 +43,7 @@ class EndParameters(ChannelParameters):
         is_clamp_open = self.max_chunk_cost == 0
         self._fill_in()
         if is_clamp_open and self.max_chunk_cost < 1:
-            rule = f"must be below row_permits = {self.row_permits}, else the clamp leaves no room for any chunk"
+            rule = f"must be below row_permits = {self.row_permits}, else no room is left for any chunk"
             raise InvalidParametersError(name="permit_batch", value=self.permit_batch, rule=rule)
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
             if getattr(self, name) < 1:
@@ -250,11 +250,7 @@ class Axis(NamedTuple):
     values: Sequence[float]
 
 
-_NUMBERS: Mapping[str, str] = {
-    "row_permits": "row_permits",
-    "permit_batch": "permit_batch",
-    "max_chunk_cost": "max_chunk_cost",
-}
+_NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
 _OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
     "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
     "rtt": _rtt,
@@ -280,7 +276,7 @@ class Point:
             InvalidParametersError: the combination cannot be.
         """
         # All at once: one number alone may not fit the others as they were.
-        numbers = {_NUMBERS[name]: int(value) for name, value in self.values.items() if name in _NUMBERS}
+        numbers = {name: int(value) for name, value in self.values.items() if name in _NUMBERS}
         setting = replace(
             setting,
             upstream=setting.upstream._replace(**numbers),  # type: ignore[arg-type]  # whole numbers
