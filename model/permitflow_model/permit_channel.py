@@ -3,7 +3,7 @@
 Read it beside the specification: the same names, the same order; first constants, variables and the arithmetic of
 permits, then the actions, then what must hold, and last the statements that are false, each for a reason worth knowing.
 All numbers are permits unless their name says otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs
-1, an oversize one the clamp.
+1, an oversize one ``max_chunk_cost``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -443,7 +443,7 @@ def messages_bounded(state: State, parameters: Parameters) -> bool:
 
 
 def row_bound_of(row_permits: int, max_chunk_cost: int, largest_rows: int) -> int:
-    """The most rows a channel holds when a chunk above the clamp is admitted whole."""
+    """The most rows a channel holds when a chunk above ``max_chunk_cost`` is admitted whole."""
     return row_permits + (row_permits // max_chunk_cost) * max(0, largest_rows - max_chunk_cost)
 
 
@@ -469,7 +469,7 @@ def is_stuck(state: State, parameters: Parameters) -> bool:
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
-    """Whoever waits can still be served."""
+    """A message that waits can still be served."""
     return not is_stuck(state, parameters)
 
 
@@ -499,12 +499,12 @@ def newest_watermark_kept(state: State, parameters: Parameters) -> bool:
 
 
 def is_batched(grant: Permits, parameters: Parameters) -> bool:
-    """A return of rows carries at least a batch."""
+    """A return of rows carries at least ``permit_batch``."""
     return grant.rows == 0 or grant.rows >= parameters.permit_batch
 
 
 def grants_batched(state: State, parameters: Parameters) -> bool:
-    """The residue stays below the batch, and each return of rows carries at least a batch."""
+    """The residue stays below ``permit_batch``, and each return of rows carries at least that."""
     if state.unreturned >= parameters.permit_batch:
         return False
     return parameters.flush_idle or state.grants.every(is_batched, parameters)

@@ -405,8 +405,8 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "live",
             "NeverStuck",
             "Acknowledging in latestOffset: until the query fails, no producer is ever stuck if and only if no chunk "
-            "is larger than row_permits, whatever the cap and however often tasks and driver fail. (A query fails if an "
-            "exchange that keeps rows in memory crashes and loses some: then its producer may wait for ever.)",
+            "is larger than row_permits, whatever the cap and however often tasks and driver fail. (A query fails if "
+            "an exchange that keeps rows in memory crashes and loses some: then its producer may wait for ever.)",
             claim("if", _is_live, "chunks of row_permits + 1"),
             claim("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of row_permits"),
         ),

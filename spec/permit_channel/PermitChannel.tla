@@ -70,7 +70,7 @@ Plus(p, q) == Permits(p.rows + q.rows, p.barriers + q.barriers, p.watermarks + q
 
 Total == Permits(RowPermits, BarrierPermits, 1)
 
-\* An empty chunk costs one permit, an oversize chunk the clamp.
+\* An empty chunk costs one permit, an oversize chunk MaxChunkCost.
 Cost(rows) == IF rows < 1 THEN 1 ELSE IF rows > MaxChunkCost THEN MaxChunkCost ELSE rows
 
 Message(kind, id, rows, cost) == [kind |-> kind, id |-> id, rows |-> rows, cost |-> cost]

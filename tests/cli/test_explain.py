@@ -97,7 +97,7 @@ def test_each_advice_of_a_deadlock_is_taken_by_check(command: Command, report: R
         "heading": "What would help, each alone",
         "items": [
             "Chunks of at most 6 (--max-chunk-cost 6)",
-            "A batch of at most 2 (--permit-batch 2)",
+            "A permit batch of at most 2 (--permit-batch 2)",
             "A receiver that returns what it holds when it is idle (--flush-idle)",
         ],
     }

@@ -40,8 +40,8 @@ class ChannelStatistics:
 
     rows_held: int = 0
     """Rows that take room in the channel: they have left the sender and, as far as it knows, their room is not free
-    again.  An empty chunk counts as one row; one that is larger than a permit flow's clamp and admitted whole, as the
-    clamp."""
+    again.  An empty chunk counts as one row; one above a permit flow's ``max_chunk_cost`` that is admitted
+    whole, as that."""
 
     peak_rows_held: int = 0
     """The most rows that ever took room at once; never above ``window_rows``."""

@@ -62,13 +62,13 @@ class Grid:
 
 
 def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) -> Grid:
-    """A grid of a channel in which chunks of every size up to the clamp may come.
+    """A grid of a channel in which chunks of every size up to ``max_chunk_cost`` may come.
 
     Args:
-        varied: values of ``row_permits`` (must be there), ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; all in rows, at
-            least 1.  A batch that is not varied is an eighth of the row permits, a max chunk the row permits less the
-            batch.
-        flush_idle: does an idle receiver return what is below its batch?
+        varied: values of ``row_permits`` (must be there), ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; all
+            in rows, at least 1.  If it is not varied, ``permit_batch`` is an eighth of ``row_permits``, and
+            ``max_chunk_cost`` is ``row_permits - permit_batch``.
+        flush_idle: does an idle receiver return less than a permit batch?
 
     Raises:
         InvalidParametersError: a name is unknown, has no value, or one below 1.

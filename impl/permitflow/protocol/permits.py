@@ -60,13 +60,13 @@ BATCH_SHARE = 8
 
 
 class Oversize(StrEnum):
-    """What becomes of a chunk that costs more than the clamp."""
+    """What becomes of a chunk that costs more than ``max_chunk_cost``."""
 
     SPLIT = "split"
     """It is sent as several slices, so that never more than ``row_permits`` rows are in the channel."""
 
     WHOLE = "whole"
-    """It is admitted whole for the clamped cost, as RisingWave does; rows may exceed permits."""
+    """It is admitted whole for ``max_chunk_cost``, as RisingWave does; rows may exceed permits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +140,7 @@ class ChannelParameters(flow.Parameters):
         return self.max_chunk_cost if self.oversize is Oversize.SPLIT else None
 
     def cost_of(self, rows: int) -> int:
-        """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one the clamp.
+        """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one ``max_chunk_cost``.
 
         Spec: Cost.
         """
@@ -637,10 +637,10 @@ _NUMBERS = (*_WINDOW, "barrier_permits")
 class PermitFlow(Flow):
     """The acceptor decides and the dialer verifies: each number becomes the smaller of the two wishes.
 
-    If both wishes are live (``max_chunk_cost <= row_permits - permit_batch + 1``), so is the result: the clamp is at
-    most that of the end with the smaller window, and the batch at most its batch.  No end counts with numbers of its
-    own afterwards; an upstream that clamps by one configuration and a downstream that batches by another would stick
-    for ever.
+    If both wishes are live (``max_chunk_cost <= row_permits - permit_batch + 1``), so is the result: it has at
+    most the ``max_chunk_cost`` and the ``permit_batch`` of the end with the smaller window.  No end counts with numbers
+    of its own afterwards; an upstream that computes costs by one configuration and a downstream that batches by another
+    would stick for ever.
     """
 
     wire: ClassVar[str] = "permitflow.wire.v1.permits_pb2"
@@ -680,7 +680,7 @@ class PermitFlow(Flow):
         return ChannelParameters(**smaller, oversize=own.oversize)
 
     def _filled_in(self, wanted: StatedParameters, own: ChannelParameters) -> StatedParameters:
-        """What the peer left open is as here; but a window of its own brings a batch and a clamp of its own."""
+        """What the peer left open is as here; but a window of its own brings a batch and a largest cost of its own."""
         ours = StatedParameters(*self.state(own))
         if any(getattr(wanted, name) is not None for name in _WINDOW):
             ours = ours._replace(permit_batch=None, max_chunk_cost=None)

@@ -80,7 +80,7 @@ class Channel:
         self.setting = setting
         self.now = 0.0
         self.sender: PermitSender[_Slice] = PermitSender(setting.sender)
-        # In the published protocol a message says what it costs, and the receiver's own clamp counts for nothing.
+        # In the published protocol a message says what it costs: the receiver's own max_chunk_cost means nothing.
         sender, receiver = setting.sender, setting.receiver
         receiver = replace(receiver, max_chunk_cost=sender.max_chunk_cost, oversize=sender.oversize)
         self.receiver: PermitReceiver[_Slice] = PermitReceiver(receiver)

@@ -28,7 +28,7 @@ class Terms(NamedTuple):
     """The batch, in whole chunks."""
 
     room: int
-    """What the clamp needs beyond that, so that no chunk has to be split; mostly 0."""
+    """What ``max_chunk_cost`` needs beyond that, so that no chunk has to be split; mostly 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +55,14 @@ class Window:
 
 
 def exact_terms(setting: Setting) -> Terms | None:
-    """The smallest row_permits with which equal chunks at steady rates never wait for permits, as a sum.
+    """The smallest ``row_permits`` with which equal chunks at steady rates never wait for permits, as a sum.
 
     ``g + c * ceil(rate * loop / c - 1)``, where ``g`` is the batch rounded up to whole chunks, because permits return
     by whole chunks, and ``loop`` is the round-trip time and the times that link and consumer take for a chunk: the
     time from the departure of a chunk until its permits could be back.  One chunk less, because the next chunk may
     leave when the first one's permits are back.  Where an idle receiver returns what it holds, and the consumer is
-    not what is slow, it catches up with every chunk: then ``g`` is one chunk.  Where the clamp follows from window and
-    batch, it must leave room for the chunk.
+    not what is slow, it catches up with every chunk: then ``g`` is one chunk.  Where ``max_chunk_cost``
+    follows from the other two, it must leave room for the chunk.
 
     None if chunks differ, are split, or nothing is slow.
     """
@@ -78,7 +78,7 @@ def exact_terms(setting: Setting) -> Terms | None:
 
 
 def enough_rows(setting: Setting) -> int | None:
-    """A row_permits that keeps the pipe full for chunks of any sizes up to the largest.
+    """``row_permits`` that keep the pipe full for chunks of any sizes up to the largest.
 
     ``rate * rtt + batch + 2 * largest``, and once more the largest if the link takes time.  Of the permits that are
     not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to what is being
@@ -95,7 +95,7 @@ def enough_rows(setting: Setting) -> int | None:
 def smallest_window(
     setting: Setting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
 ) -> Window | None:
-    """Bisect for the smallest row_permits, the same at both ends, that keeps the pipe full.
+    """Bisect for the smallest ``row_permits``, the same at both ends, that keep the pipe full.
 
     None if nothing limits the flow but the window: then no pipe is ever full.
 

@@ -67,7 +67,8 @@ def sweep(
     Args:
         spark: classic or Connect; its workers must be able to import permitflow.
         check: "decide", by the theorems (workers need ``permitflow[proofs]``), or "explore", by visiting all states.
-        grid: values of ``row_permits``, ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; see ``permitflow.checking.grid_of``.
+        grid: values of ``row_permits``, ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; see
+            ``permitflow.checking.grid_of``.
         max_states: the most states to explore of one channel.
 
     Raises:

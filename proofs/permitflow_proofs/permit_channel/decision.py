@@ -81,10 +81,10 @@ class Decision:
     """The most a chunk costs, in row permits: what was asked about."""
 
     safe_max_chunk_cost: int
-    """The most a chunk may cost with this row permits and batch; 0: the batch leaves room for none."""
+    """The most a chunk may cost with these row permits and this permit batch; 0: they leave room for none."""
 
     safe_permit_batch: int
-    """The largest batch of the receiver with which chunks of ``max_chunk_cost`` are live; 0: there is none."""
+    """The largest permit batch with which chunks of ``largest_cost`` are live; 0: there is none."""
 
     theorems: tuple[str, ...]
     """Identities in the catalogue: the general statements behind the verdict."""
@@ -105,18 +105,19 @@ def decide(
 ) -> Decision:
     """Can a channel with these numbers get stuck?
 
-    ``max_chunk_cost`` defaults to the largest of ``sizes`` or, without these, to the published clamp ``row_permits - batch``.
-    ``permit_batch_up`` is the sender's own batch, if it differs: then no chunk costs more than ``row_permits - permit_batch_up``.
-    Without ``sizes``, chunks of every cost from 1 to ``max_chunk_cost`` may occur.  All numbers are row permits.
+    ``max_chunk_cost`` defaults to the largest of ``sizes`` or, without these, to ``row_permits - permit_batch``, as
+    published.  ``permit_batch_up`` is the sender's own permit batch, if it differs: then no chunk costs more than
+    ``row_permits - permit_batch_up``.  Without ``sizes``, chunks of every cost from 1 to ``max_chunk_cost`` may occur.
+    All numbers are row permits.
 
     Raises:
         ValueError: a number is out of its range.
         Undecided: the solver gave up.
     """
     _check(row_permits, permit_batch, permit_batch_up, sizes)
-    max_chunk_cost = _max_chunk_cost(row_permits, permit_batch, permit_batch_up, max_chunk_cost, sizes)
-    costs = None if sizes is None else tuple(sorted({min(max(rows, 1), max_chunk_cost) for rows in sizes}))
-    largest = max_chunk_cost if costs is None else costs[-1]
+    most = _most(row_permits, permit_batch, permit_batch_up, max_chunk_cost, sizes)
+    costs = None if sizes is None else tuple(sorted({min(max(rows, 1), most) for rows in sizes}))
+    largest = most if costs is None else costs[-1]
     pile = _pile(row_permits, permit_batch, largest, costs, flush_idle=flush_idle)
     safe_permit_batch = 0 if largest > row_permits else row_permits if flush_idle else row_permits - largest + 1
     theorem = "flush-idle" if flush_idle else "threshold" if costs is None else "sets-of-sizes"
@@ -156,7 +157,7 @@ def _check(row_permits: int, permit_batch: int, permit_batch_up: int | None, siz
         raise ValueError(f"sizes must be one or more numbers that are not negative, not {list(sizes)}")
 
 
-def _max_chunk_cost(
+def _most(
     row_permits: int,
     permit_batch: int,
     permit_batch_up: int | None,
@@ -166,15 +167,13 @@ def _max_chunk_cost(
     """The most that any chunk costs."""
     published = row_permits - (permit_batch if permit_batch_up is None else permit_batch_up)
     wanted = max(1, *sizes) if max_chunk_cost is None and sizes else max_chunk_cost
-    max_chunk_cost = published if wanted is None else wanted if permit_batch_up is None else min(wanted, published)
-    if max_chunk_cost >= 1:
-        return max_chunk_cost
-    reason = (
-        f": row_permits {row_permits} less permit_batch {row_permits - published} leaves no room"
-        if max_chunk_cost == published
-        else ""
-    )
-    raise ValueError(f"the most a chunk costs must be at least 1, not {max_chunk_cost}{reason}")
+    most = published if wanted is None else wanted if permit_batch_up is None else min(wanted, published)
+    if most >= 1:
+        return most
+    reason = ""
+    if most == published:
+        reason = f": row_permits {row_permits} less permit_batch {row_permits - published} leaves no room"
+    raise ValueError(f"the most a chunk costs must be at least 1, not {most}{reason}")
 
 
 def _pile(
@@ -237,8 +236,8 @@ def _why_live(row_permits: int, largest: int, residue: int, *, flush_idle: bool)
             f"and no chunk costs more than {largest:,}"
         )
     return (
-        f"the receiver keeps back at most {_permits(residue)}, so at least {row_permits - residue:,} of {row_permits:,} "
-        f"come back to the sender, and no chunk costs more than {largest:,}"
+        f"the receiver keeps back at most {_permits(residue)}, so at least {row_permits - residue:,} of "
+        f"{row_permits:,} come back to the sender, and no chunk costs more than {largest:,}"
     )
 
 

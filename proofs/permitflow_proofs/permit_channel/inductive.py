@@ -3,8 +3,8 @@
 Every clause holds at the start, and every action keeps it.  Each is shown in states that satisfy all clauses, so they
 are inductive together.  Then: how much a channel holds at most; the order of the data; how many grant messages the
 receiver sends, by ghosts that count what the state forgets, as ``PermitChannelHistory.tla`` does (of the messages the
-proof keeps permit_batch times their number, so that it stays linear); and two equations that circulate since 2014 (E. Varga's
-mail "back pressure"), refuted: the first has the wrong sign, the second forgets what is stored and what is owed.
+proof keeps permit_batch times their number, so that it stays linear); and two equations that circulate since 2014
+(E. Varga's mail "back pressure"), refuted: the first has the wrong sign, the second forgets what is stored and owed.
 """
 
 from collections.abc import Iterator
@@ -155,8 +155,8 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.kept(
             "residue-below-batch",
             "GrantsBatched",
-            "The receiver keeps back less than permit_batch row permits, and without the idle flush each return of rows "
-            "carries at least permit_batch.",
+            "The receiver keeps back less than permit_batch row permits, and without the idle flush each return of "
+            "rows carries at least permit_batch.",
             _with_a_batch_kept,
             "after the step the receiver keeps back a batch more",
         ),
@@ -212,7 +212,7 @@ def bound_theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "bounded",
             "Bounded",
-            "The channel never holds more than row_permits permits of data, nor more barriers than permits.",
+            "The channel never holds data for more than row_permits permits, nor more barriers than permits.",
             CHANNEL.holds_whenever_invariant(
                 "follows from the invariant",
                 SYSTEM.invariants["Bounded"],
@@ -223,7 +223,7 @@ def bound_theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "messages-bounded",
             "MessagesBounded",
-            "Messages and grants in flight number at most row_permits + barrier permits + 1, empty chunks and "
+            "Messages and grants in flight number at most row_permits + barrier_permits + 1, empty chunks and "
             "watermarks included.",
             CHANNEL.holds_whenever_invariant(
                 "follows from the invariant",
@@ -320,8 +320,8 @@ def grant_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="grant-messages",
             statement=(
-                "Without the idle flush the receiver sends at most floor(consumed / permit_batch) grant messages for rows "
-                "(the return at the end of the stream adds one)."
+                "Without the idle flush the receiver sends at most floor(consumed / permit_batch) grant messages for "
+                "rows (the return at the end of the stream adds one)."
             ),
             module="PermitChannelHistory",
             operator="GrantBound",

@@ -1,4 +1,4 @@
-"""Rows, not permits: what the channel holds when chunks above the clamp are admitted whole, or split."""
+"""Rows, not permits: what the channel holds when chunks above max_chunk_cost are admitted whole, or split."""
 
 from collections.abc import Callable
 from operator import add
@@ -34,8 +34,8 @@ def _in_channel_rows(state: State) -> int:
     return rows_in(state.wire) + rows_in(state.inbox)
 
 
-# An oversize chunk is admitted whole for the clamp.  Its excess is counted per chunk, so that the number of oversize
-# chunks, which the permits limit, gives the bound.
+# An oversize chunk is admitted whole for max_chunk_cost.  Its excess is counted per chunk, so that the number of
+# oversize chunks, which the permits limit, gives the bound.
 
 
 def _largest_excess(parameters: Parameters) -> int:
@@ -58,7 +58,7 @@ def _oversize_laws(parameters: Parameters, is_oversize: Callable[[Message], int]
 
     excess = _largest_excess(parameters)
     return {
-        "permits beyond a clamp for each oversize chunk": lambda messages: (
+        "permits beyond max_chunk_cost for each oversize chunk": lambda messages: (
             permits_in(messages).rows - oversize(messages) * parameters.max_chunk_cost
         ),
         "permits and excess beyond the rows": lambda messages: (
@@ -68,7 +68,7 @@ def _oversize_laws(parameters: Parameters, is_oversize: Callable[[Message], int]
 
 
 def _rows_add_up(wrong: int) -> bool:
-    """The rows in the channel exceed its permits by one excess for each oversize chunk, and those hold a clamp each."""
+    """The rows in the channel exceed its permits by one excess for each oversize chunk, which holds max_chunk_cost."""
     parameters = any_parameters()
     is_oversize = _oversize_measure(parameters)
     state = any_state(parameters, message_laws=tuple(_oversize_laws(parameters, is_oversize).values()))
@@ -82,7 +82,7 @@ def _rows_add_up(wrong: int) -> bool:
 
 
 def _number_is_limited(slack: int) -> bool:
-    """From number * clamp <= row_permits to number <= floor(row_permits / clamp); products as the solver cannot find."""
+    """From number * C <= R to number <= floor(R / C), with C = max_chunk_cost; products as the solver cannot find."""
     row_permits, max_chunk_cost, number = (
         natural("row_permits"),
         natural("max_chunk_cost", 1),
@@ -123,7 +123,7 @@ def _split_bound(*, largest_may_exceed: int, slack: int) -> bool:
 
 
 def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
-    names = ("permits beyond a clamp for each oversize chunk", "permits and excess beyond the rows")
+    names = ("permits beyond max_chunk_cost for each oversize chunk", "permits and excess beyond the rows")
     # A message must be lawful for the parameters that the law speaks of, so both come from one maker.
     made: dict[str, Parameters] = {}
 
@@ -194,11 +194,11 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "row-bound",
             "RowBound",
-            "With oversize chunks (S rows) admitted whole for the clamp C, the channel holds at most R + floor(R "
-            "/ C) * (S - C) rows.",
+            "With oversize chunks (S rows) admitted whole for C = max_chunk_cost, the channel holds at most "
+            "R + floor(R / C) * (S - C) rows.",
             *_oversize_law_obligations(),
             SymbolicObligation(
-                "each oversize chunk holds a clamp of permits and adds one excess",
+                "each oversize chunk holds max_chunk_cost permits and adds one excess",
                 lambda: _rows_add_up(0),
                 lambda: _rows_add_up(1),
                 "fewer permits than row_permits",
@@ -227,7 +227,7 @@ def theorems() -> tuple[Theorem, ...]:
             "MostRows",
             "The bound for oversize chunks is reached, whatever R, C and S > C: no smaller one would do.",
             SymbolicObligation(
-                "one more oversize chunk fits while a clamp of permits is left",
+                "one more oversize chunk fits while max_chunk_cost permits are left",
                 lambda: _one_more(wrong=0),
                 lambda: _one_more(wrong=1),
                 "the wire gains a row more than the chunk has",
@@ -242,15 +242,15 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "row-bound-split",
             "RowBound",
-            "If no chunk exceeds the clamp (larger ones split), the channel holds row_permits rows at most.",
+            "If no chunk exceeds max_chunk_cost (larger ones split), the channel holds row_permits rows at most.",
             SymbolicObligation(
                 "follows from the invariant",
                 lambda: _split_bound(largest_may_exceed=0, slack=0),
                 lambda: _split_bound(largest_may_exceed=1, slack=0),
-                "a chunk may exceed the clamp by one row",
+                "a chunk may exceed max_chunk_cost by one row",
             ),
             SymbolicObligation(
-                "for each clamp",
+                "for each max_chunk_cost",
                 lambda: _split_bound(largest_may_exceed=-1, slack=0),
                 lambda: _split_bound(largest_may_exceed=0, slack=1),
                 "one row fewer",

@@ -399,7 +399,7 @@ def response_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="exact-response",
             statement=(
-                "At the tight clamp R - permit_batch + 1 no smaller bound would do: a chunk may have to wait "
+                "With max_chunk_cost = R - permit_batch + 1 no smaller bound would do: a chunk may have to wait "
                 "2 R + floor(R / permit_batch) + 1 steps."
             ),
             module="PermitChannel",

@@ -10,10 +10,10 @@ The converse is shown by the runs above.
 
 The exact condition for any set of chunk sizes.
 
-A *pile* is a sum of costs of offered chunks, all partial sums below permit_batch.  Let ``piles`` be a set that holds 0 and,
-with each of its members, every larger pile that one more chunk makes.  Then every residue is in it (by induction over
-steps), so a stuck chunk finds a pile that leaves too little.  The smallest such set is the set of piles; each of its
-members is reached, or the channel gets stuck on the way there (by induction over piles).
+A *pile* is a sum of costs of offered chunks, all partial sums below permit_batch.  Let ``piles`` be a set that holds 0
+and, with each of its members, every larger pile that one more chunk makes.  Then every residue is in it (by induction
+over steps), so a stuck chunk finds a pile that leaves too little.  The smallest such set is the set of piles; each of
+its members is reached, or the channel gets stuck on the way there (by induction over piles).
 
 The idle flush: no batching deadlock, and an idle channel that holds all its permits again.
 """
@@ -104,7 +104,7 @@ def _piles_up(any_parameters: Callable[[], Parameters], *, any_cost: bool, too_m
 
 
 def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) -> tuple[SymbolicObligation, ...]:
-    """Every residue below the permit_batch is reached that chunks of these costs (by default: one permit) add up to."""
+    """Every residue below permit_batch is reached that chunks of these costs (by default: one permit) add up to."""
     chunk = "a chunk of any cost" if any_cost else "a chunk that costs one permit"
     return (
         SymbolicObligation(
@@ -114,7 +114,8 @@ def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) 
             "with residue 1",
         ),
         SymbolicObligation(
-            f"{chunk} leads from rest to rest and adds to the residue, if that stays below permit_batch and the chunk fits",
+            f"{chunk} leads from rest to rest and adds to the residue, if that stays below permit_batch and the chunk "
+            "fits",
             lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=0),
             lambda: _piles_up(any_parameters, any_cost=any_cost, too_many=1),
             "the residue may reach permit_batch",
@@ -153,7 +154,7 @@ def is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> b
 
 
 def _is_reached(premise: Premise, too_near: int) -> bool:
-    """Beyond the threshold: the residue that makes the most expensive chunk wait stays below permit_batch, and sticks."""
+    """Beyond the threshold: the residue that makes the largest chunk wait stays below permit_batch, and sticks."""
     parameters = published()
     premise(parameters, too_near)
     needed = max(0, parameters.row_permits - largest_cost(parameters) + 1)
@@ -213,7 +214,7 @@ def _strictness(wrong: int) -> bool:
     return (held > permit_batch) == (held >= permit_batch + 1 + wrong)
 
 
-# The sender clamps by its own batch.
+# The sender computes max_chunk_cost from its own permit_batch.
 
 
 def _clamped_by(parameters: Parameters) -> int:
@@ -276,9 +277,9 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "threshold-strict",
             "Consume",
-            "If rows return only when more than permit_batch are held, the published clamp is exact. If chunks of every "
-            "size up to the largest may be offered: live if and only if no chunk costs more than row_permits - "
-            "permit_batch.",
+            "If rows return only when more than permit_batch are held, the published max_chunk_cost is exact. If "
+            "chunks of every size up to the largest may be offered: live if and only if no chunk costs more than "
+            "row_permits - permit_batch.",
             SymbolicObligation(
                 "more than permit_batch is at least permit_batch + 1",
                 lambda: _strictness(0),
@@ -290,8 +291,9 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "mismatched-batches",
             "Cost",
-            "A sender that clamps at row_permits - permit_batch_up and a receiver that returns by permit_batch_down, if chunks of "
-            "every size may be offered: live if and only if permit_batch_down <= permit_batch_up + 1.",
+            "A sender whose chunks cost at most row_permits - permit_batch_up and a receiver that returns by "
+            "permit_batch_down, if chunks of every size may be offered: live if and only if permit_batch_down <= "
+            "permit_batch_up + 1.",
             *_both_directions(_batches_match, _batches_differ),
         ),
         CHAPTER.theorem(
@@ -433,7 +435,7 @@ def _if() -> tuple[SymbolicObligation, ...]:
             for action in SYSTEM.actions
         ),
         SymbolicObligation(
-            "only if: whoever is stuck is a chunk c behind a pile a with c > row_permits - a",
+            "only if: what is stuck is a chunk c behind a pile a with c > row_permits - a",
             lambda: _stuck_behind_a_pile(0),
             lambda: _stuck_behind_a_pile(1),
             "c > row_permits - a + 1",
@@ -447,8 +449,8 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="sets-of-sizes",
             statement=(
-                "For any set of costs: stuck if and only if some sum a of them, all partial sums below permit_batch, and some "
-                "cost c have c > row_permits - a."
+                "For any set of costs: stuck if and only if some sum a of them, all partial sums below permit_batch, "
+                "and some cost c have c > row_permits - a."
             ),
             module="PermitChannel",
             operator="Stuck",

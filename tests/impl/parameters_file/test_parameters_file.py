@@ -193,7 +193,11 @@ def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
         ("100", "1.5", "line 2: upstream.row_permits must be a whole number of at least 1, not 1.5"),
         ("100", "true", "line 2: upstream.row_permits must be a whole number of at least 1, not True"),
         ("permit_batch =", "btach =", "line 3: upstream.btach is unknown; did you mean permit_batch?"),
-        ("row_permits", "row_permits", "line 2: upstream.row_permits is unknown; did you mean row_permits?"),
+        (
+            "row_permits",
+            "exchange_initial_permits",
+            "upstream.exchange_initial_permits is unknown; did you mean row_permits?",
+        ),
         (
             "permit_batch =",
             "zzz =",
@@ -202,7 +206,7 @@ def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
         (
             "= 10\n",
             "= 100\n",
-            "line 3: upstream.permit_batch must be below row_permits = 100, else the clamp leaves no room",
+            "line 3: upstream.permit_batch must be below row_permits = 100, else no room is left for any chunk",
         ),
         ("= 10\n", '= 10\noversize = "cut"\n', 'line 4: upstream.oversize must be "split" or "whole", not \'cut\''),
         ("[upstream]", "[upstraem]", "line 1: [upstraem] is unknown; did you mean upstream?"),

@@ -26,7 +26,7 @@ from tests.support.browser import Visit
 PICTURE = SweepPicture(
     title="Two batches <compared>",
     sentence="Chunks of 256 rows & a round trip of 20 ms.",
-    x_label="row permits, rows",
+    x_label="row permits",
     series=[
         Series("permit batch 256", [2048, 4096, 8192], [1e5, 2e5, 4e5], [0.8, 0.6, 0.2], [], 10_000),
         Series("permit batch 4,096", [4096, 8192], [1.5e5, 3e5], [0.7, 0.4], [2048], 10_000),
@@ -54,7 +54,7 @@ def test_a_drawing_names_what_it_shows_and_marks_the_product() -> None:
         "permit batch 4,096",
         "bandwidth-delay product, 10,000",
         "deadlock, or refused",
-        "row permits, rows",
+        "row permits",
     ):
         assert label in drawing
 
@@ -98,17 +98,17 @@ def test_the_page_is_readable_in_a_real_browser(visit: Callable[..., Visit], sch
 
 VERDICTS = ("live", "live", "deadlock", "too large", "impossible", "overspend", "undecided", "violation", "live")
 PANEL = Panel(
-    title="row_permits 4",
+    title="4 row permits",
     cells=[MapCell(1 + number % 3, 1 + number // 3, verdict, number) for number, verdict in enumerate(VERDICTS)],
     line={1: 3, 2: 2, 3: 0},
 )
 MAP = VerdictMap(
     title="Live <or> stuck",
     sentence="9 channels & a line.",
-    x_label="BATCH, rows",
-    y_label="max chunk, rows",
+    x_label="permit batch, rows",
+    y_label="largest cost of a chunk, rows",
     line_label="the proved line",
-    panels=[PANEL, replace(PANEL, title="row_permits 5", cells=PANEL.cells[:3])],
+    panels=[PANEL, replace(PANEL, title="5 row permits", cells=PANEL.cells[:3])],
     head=["permit_batch", "verdict"],
     rows=[(True, ["1", "live"]), (False, ["2", "deadlock"])],
 )
@@ -121,7 +121,14 @@ def test_equal_maps_are_equal_files(suffix: str) -> None:
 
 def test_a_map_names_what_it_shows() -> None:
     drawing = MAP.as_file(".svg").decode()
-    for label in ("row_permits 4", "row_permits 5", "BATCH, rows", "max chunk, rows", "the proved line", *VERDICTS):
+    for label in (
+        "4 row permits",
+        "5 row permits",
+        "permit batch, rows",
+        "largest cost of a chunk, rows",
+        "the proved line",
+        *VERDICTS,
+    ):
         assert f">{label}<" in drawing
 
 

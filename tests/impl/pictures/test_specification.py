@@ -41,7 +41,7 @@ def test_every_constant_and_variable_has_a_remark(specification: Specification) 
     variables = {camel_case(name) for name in State._fields}
     constants = {camel_case(name) for name in Parameters.__dataclass_fields__}
     assert {name[0].upper() + name[1:] for name in constants} | variables <= set(remarks)
-    assert remarks["permit_batch".capitalize()] == "the receiver returns row permits once it holds this many"
+    assert remarks["PermitBatch"] == "the receiver returns row permits once it holds this many"
     assert remarks["unreturned"] == "row permits of consumed chunks, not yet returned"
 
 

@@ -40,7 +40,7 @@ def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
         "watermark_permits": 1,
         "permit_batch": of.permit_batch,
         "max_chunk_cost": of.max_chunk_cost,
-        # Chunks above the clamp that are admitted whole have more rows than permits.
+        # Chunks above max_chunk_cost that are admitted whole have more rows than permits.
         "most_inbox_rows": of.row_permits if of.oversize is Oversize.SPLIT else _NO_BOUND,
     }
 

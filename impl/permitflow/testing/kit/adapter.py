@@ -17,7 +17,7 @@ class Feature(StrEnum):
     """A chunk costs its rows; without them, every chunk costs 1."""
 
     OVERSIZE = "oversize"
-    """A chunk above the clamp is admitted whole, for the clamped cost."""
+    """A chunk above ``max_chunk_cost`` is admitted whole, for that cost."""
 
     BATCHING = "batching"
     """Permits come back in batches; without them, each at once."""

@@ -45,7 +45,7 @@ class Peaks:
     """Of the channel: no more can be in use."""
 
     row_bound: int
-    """Rows; above ``row_permits`` only where chunks above the clamp are admitted whole."""
+    """Rows; above ``row_permits`` only where chunks above ``max_chunk_cost`` are admitted whole."""
 
     row_permits_in_use: int = 0
     """Not at the sender."""

@@ -85,7 +85,7 @@ def largest_rows(channel: ChannelTrace) -> int:
 
 
 def row_permits(state: State) -> dict[str, int]:
-    """Where the row permits are: together row_permits in every state, or the protocol has lost or made some."""
+    """Where the row permits are: together ``row_permits`` in every state, or the protocol has lost or made some."""
     return {
         "permits": state.permits.rows,
         "in_flight": held_by(state.wire).rows,

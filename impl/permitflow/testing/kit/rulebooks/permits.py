@@ -22,7 +22,7 @@ __all__ = ["RULEBOOK", "PermitOutside", "constants"]
 
 
 def constants(row_permits: int, permit_batch: int = 1, max_chunk_cost: int = 0) -> ChannelParameters:
-    """Parameters of a small channel; without a clamp, the largest that is live."""
+    """Parameters of a small channel; without ``max_chunk_cost``, the largest that is live."""
     return ChannelParameters(
         row_permits=row_permits,
         permit_batch=permit_batch,
@@ -314,7 +314,7 @@ RULES = (
     ),
     _rule(
         "oversize-costs-clamp",
-        "A chunk above the clamp costs the clamp, so that it can leave.",
+        "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
         "Cost",
         _WEIGHTS | {Feature.OVERSIZE},
         _it("charges an oversize chunk for all its rows", _offer(3), _costs(lambda rows: max(rows, 1))),
@@ -578,7 +578,7 @@ class PermitRules(Rulebook):
         return never + (["Flush"] if Feature.IDLE_FLUSH in lacks else [])
 
     def drawn(self, integer: Integer, lacks: Lacks, hops: int) -> tuple[ChannelParameters, tuple[int, ...]]:
-        """Two to six permits; chunks without rows, of one row, at the clamp and above."""
+        """Two to six permits; chunks without rows, of one row, of ``max_chunk_cost`` and above."""
         row_permits = integer(2, 6)
         # Whether a hop in the middle is idle for a moment, and returns its residue, is a matter of time.
         permit_batch = 1 if Feature.BATCHING in lacks or hops > 1 else integer(1, row_permits - 1)
