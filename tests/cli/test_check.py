@@ -430,6 +430,8 @@ def test_tlc_that_was_asked_for_and_is_not_there_is_unusable(command: Command, m
 GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
 # For Spark to be started on a machine that has other things to do, too.
 HANG_SECONDS = 600
+WIDE = ("--sweep", "row_permits=4..40:+1")
+LONG = ("--sweep", "permit_batch=1..999:+1")
 SMALL = ("--sweep", "row_permits=4", "--sweep", "permit_batch=1,3,9", "--sweep", "max_chunk_cost=1..5:+1")
 
 
@@ -500,9 +502,9 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
         (("--explore",), "--explore is about varying what a file says: name a file"),
         ((GRID, "--sweep", "permit_batch=1,2", "--plot", "map.svg"), "varied are permit_batch"),
         ((GRID, "--sweep", "permit_batch=1", "--plot", "map.gif"), "the name must end in .html, .svg, .png, .pdf"),
-        ((GRID, *"--sweep row_permits=4..40:+1 --sweep permit_batch=1 --sweep max_chunk_cost=1 --plot m.svg".split()),
+        ((GRID, *WIDE, "--sweep", "permit_batch=1", "--sweep", "max_chunk_cost=1", "--plot", "m.svg"),
          "37 panels, one for each row_permits, are too many"),
-        ((GRID, *"--sweep permit_batch=1..999:+1 --sweep max_chunk_cost=1,2,3".split()), "with --spark there may be more"),
+        ((GRID, *LONG, "--sweep", "max_chunk_cost=1,2,3"), "with --spark there may be more"),
         ((GRID, "--sweep", "permit_batch=1", "--explore", "--max-states", "0"), "must be at least 1"),
         ((GRID, "--sweep", "permit_batch=1", "--spark", "nonsense://x"), "must be a master or a remote session"),
     ],

@@ -11,9 +11,8 @@ Command = Callable[..., tuple[int, str, str]]
 Report = Callable[..., tuple[int, dict[str, Any]]]
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 ORDERS = str(EXAMPLES / "orders.toml")
-NUMBERS = tuple(
-    "--row-permits 126 --permit-batch 16 --chunk-rows 7 --rtt 100ms --consumer-rate 1000".split(),
-)
+ENDS = ("--row-permits", "126", "--permit-batch", "16")
+NUMBERS = (*ENDS, "--chunk-rows", "7", "--rtt", "100ms", "--consumer-rate", "1000")
 
 
 def test_the_window_is_found_and_explained(command: Command) -> None:
