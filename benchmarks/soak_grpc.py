@@ -160,7 +160,7 @@ def figures(result: Run, rows: int) -> dict[str, float]:
         "rows_per_second": rows / result.seconds,
         "peak_rows_held": stream["numbers"]["peak_rows_held"],
         "peak_rows_in_the_exchange": numbers["peak_rows_held"],
-        "back_pressure_rate": numbers["waiting_seconds"] / numbers["open_seconds"],
+        "blocked_share": numbers["waiting_seconds"] / numbers["open_seconds"],
         "source_mib": max((sample.source_bytes for sample in result.samples), default=0) / 2**20,
         "consumer_mib": max((sample.consumer_bytes for sample in result.samples), default=0) / 2**20,
     }

@@ -1,6 +1,7 @@
 """One name for one thing: specification, model, core, adapters, traces and docs/reference/vocabulary.md agree."""
 
 import ast
+import asyncio
 import importlib
 import inspect
 import pkgutil
@@ -9,13 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import permitflow.protocol
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
+from permitflow.channels.statistics import ChannelStatistics
+from permitflow.cli.serving import metrics_at
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import traffic_through
+from permitflow.protocol.permits import GAUGE_HELP, PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
 from permitflow.protocol.recording import ENDS
+from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
+from permitflow.protocol.traffic import FIGURES, rates_between
 from permitflow.testing.moves import Move
 from permitflow.testing.subjects.permits import CorePair
 from permitflow.tracing import MemoryTrace
@@ -255,6 +264,38 @@ def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None
         of_wire = dict(exchange_pb2.DESCRIPTOR.message_types_by_name)
         of_flow = dict(permits_pb2.DESCRIPTOR.message_types_by_name)
         assert field in (of_wire | of_flow)[message].fields_by_name, name
+
+
+async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:
+    """What an exchange shows of its channels: where each name stands in JSON, and the kind of each metric."""
+
+    def scraped(address: str) -> dict[str, str]:
+        with urlopen(address, timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            return {family.name.removeprefix("permitflow_"): family.type for family in families}
+
+    exchange = Exchange()
+    exchange.add_channel("once")
+    exchange.add_channel("kept", retention=Retention.REPLAY)
+    once, kept = (rates.as_json() for rates in rates_between(None, await traffic_through(exchange)))
+    assert isinstance(once["gauges"], dict)
+    assert isinstance(kept["kept"], dict)
+    # A name, a sentence and two groups are no figures.
+    of_all = {name: "yes" for name in once if name not in ("channel", "reason", "gauges", "kept")}
+    where = of_all | dict.fromkeys(kept["kept"], "in `kept`") | dict.fromkeys(once["gauges"], "in `gauges`")
+    with metrics_at("127.0.0.1:0", exchange) as address:
+        return where, await asyncio.to_thread(scraped, address)
+
+
+def test_each_figure_has_one_name_and_one_meaning_wherever_it_is_shown() -> None:
+    rows = {row["Figure"].strip("`"): row for row in tables()["Figure"]}
+    where, metrics = asyncio.run(shown_figures())
+    assert {name: row["Means"] for name, row in rows.items()} == {**FIGURES, **GAUGE_HELP}
+    assert {name: row["JSON"] for name, row in rows.items()} == where
+    kinds = {name: re.match("counter|gauge", row["Prometheus"]) for name, row in rows.items()}
+    assert {name: kind[0] for name, kind in kinds.items() if kind} == metrics
+    of_one_channel = {name for name, row in rows.items() if row["`statistics()`"] == "yes"}
+    assert of_one_channel == {name for name, _ in inspect.getmembers(ChannelStatistics)} & set(FIGURES)
 
 
 def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:

@@ -18,9 +18,11 @@ Command = Callable[..., tuple[int, str, str]]
 ANSWER = (ShippingMode("MAIL", 3, 4), ShippingMode("SHIP", 1, 2))
 
 
-def report_of(*, peak_rows: int) -> DemoReport:
+def report_of(*, peak_rows_held: int) -> DemoReport:
     """A report of a demo in which everything else is right."""
-    stream = StreamNumbers(stream="q12/0", rows=10, chunks=2, peak_rows=peak_rows, bound=8, back_pressure_rate=0.25)
+    stream = StreamNumbers(
+        stream="q12/0", rows=10, chunks=2, peak_rows_held=peak_rows_held, window_rows=8, blocked_share=0.25
+    )
     return DemoReport(
         scale=0.1,
         row_permits=8,
@@ -42,13 +44,13 @@ def ended_as(run: Callable[[Progress], DemoReport], *, as_json: bool = False) ->
 
 
 def test_a_good_report_is_shown_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended_as(lambda _: report_of(peak_rows=8)) == 0
+    assert ended_as(lambda _: report_of(peak_rows_held=8)) == 0
     assert "All checks passed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_report_with_a_problem_fails(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
-    assert ended_as(lambda _: report_of(peak_rows=9), as_json=as_json) == 1
+    assert ended_as(lambda _: report_of(peak_rows_held=9), as_json=as_json) == 1
     assert "Spark to the exchange: more rows in flight than permits" in capsys.readouterr().out
 
 

@@ -404,7 +404,7 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     assert ("permitflow_row_permits_here", "kept") not in samples
     assert samples["permitflow_lag_rows", "kept", "etl"] == 1
     assert samples["permitflow_lag_rows", "kept", "audit"] == 4
-    assert samples["permitflow_channel_state", "once", "waiting"] == 1
+    assert samples["permitflow_state", "once", "waiting"] == 1
     assert ("permitflow_staged_rows", "once") not in samples
 
 

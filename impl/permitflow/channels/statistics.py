@@ -68,12 +68,12 @@ class ChannelStatistics:
     """What each gauge of the flow says, in words; the same for all its channels."""
 
     @property
-    def back_pressure_rate(self) -> float:
+    def blocked_share(self) -> float:
         """The share of the time in which sends waited: 0 for never, 1 for always."""
         return self.waiting_seconds / self.open_seconds if self.open_seconds > 0 else 0.0
 
     def as_json(self) -> dict[str, object]:
-        """All numbers, the rate too, ready for JSON."""
-        facts = asdict(self) | {"back_pressure_rate": self.back_pressure_rate}
+        """All numbers, the share too, ready for JSON."""
+        facts = asdict(self) | {"blocked_share": self.blocked_share}
         del facts["gauge_help"]
         return facts

@@ -28,7 +28,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.traffic import ChannelTraffic, Statistics, each_rates_between, rates_between
+from permitflow.protocol.traffic import FIGURES, ChannelTraffic, Statistics, each_rates_between, rates_between
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory import SameHost
 
@@ -37,32 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Style", "metrics_at", "run_exchange"]
 
-_COUNTERS = {
-    "rows_in": "Rows from producers.",
-    "rows_out": "Rows that have left for consumers, or that all consumers have acknowledged.",
-    "waiting_seconds": "Time in which some row from a producer waited for room.",
-    "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer.",
-}
-_GAUGES = {
-    "window_rows": "The most rows that may be in the channel at once.",
-    "rows_held": "Rows that take room in the channel.",
-    "peak_rows_held": "The most rows that ever took room at once.",
-    "rows_with_consumers": "Rows that have left for consumers and, as far as the exchange knows, are not consumed.",
-    "producers": "Streams that are putting.",
-    "consumers": "Streams that are getting.",
-}
-_KEPT = {
-    "staged_rows": "Rows that nobody sees yet.",
-    "published_rows": "Rows that are published, and beyond the window of the channel.",
-}
-_LABELLED: Mapping[str, tuple[str, str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
-    "lag_rows": (
-        "consumer",
-        "Rows that a consumer has still to acknowledge.",
-        lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows,
-    ),
-    "channel_state": ("state", "1 for the state it is in.", lambda traffic: {traffic.state: 1}),
-    "compressed_streams": ("codec", "Streams whose chunks are compressed.", lambda t: t.compressed_streams),
+# The names of metrics; FIGURES has their texts.
+_COUNTERS = ("rows_in", "rows_out", "waiting_seconds", "consumer_waiting_seconds")
+_GAUGES = ("producers", "consumers", "window_rows", "rows_held", "peak_rows_held", "rows_with_consumers")
+_KEPT = ("staged_rows", "published_rows")
+_LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
+    "state": ("state", lambda traffic: {traffic.state: 1}),
+    "lag_rows": ("consumer", lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows),
+    "compressed_streams": ("codec", lambda traffic: traffic.compressed_streams),
 }
 # A scraper has given up by then.
 _LONGEST_ANSWER_SECONDS = 5.0
@@ -316,13 +298,13 @@ class _Collector:
         )
         bridges = asking.result(_LONGEST_ANSWER_SECONDS)
         channels = [traffic_of(bridge) for bridge in bridges]
-        for name, text in _COUNTERS.items():
-            counter = CounterMetricFamily(f"permitflow_{name}", text, labels=["channel"])
+        for name in _COUNTERS:
+            counter = CounterMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
             for traffic in channels:
                 counter.add_metric([traffic.channel], getattr(traffic, name))
             yield counter
-        for name, text in (_GAUGES | _KEPT).items():
-            gauge = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel"])
+        for name in (*_GAUGES, *_KEPT):
+            gauge = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
             for traffic in channels:
                 holder = traffic.kept if name in _KEPT else traffic
                 if holder is not None and (value := getattr(holder, name)) is not None:
@@ -335,8 +317,8 @@ class _Collector:
                 if name in traffic.gauges:
                     gauge.add_metric([traffic.channel], traffic.gauges[name])
             yield gauge
-        for name, (label, text, read) in _LABELLED.items():
-            labelled = GaugeMetricFamily(f"permitflow_{name}", text, labels=["channel", label])
+        for name, (label, read) in _LABELLED.items():
+            labelled = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel", label])
             for traffic in channels:
                 for value, number in read(traffic).items():
                     labelled.add_metric([traffic.channel, value], number)

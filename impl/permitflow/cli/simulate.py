@@ -300,7 +300,7 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
         table.add_row("utilisation", f"{figures.utilisation:.1%}", f"of the slowest, {_slowest(setting)}")
     if figures.link_utilisation is not None:
         table.add_row("utilisation of the link", f"{figures.link_utilisation:.1%}", "of what fits onto the wire")
-    table.add_row("back-pressure", f"{figures.back_pressure:.1%}", "of the time, the producer waits for permits")
+    table.add_row("back-pressure", f"{figures.blocked_share:.1%}", "of the time, the producer waits for permits")
     table.add_row(
         "latency, half of the chunks", duration_text(figures.latency_p50_seconds), "from offer to consumption"
     )
@@ -433,7 +433,7 @@ class _Row(NamedTuple):
 _FIGURES: Mapping[str, tuple[str, Callable[[Figures], tuple[float, str]]]] = {
     "throughput": ("rows/s", lambda f: (f.throughput, f"{f.throughput:,.0f}")),
     "utilisation": ("utilisation", lambda f: (f.utilisation, f"{f.utilisation:.1%}")),
-    "back_pressure": ("back-pressure", lambda f: (f.back_pressure, f"{f.back_pressure:.1%}")),
+    "blocked_share": ("back-pressure", lambda f: (f.blocked_share, f"{f.blocked_share:.1%}")),
     "latency_p50_seconds": ("latency p50", lambda f: (f.latency_p50_seconds, duration_text(f.latency_p50_seconds))),
     "latency_p99_seconds": ("latency p99", lambda f: (f.latency_p99_seconds, duration_text(f.latency_p99_seconds))),
     "grants_per_row": ("permit messages/row", lambda f: (f.grants_per_row, f"{f.grants_per_row:.2g}")),
@@ -544,7 +544,7 @@ def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> Series
         label=", ".join(f"{name} {_shown_value(name, values[name])}" for name in others) or "simulated",
         xs=[_x(x_name, x) for x, _ in flowing],
         throughputs=[figures.throughput for _, figures in flowing],
-        back_pressures=[figures.back_pressure for _, figures in flowing],
+        back_pressures=[figures.blocked_share for _, figures in flowing],
         failures=[_x(x_name, row.point.values[x_name]) for row in group if row.run and not row.run.figures],
         mark=product if 0 < product < float("inf") else None,
     )

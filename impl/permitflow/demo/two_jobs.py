@@ -78,11 +78,11 @@ class StreamNumbers:
     stream: str
     rows: int
     chunks: int
-    peak_rows: int
+    peak_rows_held: int
     """The most rows that were ever in flight: sent, and not yet consumed and returned."""
-    bound: int
-    """``row_permits`` of the agreement: ``peak_rows`` may never be above it."""
-    back_pressure_rate: float
+    window_rows: int
+    """``row_permits`` of the agreement: ``peak_rows_held`` may never be above it."""
+    blocked_share: float
     """The share of the time in which the sender waited for permits: of a sender in Spark, of its stream's time."""
 
 
@@ -106,7 +106,7 @@ class Hop:
     @property
     def is_within_bounds(self) -> bool:
         """Did no stream ever hold more rows than it may?"""
-        return all(stream.peak_rows <= stream.bound for stream in self.streams)
+        return all(stream.peak_rows_held <= stream.window_rows for stream in self.streams)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,7 +353,7 @@ def hops_of(folder: Path, traffic: list[Event]) -> tuple[Hop, ...]:
     outside = {str(channel["channel"]): float(str(channel["consumer_blocked_share"])) for channel in traffic}
     rates = {
         "Spark job 1 to the exchange": {
-            stream["name"]: stream["back_pressure_rate"] for streams in tasks for stream in streams
+            stream["name"]: stream["blocked_share"] for streams in tasks for stream in streams
         },
         "inside the exchange": inside,
         "the exchange to Spark job 2": {
@@ -378,9 +378,9 @@ def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
         stream=stream,
         rows=sum(rows_of(event) for event in sent),
         chunks=len(sent),
-        peak_rows=max(_rows_away(channel), default=0),
-        bound=agreed_of(channel).row_permits,
-        back_pressure_rate=rate,
+        peak_rows_held=max(_rows_away(channel), default=0),
+        window_rows=agreed_of(channel).row_permits,
+        blocked_share=rate,
     )
 
 
@@ -415,8 +415,8 @@ def render(report: DemoReport) -> Group:
 def _hop(hop: Hop) -> tuple[RenderableType, ...]:
     table = number_table("stream", "rows", "chunks", "peak rows in flight", "permits (bound)", "sender waited")
     for stream in sorted(hop.streams, key=lambda stream: stream.stream):
-        numbers = (stream.rows, stream.chunks, stream.peak_rows, stream.bound)
-        table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.back_pressure_rate:.1%}")
+        numbers = (stream.rows, stream.chunks, stream.peak_rows_held, stream.window_rows)
+        table.add_row(stream.stream, *(f"{number:,}" for number in numbers), f"{stream.blocked_share:.1%}")
     return section(f"{hop.name}: {hop.rows:,} rows in {hop.chunks:,} chunks", table)
 
 

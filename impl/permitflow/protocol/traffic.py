@@ -3,59 +3,72 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["ChannelTraffic", "KeptRows", "Rates", "Statistics", "each_rates_between", "rates_between"]
+__all__ = ["FIGURES", "ChannelTraffic", "KeptRows", "Rates", "Statistics", "each_rates_between", "rates_between"]
+
+FIGURES: Mapping[str, str] = {
+    "state": "What has become of the channel: waiting, open, ended, spent or broken.",
+    "producers": "Streams that are putting now.",
+    "consumers": "Streams that are getting now.",
+    "window_rows": "The most rows that may be in the channel at once; none if its flow has no such bound.",
+    "rows_held": "Rows that take room in the channel now; never above window_rows.",
+    "peak_rows_held": "The most rows that ever took room at once.",
+    "room_rows": "Rows that may still come in: window_rows less rows_held.",
+    "rows_in": "Rows from producers.",
+    "rows_out": "Rows that have left for consumers; if rows are kept: that all consumers have acknowledged.",
+    "rows_in_per_second": "The rate of rows_in since the look before.",
+    "rows_out_per_second": "The rate of rows_out since the look before.",
+    "rows_with_consumers": "Rows that have left for connected consumers and, as far as is known, are not consumed.",
+    "waiting_seconds": "Time in which some row on its way in waited for room.",
+    "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer.",
+    "blocked_share": "The share of the time in which rows on their way in waited for room: 0 for never, 1 for always.",
+    "consumer_blocked_share": "The share of the time in which rows on their way out waited for a consumer.",
+    "next_row": "The number of the next row that will come, of a channel that keeps its rows.",
+    "acknowledged": "By consumer: the first row that it still needs.",
+    "lag_rows": "By consumer: the rows that it has still to acknowledge.",
+    "staged_rows": "Rows that are staged, and not published: no consumer sees them.",
+    "published_rows": "Rows that are published, and beyond the window of the channel.",
+    "compressed_streams": "By codec: streams that are open and may compress chunks.",
+}
+"""What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.
+
+Counts and times are since the exchange was started, rates and shares since the look before.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptRows:
-    """The rows that a channel keeps."""
+    """The rows that a channel keeps; ``FIGURES`` says what each number means."""
 
     next_row: int
-    """The number of the next row that will come."""
     acknowledged: Mapping[str, int]
-    """By each consumer: the first row that it still needs."""
     staged_rows: int = 0
-    """Rows that nobody sees yet."""
     published_rows: int = 0
-    """Rows that are published, and beyond the window of the channel."""
 
     @property
     def lag_rows(self) -> dict[str, int]:
-        """By each consumer: the rows that it has still to acknowledge."""
+        """By consumer, as ``FIGURES`` says."""
         return {consumer: self.next_row - row for consumer, row in self.acknowledged.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelTraffic:
-    """One channel at one moment; counts are since the exchange was started."""
+    """One channel at one moment; ``FIGURES`` says what each number means."""
 
     channel: str
     state: str
-    """As in ``permitflow serve``: waiting, open, ended, spent, broken."""
     reason: str
     """Why it is over; else empty."""
     window_rows: int | None
-    """The most rows that may be in the channel at once; None: its flow has no such bound."""
     producers: int
-    """Streams that are putting now."""
     consumers: int
-    """Streams that are getting now."""
     rows_in: int
-    """Rows from producers."""
     rows_out: int
-    """Rows that have left for consumers; if rows are kept: that all consumers have acknowledged."""
     rows_held: int
-    """Rows that take room in the channel now; never above ``window_rows``."""
     peak_rows_held: int
-    """The most rows that ever took room at once."""
     rows_with_consumers: int
-    """Rows that have left for consumers that are connected and, as far as the exchange knows, are not consumed."""
     waiting_seconds: float
-    """Time in which some row from a producer waited for room."""
     consumer_waiting_seconds: float
-    """Time in which some row that was to leave waited for a consumer."""
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
-    """By codec: streams that are open now; those in which nothing is compressed are left out."""
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""
     gauges: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +76,7 @@ class ChannelTraffic:
 
     @property
     def room_rows(self) -> int | None:
-        """Rows that may still come in; None: its flow has no such bound."""
+        """As ``FIGURES`` says; None: its flow has no such bound."""
         return None if self.window_rows is None else max(0, self.window_rows - self.rows_held)
 
     @property
@@ -83,7 +96,7 @@ class Statistics:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
-    """What one channel did between two moments."""
+    """What one channel did between two moments; ``FIGURES`` says what each number means."""
 
     traffic: ChannelTraffic
     """At the later one."""
@@ -92,9 +105,7 @@ class Rates:
     rows_in_per_second: float
     rows_out_per_second: float
     blocked_share: float
-    """The share of the time in which rows from producers waited for room: 0 for never, 1 for always."""
     consumer_blocked_share: float
-    """The share of the time in which rows on their way out waited for a consumer."""
 
     def as_json(self) -> dict[str, object]:
         """All numbers, ready for JSON."""

@@ -243,7 +243,7 @@ class Figures:
     """Throughput as a share of what the slowest of producer, link and consumer can do; 0 if nothing is slow."""
     link_utilisation: float | None
     """Throughput as a share of what fits onto the wire; None if there is no limit."""
-    back_pressure: float
+    blocked_share: float
     """Share of the time during which the producer waited for permits."""
     whereabouts: Whereabouts
     """Mean number of row permits at each place."""
@@ -393,7 +393,7 @@ def _figures(setting: Setting, before: Totals, after: Totals, latencies: Sequenc
         throughput=throughput,
         utilisation=throughput / setting.bottleneck_rate,
         link_utilisation=None if math.isinf(setting.link_rate) else throughput / setting.link_rate,
-        back_pressure=(after.blocked_seconds - before.blocked_seconds) / seconds,
+        blocked_share=(after.blocked_seconds - before.blocked_seconds) / seconds,
         whereabouts=Whereabouts(*((late - early) / seconds for early, late in permit_seconds)),
         latency_p50_seconds=_quantile(ordered, 0.5),
         latency_p99_seconds=_quantile(ordered, 0.99),

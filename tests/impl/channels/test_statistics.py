@@ -62,7 +62,7 @@ def test_waiting_is_the_time_in_which_at_least_one_send_waits() -> None:
         await settle()
         loop.now += 1
         assert times(sender) == times(receiver) == (9, 20)
-        assert sender.statistics().back_pressure_rate == pytest.approx(9 / 20)
+        assert sender.statistics().blocked_share == pytest.approx(9 / 20)
 
     by_the_clock(test)
 
@@ -102,7 +102,7 @@ def test_a_channel_that_was_just_opened_has_a_rate_of_nothing() -> None:
         assert sender.statistics() == ChannelStatistics(
             name="orders", window_rows=8, gauges={"row_permits_here": 8, "unreturned_permits": 0}
         )
-        assert sender.statistics().back_pressure_rate == 0
+        assert sender.statistics().blocked_share == 0
 
     by_the_clock(test)
 

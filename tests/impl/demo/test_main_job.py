@@ -63,8 +63,8 @@ def test_the_answer_is_right_and_everything_about_it_is_checked(cache: dict[str,
     for hop in report["hops"]:
         assert (hop["rows"], hop["within_bounds"], len(hop["streams"])) == (late, True, 2)
         for stream in hop["streams"]:
-            assert 0 < stream["peak_rows"] <= stream["bound"] == report["row_permits"]
-            assert 0.0 <= stream["back_pressure_rate"] <= 1.0
+            assert 0 < stream["peak_rows_held"] <= stream["window_rows"] == report["row_permits"]
+            assert 0.0 <= stream["blocked_share"] <= 1.0
     assert report["trace"]["valid"] is True
     assert report["trace"]["events"] > 6 * sum(stream["chunks"] for stream in report["hops"][0]["streams"])
     assert all(item["holds"] and item["count"] > 0 for item in report["evidence"])

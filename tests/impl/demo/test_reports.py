@@ -13,7 +13,7 @@ from permitflow.demo.two_jobs import DemoReport, Evidence, Hop, StreamNumbers, T
 T = TypeVar("T")
 Complete = Callable[[Coroutine[Any, Any, T]], T]
 
-STREAM = StreamNumbers(stream="q12/0#put1", rows=10, chunks=2, peak_rows=8, bound=8, back_pressure_rate=0.5)
+STREAM = StreamNumbers(stream="q12/0#put1", rows=10, chunks=2, peak_rows_held=8, window_rows=8, blocked_share=0.5)
 TRACE = TraceVerdict(streams=1, events=12, is_complete=True, is_at_rest=True, refused=())
 GOOD = DemoReport(
     scale=0.1,
@@ -40,7 +40,7 @@ def test_a_good_report_has_no_problems() -> None:
         (replace(GOOD, direct_answer=(ShippingMode("MAIL", 5, 5),)), "the answer through the exchange is"),
         (replace(GOOD, answer=(), direct_answer=(), hops=()), "the query found nothing"),
         (replace(GOOD, hops=(Hop(name="in", streams=(replace(STREAM, rows=9),)),)), "in: 9 rows moved, 10 are"),
-        (replace(GOOD, hops=(Hop(name="in", streams=(replace(STREAM, peak_rows=9),)),)), "more rows in flight"),
+        (replace(GOOD, hops=(Hop(name="in", streams=(replace(STREAM, peak_rows_held=9),)),)), "more rows in flight"),
         (replace(GOOD, trace=replace(TRACE, refused=("channel 'x': not a behaviour",))), "the recorded run"),
         (replace(GOOD, trace=replace(TRACE, is_complete=False)), "the recorded run"),
         (replace(GOOD, trace=replace(TRACE, is_at_rest=False)), "the recorded run"),

@@ -51,7 +51,7 @@ def test_many_rows_pass_within_the_bound_and_a_slow_consumer_costs_no_memory(rep
     assert fast["peak_rows_held"] <= told["bound"] == 8192
     # The window was full: the bound was tried.
     assert slow["peak_rows_held"] == slow["peak_rows_in_the_exchange"] == 8192
-    assert slow["back_pressure_rate"] > 0.5
+    assert slow["blocked_share"] > 0.5
     assert slow["rows_per_second"] < fast["rows_per_second"] / 20
 
 

@@ -65,7 +65,7 @@ def test_no_law_of_rates_and_windows_is_broken(channel: Setting, seed: int) -> N
     if channel.rtt_seconds:
         assert run.figures.throughput <= window / channel.rtt_seconds * (1 + window / run.figures.rows)
     assert 0 < run.peak_rows <= window
-    assert 0 <= run.figures.back_pressure <= 1 + 1e-9
+    assert 0 <= run.figures.blocked_share <= 1 + 1e-9
     assert sum(run.figures.whereabouts) == pytest.approx(window)
     assert run.figures.grants_per_row <= (1 if channel.flush_idle else 1 / channel.receiver.permit_batch) * 1.05
     assert run.figures.latency_p50_seconds <= run.figures.latency_p99_seconds
@@ -109,13 +109,13 @@ def test_a_slow_consumer_holds_the_producer_back_for_the_rest_of_the_time() -> N
     found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=4000, consumer_rate=1000))
     assert found.throughput == pytest.approx(1000)
     assert found.utilisation == pytest.approx(1)
-    assert found.back_pressure == pytest.approx(0.75, abs=0.01)
+    assert found.blocked_share == pytest.approx(0.75, abs=0.01)
 
 
 def test_a_slow_producer_is_never_held_back_and_its_chunks_find_an_idle_channel() -> None:
     found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=1000, consumer_rate=4000))
     assert found.throughput == pytest.approx(1000)
-    assert found.back_pressure == 0
+    assert found.blocked_share == 0
     assert found.latency_p99_seconds == pytest.approx(0.005 + 10 / 4000)
 
 

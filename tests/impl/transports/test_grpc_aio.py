@@ -114,7 +114,7 @@ async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
         sending = asyncio.create_task(send_all())
         # The consumer's window, the channel's and the producer's; then it waits, for as long as anybody looks.
         await until(lambda: len(sent) >= 3 * 8 // 2)
-        await until(lambda: sender.statistics().back_pressure_rate > 0.5)
+        await until(lambda: sender.statistics().blocked_share > 0.5)
         sending.cancel()
         await asyncio.wait({sending})
         # One chunk may wait between each two windows.

@@ -92,7 +92,7 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
     assert sent.sent_chunks == consumed.consumed_chunks == len(received)
     assert 0 < sent.peak_rows_held <= exchange.parameters.row_permits
     assert 0 < consumed.peak_inbox_rows <= exchange.parameters.row_permits
-    assert 0.0 <= sent.back_pressure_rate <= 1.0
+    assert 0.0 <= sent.blocked_share <= 1.0
 
 
 def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange: ServedExchange) -> None:
