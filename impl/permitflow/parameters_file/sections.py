@@ -118,9 +118,9 @@ class Section:
         for written in content:
             key = OLD_NAMES.get(written, written)
             if key not in known:
-                self.refuse(written, f"is unknown; {nearest(written, known)}")
+                self._refuse(written, f"is unknown; {nearest(written, known)}")
             if key in self._written:
-                self.refuse(written, f"and {self._written[key]} are two names of one number; keep {key}")
+                self._refuse(written, f"and {self._written[key]} are two names of one number; keep {key}")
             self._written[key] = written
         self._content = {key: content[written] for key, written in self._written.items()}
 
@@ -164,7 +164,9 @@ class Section:
         Raises:
             ParametersFileError: always.
         """
-        written = self._written.get(key, key)
+        self._refuse(self._written.get(key, key), reason)
+
+    def _refuse(self, written: str, reason: str) -> NoReturn:
         self.document.refuse(f"{self.name}.{written}", reason, line=self.document.line_of(self.name, written))
 
 

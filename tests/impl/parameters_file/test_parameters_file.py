@@ -167,6 +167,31 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
     assert found.axes == [Axis("row_permits", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
 
 
+def test_old_names_of_keys_and_sweeps_mean_what_the_new_ones_do(tmp_path: Path) -> None:
+    ends = "[upstream]\n{0} = 100\n{1} = 10\n[downstream]\n{2} = 50\n[chunks]\nrows = 5\n[sweep]\n{1} = [1, 2]\n"
+    new = read(tmp_path, ends.format("row_permits", "permit_batch", "max_chunk_cost"))
+    old = read(tmp_path, ends.format("row_count", "batch", "max_chunk"))
+    assert (old.setting.sender, old.setting.receiver, old.axes) == (new.setting.sender, new.setting.receiver, new.axes)
+    assert (new.setting.receiver.max_chunk_cost, new.axes) == (50, [Axis("permit_batch", (1, 2))])
+    assert read_axis("row_count=1,2") == read_axis("row_permits=1,2")
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (
+            "row_count = 100\n",
+            "line 4: upstream.row_count and row_permits are two names of one number; keep row_permits",
+        ),
+        ("max_chunk = 0\n", "line 4: upstream.max_chunk must be a whole number of at least 1, not 0"),
+        ("[sweep]\nbatch = 1\npermit_batch = 1\n", "line 6: sweep.permit_batch and batch are two names of one number"),
+    ],
+)
+def test_a_complaint_names_an_old_key_as_it_is_written(tmp_path: Path, more: str, complaint: str) -> None:
+    with pytest.raises(ParametersFileError, match=re.escape(complaint)):
+        read(tmp_path, LEAST.replace("\n\n", f"\n{more}\n"))
+
+
 def test_little_is_enough(tmp_path: Path) -> None:
     found = read(tmp_path, LEAST)
     assert not found.setting.takes_time
