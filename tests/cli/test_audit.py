@@ -40,7 +40,7 @@ def test_a_good_recording_passes(command: Command, tmp_path: Path) -> None:
     code, output, _ = command("audit", write(tmp_path / "run.parquet", run()), "--processes", "1")
 
     assert code == 0
-    assert f"the books of {len(run())} events of 1 channel add up" in output
+    assert f"the ledger of {len(run())} events of 1 channel adds up" in output
 
 
 def test_a_violation_is_shown_with_its_place_and_clause(command: Command, tmp_path: Path) -> None:

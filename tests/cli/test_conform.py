@@ -60,7 +60,7 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
         (("json:Queue",), "module json has no Queue"),
         (("json:JSONDecoder",), "json:JSONDecoder is no class of permitflow.testing.ChannelAdapter"),
         ((QUEUE, "--pair"), "is a channel as a whole, a permitflow.testing.ChannelAdapter; leave --pair away"),
-        (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair wants what can be called"),
+        (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair needs a callable"),
         ((QUEUE, "--rule", "windows"), "--rule must be a rule: window, whole-window, "),
         ((QUEUE, "--rule", "windows"), ", not 'windows'"),
         ((QUEUE, "--flow", "permit"), "--flow must be one of permits, stop-and-wait, not 'permit'"),

@@ -85,7 +85,7 @@ def permitflow(
       permitflow demo                                          two Spark jobs, with an exchange between them
 
     Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
-    --keep) is never written over, and wants a new name. What a command reads it does not replace.
+    --keep) is never overwritten: name a new file. No command replaces what it reads.
 
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted (143 by
     SIGTERM, 129 by a terminal that hangs up).

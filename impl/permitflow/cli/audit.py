@@ -36,7 +36,7 @@ def audit(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Do the books of a recorded run add up, in every event, and do its two ends agree?
+    """Does the ledger of a recorded run add up, in every event, and do its two ends agree?
 
     Checks conservation, boundedness, batching and order, channel by channel, in parallel and in little memory: for
     recordings that are too long for `permitflow trace validate`, which replays the specification itself. On a
@@ -111,7 +111,7 @@ def _violations(violations: "list[Violation]") -> "Table":
 def _summary(report: "Audit") -> str:
     of = f"{report.events:,} events of {len(report.channels):,} channel{'s' if len(report.channels) != 1 else ''}"
     if report.holds:
-        return f"nothing found: the books of {of} add up"
+        return f"nothing found: the ledger of {of} adds up"
     count = len(report.violations) + report.untold
     shown = f", the first {_SHOWN_VIOLATIONS} are shown" if len(report.violations) > _SHOWN_VIOLATIONS else ""
     return f"{count:,} violation{'s' if count != 1 else ''} in {of}{shown}"

@@ -75,7 +75,7 @@ def check(
         typer.Option(
             parser=whole_number(least=0),
             metavar="ROWS",
-            help="The permit batch in the sender's configuration, if it differs: chunks cost row permits less this.",
+            help="The sender's own permit batch, if it differs: a chunk costs at most row permits less this.",
         ),
     ] = None,
     sizes: Sizes = None,
@@ -422,7 +422,7 @@ def _question(
 
 
 def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -> None:
-    """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and what else is to be said."""
+    """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and remarks."""
     from permitflow_proofs import catalogue
 
     console = open_console()

@@ -76,7 +76,7 @@ def check_sweep(path: Path, description: Description, axes: Sequence[Axis], opti
         if options.plot is not None:
             _draw_map(grid, findings, options.check, options.plot)
             written.append(str(options.plot))
-    finally:  # what took so long is shown, whatever the disk says
+    finally:  # what took so long is shown, even if the disk is full
         if options.as_json:
             points = [_as_json(finding) for finding in findings]
             print_json({"file": str(path), "check": str(options.check), "points": points, "files": written})

@@ -37,9 +37,9 @@ def conform(
 ) -> None:
     """Check a channel against every rule of its protocol's specification.
 
-    The channel may be anybody's: an adapter says how to open it, send and receive (docs/guides/conformance-kit.md).
-    For each rule: it holds; or it is broken, with the mistake in words and the shortest run that was found; or it is
-    not applicable, because the channel lacks what the rule is about.
+    The channel may be of any library: an adapter says how to open it, send and receive
+    (docs/guides/conformance-kit.md). For each rule: it holds; or it is broken, with the mistake in words and the
+    shortest run that was found; or it is not applicable, because the channel lacks what the rule is about.
 
     \b
       permitflow conform my_channel:MyAdapter
@@ -85,7 +85,7 @@ def _channel(made: object, place: str) -> "type[ChannelAdapter]":
     from permitflow.testing import ChannelAdapter
 
     if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
-        unusable(f"{place} is no class of permitflow.testing.ChannelAdapter; for a pair of ends, say --pair")
+        unusable(f"{place} is no class of permitflow.testing.ChannelAdapter; for a pair of ends, use --pair")
     return made
 
 
@@ -95,7 +95,7 @@ def _pair(made: object, place: str) -> "Callable[..., PairAdapter]":
     if isinstance(made, type) and issubclass(made, ChannelAdapter):
         unusable(f"{place} is a channel as a whole, a permitflow.testing.ChannelAdapter; leave --pair away")
     if not callable(made):
-        unusable(f"{place} makes nothing; --pair wants what can be called to make a permitflow.testing.PairAdapter")
+        unusable(f"{place} makes nothing; --pair needs a callable that makes a permitflow.testing.PairAdapter")
     return made
 
 

@@ -64,8 +64,8 @@ def demo(
 
     With --streaming, a producer feeds a streaming query of Spark through an exchange on disk, and another channel of it
     leads to a consumer with a database of its own. With --kills, these processes are killed at random (SIGKILL) and
-    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits. Whoever
-    kills this command itself ends them all.
+    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits. If
+    this command itself is killed, all of them end.
 
     \b
       permitflow demo

@@ -66,11 +66,11 @@ def explain(
     next, and which guard is false where it can not.
 
     \b
-      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7           a shortest run into a deadlock
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7               a run into a deadlock
       permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7 --svg x.svg   the same as a drawing
-      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html            a window is filled and drained
-      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph   all states
-      permitflow explain run/ --channel orders/0                                       a recording, up to what is wrong
+      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html                a window filled and drained
+      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
+      permitflow explain run/ --channel orders/0                                           a recording, up to a fault
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
@@ -88,7 +88,7 @@ def explain(
         unusable(f"{given[0]} belongs to numbers of your own; leave it or the trace files away")
     page = output or (None if svg else _DEFAULT_PAGE)
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
-        unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or say --svg FILE")
+        unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
         unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
     require_apart({"--output": page, "--svg": svg}, files_of(files or []))

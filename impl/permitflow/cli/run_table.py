@@ -24,13 +24,13 @@ def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
     look = look_of(module)
     told = look.row(start)
     numbers = tuple(name for name, text in told.items() if text.replace(",", "").isdigit())
-    who = ["who"] if look.has_actors else []
-    table = open_table("step", "action", *who, *told, right=("step", *numbers))
-    table.add_row("0", "", *("" for _ in who), *told.values())
+    actor = ["actor"] if look.has_actors else []
+    table = open_table("step", "action", *actor, *told, right=("step", *numbers))
+    table.add_row("0", "", *("" for _ in actor), *told.values())
     left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
-            actor = [look.actor(step.action)] if who else []
+            actor = [look.actor(step.action)] if look.has_actors else []
             table.add_row(str(number), spelt(step), *actor, *look.row(step.state).values())
         elif number - 1 == left_out.start:
             table.add_row("\u2026", f"{len(left_out):,} more steps")

@@ -58,7 +58,7 @@ def serve(
         str,
         typer.Option(
             metavar="NAME",
-            help="The protocol that says what may be sent when; one that there is not is answered with their names.",
+            help="The protocol that decides what may be sent when; an unknown name is answered with the known ones.",
         ),
     ] = PERMITS.name,
     row_permits: Annotated[
@@ -140,7 +140,7 @@ def serve(
         typer.Option(
             parser=_ROWS,
             metavar="SECONDS",
-            help="With replay: what is staged by a query of which nothing was heard for so long is forgotten. "
+            help="With replay: what a query has staged is forgotten after so long without a sign of the query. "
             f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
         ),
     ] = None,
@@ -158,7 +158,7 @@ def serve(
         typer.Option(
             parser=seconds,
             metavar="SECONDS",
-            help="Close a connection that has not said in this time which channel it puts into or gets.",
+            help="Close a connection that has not named its channel within this time.",
         ),
     ] = HANDSHAKE_SECONDS,
     silence_seconds: Annotated[
@@ -166,7 +166,7 @@ def serve(
         typer.Option(
             parser=seconds,
             metavar="SECONDS",
-            help="Give up a peer that gives no sign of life for longer; at least 3.",
+            help="End the streams of a peer that is silent for longer; at least 3.",
         ),
     ] = SILENCE_SECONDS,
     same_host: Annotated[
@@ -211,7 +211,7 @@ def serve(
 
     Producers and consumers both dial the exchange, so neither must be reachable. It holds at most --row-permits rows
     of each channel (with replay --kept-rows), and --row-permits for each producer and consumer that is connected;
-    whoever is too fast waits.
+    what is too fast waits.
 
     \b
       permitflow serve --stream orders:2                       channels orders/0 and orders/1
@@ -224,10 +224,10 @@ def serve(
     The first line is "listening at HOST:PORT", one for each address. After it, a terminal shows a live table,
     anything else gets a line when something has changed, and --json prints one object a line.
 
-    SIGTERM or Ctrl-C drains: the exchange is not ready any more, and takes no new producers; those with a name are
-    told to come again later; others may come to their end, and consumers may take what is in memory, for
-    --drain-seconds. Then all are told that the exchange is gone, and the last line says what was left behind. A
-    second signal stops at once. More: docs/guides/serving.md.
+    SIGTERM or Ctrl-C drains: the exchange is no longer ready, and takes no new producers. A producer with a name gets
+    an error that asks it to come back later; the others may come to their end, and consumers may take what is in
+    memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
+    what was left behind. A second signal stops at once. More: docs/guides/serving.md.
 
     Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
     130: stopped by Ctrl-C.

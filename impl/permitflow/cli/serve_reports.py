@@ -1,4 +1,4 @@
-"""How ``permitflow serve`` says what flows: a live table, lines of a log, lines of JSON, or nothing."""
+"""How ``permitflow serve`` reports what flows: a live table, lines of a log, lines of JSON, or nothing."""
 
 import json
 from collections import deque
@@ -19,7 +19,7 @@ __all__ = ["JsonLines", "LiveTable", "LogLines", "Report"]
 
 
 class Report:
-    """Says the addresses, and nothing else.  A context manager that is told what happens."""
+    """Prints the addresses, and nothing else.  A context manager with a method for each thing that happens."""
 
     interval_seconds: ClassVar[float | None] = None
     """How often it is shown what flows; None: never, which spares looking at thousands of channels."""
@@ -59,8 +59,8 @@ class JsonLines(Report):
     interval_seconds: ClassVar[float | None] = 1.0
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
-        self._said: list[tuple[object, ...]] = []
+        """Begin with nothing shown."""
+        self._shown: list[tuple[object, ...]] = []
 
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
         """The exchange can be dialled."""
@@ -76,9 +76,9 @@ class JsonLines(Report):
         for flow in flows:
             facts.append(_facts(flow))
             yield
-        if facts == self._said:
+        if facts == self._shown:
             return
-        self._said, channels = facts, []
+        self._shown, channels = facts, []
         for flow in flows:
             channels.append(json.dumps(flow.as_json()))
             yield
@@ -104,7 +104,7 @@ class LogLines(Report):
     def __init__(self, console: Console) -> None:
         """Print to this console."""
         self._console = console
-        self._said: dict[str, tuple[object, ...]] = {}
+        self._shown: dict[str, tuple[object, ...]] = {}
 
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
         """The exchange can be dialled."""
@@ -120,9 +120,9 @@ class LogLines(Report):
         """Print the channels on which something has changed."""
         for flow in flows:
             name, facts = flow.traffic.channel, _facts(flow)
-            if self._said.get(name) != facts and not _is_untouched(flow.traffic):
+            if self._shown.get(name) != facts and not _is_untouched(flow.traffic):
                 self._print(_line(flow))
-            self._said[name] = facts
+            self._shown[name] = facts
             yield
 
     def stopping(self) -> None:
@@ -130,7 +130,7 @@ class LogLines(Report):
         self._print("stopping")
 
     def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
-        """Print what has not been said, and the sums."""
+        """Print what has not been shown, and the sums."""
         deque(self.show(flows), maxlen=0)
         self._print_sums(flows, rest)
 

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Style(Enum):
-    """How the exchange says what flows."""
+    """How the exchange reports what flows."""
 
     TEXT = "text"
     JSON = "json"
@@ -107,7 +107,7 @@ class _NewRecording:
             self._made = Path(os.path.realpath(path))
             try:
                 # In one step: of two that want the same name at the same time, one gets it.  So an empty file is none
-                # to take: it may be that of a run that has not told anything yet.
+                # to take: it may be that of a run that has recorded nothing yet.
                 os.close(os.open(self._made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             except FileExistsError:
                 unusable(
@@ -124,7 +124,7 @@ class _NewRecording:
             unusable(f"--trace: cannot write {path}: {error.reason}")
 
     def begin(self) -> None:
-        """From now on there may be something to tell."""
+        """From now on there may be something to record."""
         self._has_begun = True
 
     def __enter__(self) -> Self:
@@ -196,7 +196,7 @@ async def _serve(
         staging_rows=plan.staging_rows,
     )
     # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a second,
-    # in which nobody is served.
+    # in which no stream is served.
     gc.freeze()
     async with AsyncExitStack() as stack:
         servers = []
@@ -240,7 +240,7 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
 
 
 async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
-    """Report what flows; what there was at first, if anybody looks."""
+    """Report what flows; return what there was at first, None if nothing is shown."""
     if report.interval_seconds is None:
         await asyncio.wait({until})
         return None

@@ -466,7 +466,7 @@ def _simulate_sweep(description: Description, *, plot: Path | None, csv_file: Pa
         if plot is not None:
             _draw(description, rows, plot)
             written.append(str(plot))
-    finally:  # what took so long is shown, whatever the disk says
+    finally:  # what took so long is shown, even if the disk is full
         if as_json:
             print_json({"points": [_row_as_json(row) for row in rows], "files": written})
         else:

@@ -57,13 +57,12 @@ def top(
     Columns: streams that put and get now; rows in since the exchange started, rows in and out a second; held: rows
     that take room in the channel, and the room that is left; blocked: the share of the time in which rows from
     producers waited for room, and in which rows on their way out waited for a consumer; lag, of channels that keep
-    their rows: how many rows each consumer has still to acknowledge. --json tells more.
+    their rows: how many rows each consumer has still to acknowledge. --json has more.
 
-    An exchange that is gone may come back: it is asked again and again, until Ctrl-C, and meanwhile it is said when it
-    was last seen, and what is wrong. With --once, that is an error.
+    An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
+    was last seen and what is wrong. With --once, that is an error.
 
-    Exit code 0: seen. 1: nobody answers there. 2: this is no address, or the exchange has no such channel. 130:
-    stopped by Ctrl-C.
+    Exit code 0: seen. 1: no answer. 2: this is no address, or the exchange has no such channel. 130: stopped by Ctrl-C.
     """
     if interval <= 0:
         unusable("--interval: must be above 0")
@@ -161,7 +160,7 @@ class _Report:
         return traffic_table(look.flows, shows_gauges=self._shows_gauges)
 
     def lost(self, loss: _Loss) -> None:
-        """Say since when nothing is seen, and why; as text once, as long as the reason is the same."""
+        """Show since when nothing is seen, and why; as text once, as long as the reason is the same."""
         if self._as_json:
             typer.echo(json.dumps(loss.as_json()))
         elif self._live is not None:

@@ -58,7 +58,8 @@ def validate(
 
     Give all files of a run at once: what two processes recorded of a channel is put into one order without trusting
     clocks. For each channel: valid, or the first event that no behaviour allows, the state before it, and what would
-    have been allowed. Where only one end was recorded, say so, and check that some other end explains it.
+    have been allowed. Where only one end was recorded, say so, and check that some behaviour of the
+    other end explains it.
 
     \b
       permitflow trace validate run/                         all trace files of a folder
@@ -100,7 +101,9 @@ def query(
     table: Annotated[
         Path | None, typer.Option(metavar="DIR", help="What a file sink has written: compare what it has published.")
     ] = None,
-    consumer: Annotated[str, typer.Option(metavar="NAME", help="As whom the source reads.")] = "default",
+    consumer: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the consumer as which the source reads.")
+    ] = "default",
     source: Annotated[
         int,
         typer.Option(
@@ -128,7 +131,7 @@ def query(
 
     \b
       permitflow trace query trace/ checkpoint/                    whatever the sink is
-      permitflow trace query trace/ checkpoint/ --table orders/    a file sink, which tells what it has published
+      permitflow trace query trace/ checkpoint/ --table orders/    a file sink, whose log lists what it published
 
     Exit code 0: it is. 1: it is not. 2: not a usable recording, or it does not begin with the query.
     """

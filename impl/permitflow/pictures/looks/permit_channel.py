@@ -339,7 +339,7 @@ class PermitLook(Look):
         """What matters most."""
         largest = max(parameters.sizes, default=0)
         return (
-            f"a channel with row_permits {parameters.row_permits:,}, permit_batch {parameters.permit_batch:,}, "
+            f"a channel with row permits {parameters.row_permits:,}, permit batch {parameters.permit_batch:,}, "
             f"chunks of up to {largest:,} rows"
         )
 
@@ -605,4 +605,7 @@ def in_words(state: State, parameters: Parameters) -> str:
 
 
 def _in_numbers(parameters: Parameters) -> str:
-    return f"row_permits {parameters.row_permits:,}, permit_batch {parameters.permit_batch:,}, chunks up to {parameters.max_chunk_cost:,}"
+    return (
+        f"row permits {parameters.row_permits:,}, permit batch {parameters.permit_batch:,}, "
+        f"chunks of at most {parameters.max_chunk_cost:,}"
+    )
