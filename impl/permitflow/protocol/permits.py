@@ -410,11 +410,11 @@ class PermitReceiver(Inbound[T]):
 
     __slots__ = (
         "_barrier_permits",
-        "_batch",
         "_due_barriers",
         "_due_rows",
         "_due_watermarks",
         "_max_chunk_cost",
+        "_permit_batch",
         "_row_permits",
         "_splits",
         "_unreturned",
@@ -427,7 +427,7 @@ class PermitReceiver(Inbound[T]):
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start empty."""
         super().__init__(parameters, record=record)
-        self._batch = parameters.permit_batch
+        self._permit_batch = parameters.permit_batch
         self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
         self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
@@ -526,7 +526,7 @@ class PermitReceiver(Inbound[T]):
         if 0 in rows or (total > self._max_chunk_cost and max(rows) > self._max_chunk_cost):
             costs = list(map(self.parameters.cost_of, rows))
             total = sum(costs)
-        batches = _batches(before, costs, self._batch) if before + total >= self._batch else _NO_BATCH
+        batches = _batches(before, costs, self._permit_batch) if before + total >= self._permit_batch else _NO_BATCH
         # Increments: a finalizer may have consumed something meanwhile.
         self._unreturned += total - batches[-1]
         self._due_rows += batches[-1]
