@@ -71,7 +71,7 @@ def windows(axes: "Axes", results: Results) -> bool:
     """Rows per second against the window."""
     points = results.get("windows", Point)
     _curves(axes, points, lambda point: point.row_permits)
-    axes.set(xlabel="row_permits, returned by the default batch", ylabel="rows per second")
+    axes.set(xlabel="row permits, returned by the default batch", ylabel="rows per second")
     return bool(points)
 
 
@@ -79,7 +79,7 @@ def batches(axes: "Axes", results: Results) -> bool:
     """Rows per second against the batch."""
     points = results.get("batches", Point)
     _curves(axes, points, lambda point: point.permit_batch)
-    axes.set(xlabel="permit_batch, of a window of 32,768 rows", ylabel="rows per second")
+    axes.set(xlabel="permit batch, of a window of 32,768 rows", ylabel="rows per second")
     return bool(points)
 
 
@@ -108,7 +108,7 @@ def delays(axes: "Axes", results: Results) -> bool:
         predicted = [point.predicted_rows_per_second for point in mine]
         axes.plot(numbers, predicted, "--", color=f"C{number}", label=f"round trip {rtt:g} ms, simulated")
     axes.set_xscale("log", base=2)
-    axes.set(yscale="log", xlabel="row_permits", ylabel="rows per second")
+    axes.set(yscale="log", xlabel="row permits", ylabel="rows per second")
     return bool(points)
 
 
