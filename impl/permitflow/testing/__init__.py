@@ -1,4 +1,4 @@
-"""Conformance: the model leads, an implementation follows, and what it must not do it has to refuse.
+"""Conformance: the model leads, an implementation follows, and refuses every move that the model refuses.
 
 For users: ``ChannelKit`` and ``PairKit`` are test classes to subclass, ``judge_adapter`` and ``judge_pair`` give the
 same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairAdapter`` of a pair of ends with explicit

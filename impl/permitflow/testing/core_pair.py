@@ -1,7 +1,7 @@
-"""The two ends of a flow with explicit wires, moved by hand: the sans-IO core beside its model.
+"""The two ends of a flow with explicit wires, moved step by step: the sans-IO core beside its model.
 
-``FlowPair`` has what all flows share; a flow's own pair has a method for each action of its specification, and says
-what can be observed in the specification's terms.
+``FlowPair`` is the common part of all flows; a flow's own pair has a method for each action of its specification, and
+expresses its state in the specification's terms.
 """
 
 from collections import deque
@@ -17,9 +17,9 @@ __all__ = ["FlowPair"]
 
 
 class FlowPair:
-    """An ``Outbound`` and an ``Inbound``; what each message must be is remembered beside them.
+    """An ``Outbound`` and an ``Inbound``, and the messages that are due.
 
-    It can be pickled as long as nothing is recorded: that is how a state is kept and tried again.
+    It can be pickled unless it records: pickles keep states, so that several moves can be tried from one state.
     """
 
     def __init__(self, parameters: Parameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
@@ -34,29 +34,29 @@ class FlowPair:
         self._tags = tags
         self._serial = 0
         self._consumed = 0
-        # Serial numbers of what is in the channel or waits, in the order in which it has to be consumed.
+        # Serial numbers of the messages that wait or are in the channel, in the order of their consumption.
         self._due: deque[int] = deque()
         self._due_watermarks: deque[int] = deque()
         self._waiting: list[Offered[int]] = []
         self.watermark = self.heard = -1
-        """The newest watermark that was announced, and that was consumed."""
+        """The newest watermark announced, and the newest consumed."""
 
     # The application.
 
     def put_in_line(self, kind: Kind, rows: int = 0) -> None:
-        """The application wants to send a chunk or a barrier."""
+        """Offer a chunk or a barrier."""
         self._serial += 1
         self._due.append(self._serial)
         self._waiting.append(self.sender.offer(kind, self._serial, rows))
 
     def announce(self) -> None:
-        """The application announces a watermark."""
+        """Announce a watermark."""
         self._serial += 1
         self.watermark = self._serial
         self.sender.offer_watermark(self._serial)
 
     def take_back(self, position: int, kind: Kind | None = None) -> None:
-        """The application gives up waiting with the message at this position in the line, which is of this kind."""
+        """Withdraw the message of this kind at this position in the line."""
         if not self._waiting or kind not in (None, self._waiting[position].message.kind):
             raise ActionRefused("no such message waits there")
         offered = self._waiting.pop(position)
@@ -69,7 +69,7 @@ class FlowPair:
     # The protocol.
 
     def leave(self, kind: Kind | None = None) -> None:
-        """The oldest waiting message, which is of this kind, goes onto the wire."""
+        """Put the oldest waiting message, which must be of this kind, onto the wire."""
         if not self._waiting or kind not in (None, self._waiting[0].message.kind):
             raise ActionRefused("no such message is the oldest that waits")
         message = self.sender.send_oldest()
@@ -79,7 +79,7 @@ class FlowPair:
         self.wire.append(message)
 
     def leave_watermark(self) -> None:
-        """The pending watermark goes onto the wire."""
+        """Put the pending watermark onto the wire."""
         message = self.sender.send_watermark()
         if message.payload != self.watermark:
             raise Divergence(f"watermark {message.payload} was sent, {self.watermark} is the newest")
@@ -87,23 +87,23 @@ class FlowPair:
         self.wire.append(message)
 
     def deliver(self) -> None:
-        """The oldest message on the wire arrives."""
+        """Deliver the oldest message on the wire."""
         if not self.wire:
             raise ActionRefused("nothing is on the wire")
         self.receiver.deliver(self.wire.popleft())
 
     def consume(self) -> None:
-        """The application takes the oldest message and has consumed it."""
+        """Take and consume the oldest message."""
         self.take()
         self.consume_taken()
 
     def take(self) -> Message[int]:
-        """The application takes the oldest message that it has not taken yet; for the specification nothing happens."""
+        """Take the oldest message that was not taken yet; this is no step of the specification."""
         message: Message[int] = self.receiver.take()
         return message
 
     def consume_taken(self) -> None:
-        """The application has consumed the oldest message that it took."""
+        """Consume the oldest taken message."""
         oldest = self.receiver.inbox[:1]
         self.receiver.consume_many(1)
         returned = self.receiver.take_feedback(residue=False)
@@ -120,18 +120,18 @@ class FlowPair:
             self.feedback.append(returned)
 
     def answer(self) -> None:
-        """The oldest feedback arrives."""
+        """Deliver the oldest feedback."""
         if not self.feedback:
             raise ActionRefused("no feedback is on its way")
         self.sender.on_feedback(self.feedback.popleft())
 
-    # What can be seen.
+    # Observations.
 
     def numbered(self) -> Iterator[list[tuple[Message[int], int]]]:
-        """What is in the inbox, on the wire and in line, each message with its number.
+        """The messages in the inbox, on the wire and in line, each with its number.
 
         Raises:
-            Divergence: the messages here are not those that were offered, in their order.
+            Divergence: the messages are not the offered ones in their order.
         """
         places = (self.receiver.inbox, self.wire, self.sender.waiting)
         here = [message.payload for place in places for message in place if message.kind is not Kind.WATERMARK]
@@ -149,7 +149,7 @@ class FlowPair:
         """The state of both ends and of the wires, in the specification's terms.
 
         Raises:
-            Divergence: the messages here are not those that were offered, in their order.
+            Divergence: the messages are not the offered ones in their order.
         """
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
-"""Moves of a specification's behaviours: drawn, printed, and asked of a pair of ends beside the model.
+"""Moves of a specification's behaviours, made by the model and by a pair of ends side by side.
 
 ``step`` makes one move on both; ``walk`` walks a whole state graph: every edge once, and every refusal in every state.
-Both take the system: a model, as ``permitflow_model`` has one for each protocol.
+Both take the system: a protocol's model in ``permitflow_model``.
 """
 
 import pickle
@@ -47,11 +47,11 @@ class Move(NamedTuple):
 
 
 class ActionRefused(Exception):
-    """The implementation does not do that now."""
+    """The implementation refuses the action now."""
 
 
 REFUSALS = (ActionRefused, WouldBlock, ProtocolError)
-"""What an adapter's method may raise to say that its implementation refused."""
+"""Exceptions with which an adapter's method reports that its implementation refused."""
 
 
 class PairAdapter(Protocol):
@@ -59,7 +59,7 @@ class PairAdapter(Protocol):
 
     It has a method for each action, named in Python's spelling, which performs it, or raises one of ``REFUSALS`` and
     changes nothing: ``OfferChunk(3)`` is ``offer_chunk(3)``.  An action that takes a message back, such as
-    ``withdraw_chunk``, may be told its place in the line as well; 0 is the oldest, and by default it is the newest.
+    ``withdraw_chunk``, may get its place in the line as well; 0 is the oldest, and by default it is the newest.
     """
 
     def observe(self) -> Any:
@@ -72,7 +72,7 @@ class PairAdapter(Protocol):
 
 
 class Divergence(AssertionError):
-    """The implementation did something else than the model."""
+    """The implementation diverged from the model."""
 
 
 S = TypeVar("S", bound=tuple[Any, ...])
@@ -80,7 +80,7 @@ P = TypeVar("P")
 
 
 def moves_of(system: System[S, P], parameters: P) -> Iterator[Move]:
-    """All moves that these parameters know, enabled or not."""
+    """All moves with these parameters, enabled or not."""
     for action in system.actions:
         for arguments in action.arguments(parameters):
             yield Move(action.name, arguments)
@@ -89,7 +89,7 @@ def moves_of(system: System[S, P], parameters: P) -> Iterator[Move]:
 def is_rule(move: Move) -> bool:
     """Must an implementation refuse this move where the model does?
 
-    The model offers no more than its bounds allow, so that its states can be counted; an implementation has none.
+    The model bounds the offers of its application to keep its states countable; an implementation has no such bounds.
     """
     return not move.action.startswith("Offer")
 
@@ -107,7 +107,7 @@ def step(system: System[S, P], adapter: PairAdapter, parameters: P, before: S, m
     """Let model and implementation make the same move: both perform it with the same result, or both refuse.
 
     Raises:
-        Divergence: they do not agree.
+        Divergence: they differ.
     """
     try:
         expected = system.perform(move.action, before, parameters, *move.arguments)
@@ -152,11 +152,11 @@ A = TypeVar("A", bound=PairAdapter)
 
 @dataclass
 class Walk:
-    """How far it went."""
+    """The extent of a walk."""
 
     states: int = 0
     edges: int = 0
-    """Steps that both took, with the same result."""
+    """Steps that both made, with the same result."""
 
     refusals: int = 0
     """Moves that both refused."""
@@ -170,13 +170,13 @@ def walk(
     never: Collection[str] = (),
     in_each_state: Callable[[Callable[[], A], S], None] | None = None,
 ) -> Walk:
-    """Visit every state of the model that is reachable without the actions ``never``, the implementation beside it.
+    """Visit every state of the model that is reachable without the actions ``never``, and compare the implementation.
 
     ``start`` is an implementation at rest that can be pickled.  ``in_each_state`` may check more: it gets a function
     that makes fresh copies of the implementation in this state, and the state.
 
     Raises:
-        Divergence: they do not agree.
+        Divergence: they differ.
     """
     result = Walk()
     moves = tuple(move for move in moves_of(system, parameters) if move.action not in never)
@@ -185,7 +185,7 @@ def walk(
     todo = [begin]
     while todo:
         state = todo.pop()
-        # A state is never visited again; its copy is no longer needed.
+        # No state is visited twice, so its copy is no longer needed.
         copy, kept[state] = kept[state], b""
         fresh: Callable[[], A] = partial(pickle.loads, copy)
         result.states += 1
@@ -201,7 +201,7 @@ def walk(
                     kept[after] = pickle.dumps(adapter)
                     todo.append(after)
             elif is_rule(move):
-                # A refusal changes nothing, and `step` has made sure of it.
+                # `step` has checked that the refusal changed nothing.
                 step(system, refusing, parameters, state, move)
                 result.refusals += 1
     return result

@@ -1,7 +1,7 @@
-"""Judges recorded runs of streaming queries: is what Spark, source and sink did a behaviour of ``SparkMicroBatch``?
+"""Judges recorded runs of streaming queries of Spark, source and sink: is each a behaviour of ``SparkMicroBatch``?
 
-Looked at are the files that the source writes with option ``trace_dir`` (one folder for each query), and the query's
-checkpoint; a file sink tells besides which batches it has published.
+It reads the files that the source writes with option ``trace_dir`` (one folder for each query), and the query's
+checkpoint; a file sink also lists its published batches.
 """
 
 import json
@@ -25,20 +25,20 @@ __all__ = ["QueryVerdict", "judge_query", "published_by_file_sink"]
 
 Facts = Mapping[str, object]
 
-# Of a file of the offset log: its version, and what Spark notes about the batch.
+# First lines of a file of the offset log: its version, and Spark's notes about the batch.
 _HEADER_LINES = 2
 
 
 @dataclass(frozen=True)
 class QueryVerdict:
-    """What the model says about a query's run on one channel."""
+    """The model's verdict about a query's run on one channel."""
 
     channel: str
     first_row: int
-    """Where the query began; the model counts rows from there."""
+    """The row at which the query began; the model counts rows from there."""
     replay: Replay[QueryWorld, QueryEvent]
     left_over: int
-    """Events that could not be explained."""
+    """Events without an explanation."""
 
     @property
     def is_valid(self) -> bool:
@@ -52,7 +52,7 @@ class QueryVerdict:
 
     @property
     def table_rows(self) -> int:
-        """Rows of this channel that the sink must have."""
+        """Number of rows of this channel that the sink must have."""
         return self.state.output
 
     def describe(self) -> str:
@@ -82,16 +82,16 @@ def judge_query(
     durable: bool = True,
     staging_rows: int = 0,
 ) -> list[QueryVerdict]:
-    """Replay what was recorded of a query, channel by channel.
+    """Replay the recording of a query, channel by channel.
 
     Args:
         trace_dir: the source's option; recorded from the query's first batch on.
         checkpoint: of the query; Spark keeps the last hundred batches there.
         consumer: the name under which the source reads.
         source: its number among the query's sources, in Spark's order.
-        published: batches that the sink says it has published, in its order; None: it does not say.
-        durable: may the exchange not lose rows?
-        staging_rows: that jobs may stage for a channel, if they publish into those that the query reads.
+        published: the batches that the sink lists as published, in its order; None: it has no list.
+        durable: must the exchange never lose rows?
+        staging_rows: rows that jobs may stage for a channel, if they publish into channels that the query reads.
 
     Raises:
         TraceUnreadableError: a file is missing, or holds something else.
@@ -118,7 +118,7 @@ def published_by_file_sink(table: Path | str) -> list[int]:
 
 
 class _ChannelRun:
-    """What was recorded of one channel."""
+    """The recording of one channel."""
 
     def __init__(
         self, channel: str, source: Sequence[Facts], tasks: Sequence[Facts], offsets: Mapping[int, StreamOffset]
@@ -137,7 +137,7 @@ class _ChannelRun:
         interpretation = SparkMicroBatchReplay(
             query_parameters(row_permits=permits, batch_cap=cap, durable=durable, staging_rows=staging_rows)
         )
-        # An event of Spark's logs, the tasks or the sink is taken before the source goes on: it has had time to happen.
+        # Events of Spark's logs, the tasks and the sink are taken before the source's next event: they came earlier.
         logs = [
             [self._of_batch("WriteOffsetLog", batch, "offsets") for batch in self._ranges],
             [*self._task_events()],
@@ -150,7 +150,7 @@ class _ChannelRun:
         return QueryVerdict(self._channel, self._first_row, outcome, left_over)
 
     def _ranges_of(self, offsets: Mapping[int, StreamOffset]) -> dict[int, tuple[int, int]]:
-        """The rows of each batch that has some; counted from the first row."""
+        """The row range of each batch that is not empty, counted from the first row."""
         ranges, start = {}, 0
         for batch, offset in offsets.items():
             end = offset.rows.get(self._channel, self._first_row) - self._first_row
@@ -185,7 +185,7 @@ class _ChannelRun:
 
 
 def _facts(folder: Path, name: str) -> list[Facts]:
-    """The events of all files of a kind, in the order in which these appeared."""
+    """The events of all files of a kind, in the order in which the files appeared."""
     found: list[Facts] = []
     for path in sorted(folder.glob(f"{name}-*{EVENTS_SUFFIX}")):
         # A half-written line comes from a process killed while it wrote: that event did not happen.
@@ -214,7 +214,7 @@ def _offsets(folder: Path, source: int) -> dict[int, StreamOffset]:
 
 
 def _offset(path: Path, source: int) -> StreamOffset:
-    """How far a batch goes."""
+    """The end of a batch."""
     line = _HEADER_LINES + source
     try:
         return StreamOffset.of_json(json.loads(path.read_text().splitlines()[line]))

@@ -1,4 +1,4 @@
-"""TLC as a referee over recorded runs: does the specification's own text say the same as the model?"""
+"""Uses TLC as a referee over recorded runs: does the specification's own text agree with the model?"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ __all__ = ["Referee", "ask_tlc"]
 
 @dataclass(frozen=True)
 class Referee:
-    """What TLC says, beside what the model says."""
+    """TLC's verdict beside the model's."""
 
     walk: Walk
-    """Over all segments that TLC was given; after one that it does not walk to its end, it gets no more."""
+    """TLC's walk over all segments; it stops at the first segment that TLC does not complete."""
 
     steps: int
-    """Steps of the specification that explain the run, in the model's opinion."""
+    """Steps of the specification that explain the run, by the model."""
 
     impossible: int
     """Events that the model calls impossible after these steps."""
 
     @property
     def agrees(self) -> bool:
-        """Does TLC come as far as the model, and no further?"""
+        """Does TLC reach the same step as the model, and none beyond?"""
         return self.walk.reached == self.walk.steps and not self.walk.goes_on
 
     def describe(self) -> str:
-        """Agreement, or both opinions."""
+        """The agreement, or both verdicts."""
         walk = self.walk
         took = f"{walk.seconds:.1f} s"
         if walk.reached < walk.steps:
@@ -61,7 +61,7 @@ def ask_tlc(
 ) -> Referee:
     """Give TLC the steps by which the model explains the run, and the events that it finds impossible after them.
 
-    TLC gets ``segment_steps`` at a time, and where they must lead.
+    TLC gets ``segment_steps`` at a time, and the state that they must reach.
 
     Raises:
         ValueError: a number is too large for TLC.
@@ -72,7 +72,7 @@ def ask_tlc(
     path = verdict.world.path
     links = [] if path is None else path.links()
     told = list(_told(links, {action.name for action in verdict.subject.system.actions}))
-    # What the model plays of an end that was not recorded could go on in many ways: TLC is not asked for all of them.
+    # An end that was not recorded could continue in many ways: TLC is not asked about all of them.
     blocked = [_of_event(block.event) for block in verdict.replay.blocked if len(channel.ends) == 2]
     parameters = verdict.subject.parameters(channel)
     whole = Walk(steps=0, reached=0, goes_on=False, seconds=0.0)
@@ -99,14 +99,14 @@ def _told(links: list[Path[Any]], known: Collection[str]) -> Iterator[Told]:
     for link in links:
         step, event = link.step, link.event
         if event is None:
-            # What is no action of the specification is one of its module for traces, which tells of it as of events.
+            # A step that is no action of the specification is one of its trace module, which describes it like events.
             yield Told(step.action, step.arguments if step.action in known else (0, *step.arguments))
             before.add(step.action)
             continue
         if event.action == step.action and step.action not in before:
             yield _of_event(event)
         else:
-            # What the event tells of its arguments is told of several steps together.
+            # The arguments of an event describe several steps together.
             yield Told(step.action, step.arguments, event.counters)
         before.clear()
 

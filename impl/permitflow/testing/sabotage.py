@@ -1,6 +1,6 @@
-"""Receivers that return permits wrongly, each in a way that its own books do not show.
+"""Receivers that return permits wrongly, each in a way that its own ledger does not show.
 
-They take the place of the real ones in the whole process, for good or, with ``sabotaged``, for a while.
+They replace the real ones in the whole process, permanently or, with ``sabotaged``, for a block.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,13 +17,13 @@ from permitflow.tracing import ChannelTrace
 __all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
 
 RETURN = 2
-"""Which return of permits is sabotaged; before it, all goes well.  A short run has few: they wait for company."""
+"""Number of the return that is sabotaged; earlier ones are right.  A short run has few, because returns are joined."""
 
 
 def return_twice() -> None:
-    """Of one return, a tenth of the permits comes a second time.
+    """Return a tenth of one return's permits a second time.
 
-    Not all of them: a sender that has got back half the window would refuse as many again before it records anything.
+    Not all of them: a sender that has half the window back would refuse as many again before it records anything.
     """
     _change_return(lambda frame: [frame, Feedback(_tenth(frame.said))])
 
@@ -33,12 +33,12 @@ def _tenth(permits: Iterable[int]) -> Permits:
 
 
 def lose() -> None:
-    """One return of permits is never written."""
+    """Never write one return of permits."""
     _change_return(lambda _frame: [])
 
 
 def return_on_receipt() -> None:
-    """Permits are returned when a chunk arrives, not when the application has consumed it."""
+    """Return permits when a chunk arrives, not when the application has consumed it."""
     deliver_many, note_consumed = PermitReceiver.deliver_many, PermitReceiver._note_consumed
 
     def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
@@ -61,7 +61,7 @@ def _change_return(
     change: Callable[[Feedback], list[DownstreamFrame]],
     may: Callable[[Feedback, int], bool] = lambda _frame, _rows: True,
 ) -> None:
-    """Change the second return, or the first one after it that ``may`` be: it is told the rows that lie here."""
+    """Change the second return, or the first later one that ``may`` allows, given the rows in the inbox."""
     write_all = DownstreamSession[object].take_frames
     returns = count(1)
 
@@ -79,7 +79,7 @@ def _change_return(
 
 
 SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receipt}
-"""By the names that a command line uses."""
+"""The sabotages by their names on the command line."""
 
 
 @contextmanager
@@ -98,16 +98,16 @@ def sabotaged(name: str) -> Iterator[None]:
 
 
 def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:
-    """At which end, and as which event of it, the recorded run of a sabotaged receiver leaves the specification.
+    """The end and the number of the event at which a sabotaged receiver's recorded run leaves the specification.
 
-    Sizes of chunks must be such that no wrong return of permits looks like the right one.
+    The sizes of chunks must make every wrong return of permits different from the right one.
     """
     if sabotage == "on-receipt":
         # The first chunk's permits left before it was consumed: the next count of the receiver shows it.
         return "receiver", 2
     returns = [event for log in channel.logs for event in log if event.action == "AddPermits"]
     if sabotage == "lost":
-        # It is missed at the next return.
+        # The next return shows that it is missing.
         return "sender", returns[RETURN - 1].sequence
     return "sender", next(
         second.sequence

@@ -1,4 +1,4 @@
-"""Judges recorded runs: is this a behaviour of the specification?  The verdict says so in numbers and in words."""
+"""Judges recorded runs: is this a behaviour of the specification?  The verdict answers in numbers and in words."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["Verdict", "judge", "judge_all"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the model says about the run of one channel."""
+    """The model's verdict about the run of one channel."""
 
     channel: str
     subject: Subject
@@ -25,25 +25,25 @@ class Verdict:
 
     replay: Replay[World[Any], Event]
     left_over: int
-    """Events that could not be explained any more, because an event before them was not."""
+    """Events that were not judged, because an earlier event has no explanation."""
 
     is_at_rest: bool
     """Had everything been consumed at the end, and were all permits back at the sender?"""
 
     allowed: tuple[str, ...]
-    """What the protocol could have done next."""
+    """The steps that the protocol could have made next."""
 
     peaks: Peaks | None = None
-    """Of a protocol that has rows and permits."""
+    """Peak numbers, for a protocol with rows and permits."""
 
     ends: frozenset[End] = frozenset({"sender", "receiver"})
-    """The ends that were recorded; the model itself played the other one."""
+    """The recorded ends; the model played the other one."""
 
     cut_ends: frozenset[End] = frozenset()
     """Ends whose last events may be missing."""
 
     logs: int = 1
-    """Processes that recorded it: with one, the order of all events is known; with two, each end's own."""
+    """Number of recording processes: with one, the order of all events is known; with two, only each end's own."""
 
     actions: Counter[str] = field(default_factory=Counter)
     """How often each action was recorded."""
@@ -55,14 +55,14 @@ class Verdict:
     def is_valid(self) -> bool:
         """Is the run a behaviour of the specification, and do its invariants hold at every step?
 
-        Where a recording was cut off, what the other end did later may depend on events that are lost: that much is
-        not held against the run, see ``undecided``.
+        After a cut in one end's recording, later events of the other end may depend on lost events: these do not make
+        the run invalid, see ``undecided``.
         """
         return self.replay.is_valid or self.undecided is not None
 
     @property
     def undecided(self) -> Blocked[Event] | None:
-        """An event that waits for something at the other end, whose recording was cut off before."""
+        """An event that depends on a later event of the other end, whose recording was cut off before it."""
         if self.logs < 2 or len(self.replay.blocked) != 1:
             return None
         (block,) = self.replay.blocked
@@ -75,11 +75,11 @@ class Verdict:
 
     @property
     def missing_actions(self) -> list[str]:
-        """Actions of the specification that this run does not have."""
+        """Actions of the specification that do not occur in this run."""
         return [action.name for action in self.subject.system.actions if action.name not in self.actions]
 
     def remarks(self) -> Iterator[str]:
-        """What could not be checked, and why."""
+        """The omitted checks, with reasons."""
         if len(self.ends) == 1:
             (end,) = self.ends
             other = "receiver" if end == "sender" else "sender"
@@ -92,7 +92,7 @@ class Verdict:
             yield f"not decided: {event} waits for what is missing ({self.undecided.reason}){left}"
 
     def describe(self) -> str:
-        """The verdict in words: if it is bad, what happened, in which state, and what would have been right."""
+        """The verdict in words; for an invalid run with the event, the state, and the steps allowed there."""
         name = f"channel {self.channel!r}"
         if self.is_valid:
             rest = "at rest" if self.is_at_rest else "not at rest: " + self.subject.state_in_words(self.world.state)
@@ -115,7 +115,7 @@ class Verdict:
             yield f"{self._in_words(block.event)} {problem}: {block.reason}"
 
     def _in_words(self, event: Event | None) -> str:
-        """Action, what was told of it, and place of an event."""
+        """The action, arguments and place of an event."""
         if event is None:
             return "nothing"
         words = self.subject.event_in_words(event, self.subject.table)
@@ -123,14 +123,14 @@ class Verdict:
 
 
 def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = False) -> Verdict:
-    """Replay what was recorded of one channel, with the model of the protocol that its header names.
+    """Replay the recording of one channel, with the model of the protocol that its header names.
 
-    Where one process recorded both ends, the order in which it did so counts: a permit that comes back before its
-    chunk was consumed is found out at once.  With ``by_end`` each end's own order is all that counts, as it is
-    anyway where two processes recorded.  Of an end that was not recorded, the model plays the part.
+    If one process recorded both ends, the order of its recording counts: a permit that returns before its chunk was
+    consumed is detected at once.  With ``by_end``, or if two processes recorded, only each end's own order counts.  The
+    model plays an end that was not recorded.
 
     Raises:
-        TraceMismatchError: its parameters are impossible, its protocol is not known, or too few ends were recorded.
+        TraceMismatchError: its parameters are impossible, its protocol is unknown, or too few ends were recorded.
     """
     logs = channel.logs_by_end if by_end else channel.logs
     subject = subject_of(channel)
@@ -165,7 +165,7 @@ def judge_all(trace: Trace, *, by_end: bool = False) -> list[Verdict]:
 
 
 class _Watched:
-    """An explanation whose states are seen by somebody, once after every event."""
+    """An explanation that reports its state to a watch after every event."""
 
     def __init__(self, explanation: Explanation, watch: Watch) -> None:
         self.perform = explanation.perform

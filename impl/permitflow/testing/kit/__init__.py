@@ -1,1 +1,1 @@
-"""The conformance kit: adapters in, verdicts out.  ``permitflow.testing`` names what is for users."""
+"""The conformance kit: adapters in, verdicts out.  ``permitflow.testing`` exports its public names."""

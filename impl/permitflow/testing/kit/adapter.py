@@ -1,4 +1,4 @@
-"""What a third party writes: a channel, as the applications at its two ends see it, and what the channel may lack."""
+"""The adapter that a third party writes for its channel, and the features that a channel may lack."""
 
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused
 
 
 class Feature(StrEnum):
-    """What not every channel has."""
+    """A feature that a channel may lack."""
 
     WEIGHTS = "weights"
     """A chunk costs its rows; without them, every chunk costs 1."""
@@ -26,10 +26,10 @@ class Feature(StrEnum):
     """An idle receiver returns a residue below the batch."""
 
     ACKNOWLEDGEMENT = "acknowledgement"
-    """The application says when it is done with a message; without it, a message is consumed when it is taken."""
+    """The application reports when it has consumed a message; without it, taking a message consumes it."""
 
     CANCELLATION = "cancellation"
-    """A send or a receive that waits may be cancelled."""
+    """A waiting send or receive may be cancelled."""
 
     BARRIERS = "barriers"
     WATERMARKS = "watermarks"
@@ -38,25 +38,25 @@ class Feature(StrEnum):
     """A chunk can be sent at once or refused, without waiting."""
 
     END = "end"
-    """The sender says in band that nothing follows."""
+    """The sender can end the stream in band."""
 
     ABORT = "abort"
-    """The sender gives the stream up."""
+    """The sender can abort the stream."""
 
     RECORDING = "recording"
-    """It tells a recorder what it does, action by action."""
+    """The channel reports its actions to a recorder."""
 
 
 class Refused(Exception):
-    """The channel does not do that now, and has changed nothing."""
+    """The channel refuses the operation now, and has changed nothing."""
 
 
 class Ended(Exception):
-    """The sender has ended the stream, and all of it was taken."""
+    """The sender has ended the stream, and all messages were taken."""
 
 
 class Aborted(Exception):
-    """The sender gave the stream up."""
+    """The sender has aborted the stream."""
 
 
 class Received(NamedTuple):
@@ -64,7 +64,7 @@ class Received(NamedTuple):
 
     kind: Kind
     value: int | None = 0
-    """A chunk's serial number, or a watermark's value; None where the payload is too small to tell."""
+    """A chunk's serial number, or a watermark's value; None if the payload is too small to carry it."""
 
     rows: int = 0
     """Rows of a chunk."""
@@ -74,40 +74,40 @@ class ChannelAdapter:
     """One channel with an application at each end; the kit makes a new one for every run.
 
     Methods are named after the actions of the permit channel, and mean the same in every protocol.  ``open``,
-    ``offer_chunk`` and ``take`` must be there; a method that is left out is a feature that the channel lacks.  What
-    else it lacks stands in ``lacks``.  All is called in one event loop.
+    ``offer_chunk`` and ``take`` are required; a missing method means that the channel lacks the feature.  ``lacks``
+    lists other missing features.  The kit calls all methods in one event loop.
     """
 
     lacks: ClassVar[frozenset[Feature]] = frozenset()
-    """What the channel does not claim to have, beyond methods that are left out."""
+    """Features that the channel lacks, beyond those of missing methods."""
 
     hops: ClassVar[int] = 1
     """Control loops in a chain that a message passes; each has a window of its own."""
 
     timeout_seconds: ClassVar[float] = 0.2
-    """After how long a channel that has not moved never will; only failing runs wait that long."""
+    """Seconds without progress after which a channel counts as stuck; only failing runs wait that long."""
 
     quiet_seconds: ClassVar[float] = 0.0
-    """How long to watch that a channel does not do what it must not.
+    """Seconds to watch that a channel does nothing that it must not do.
 
-    0 for a channel that needs nothing but the event loop: some turns of the loop decide, and no clock.  A channel
+    0 for a channel that needs only the event loop: some turns of the loop decide, without a clock.  A channel
     with threads, timers or a network needs time, in both directions.
     """
 
     async def open(self, parameters: Any, record: RecorderFactory) -> None:
         """Open a channel with these parameters of the flow: with permits, they are ``ChannelParameters``.
 
-        One that can record does so with ``record``.
+        A channel that can record uses ``record``.
         """
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Release everything; tasks of the applications have been cancelled before."""
+        """Release everything; the applications' tasks are already cancelled."""
 
     # At the sender.
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
-        """Send a chunk that can be recognised by its serial number; return when it has left.
+        """Send a chunk that carries its serial number; return when it has left.
 
         Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk.
         """
@@ -117,7 +117,7 @@ class ChannelAdapter:
         """Send a chunk without waiting.
 
         Raises:
-            Refused: its permits are not here, or others wait.
+            Refused: there are too few permits, or other messages wait.
         """
         raise NotImplementedError
 
@@ -136,11 +136,11 @@ class ChannelAdapter:
         raise NotImplementedError
 
     async def end(self) -> None:
-        """Say that nothing follows."""
+        """End the stream in band."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Give the stream up."""
+        """Abort the stream."""
         raise NotImplementedError
 
     # At the receiver.
@@ -148,16 +148,16 @@ class ChannelAdapter:
     async def take(self) -> Received:
         """Take the oldest message that was not taken yet; wait until there is one.
 
-        Where there is no ``consume``, this is Consume; where there is one, the message keeps its permits until then.
+        Without a method ``consume``, this is Consume; with one, the message keeps its permits until ``consume``.
 
         Raises:
             Ended: the sender has ended the stream.
-            Aborted: the sender gave it up.
+            Aborted: the sender has aborted it.
         """
         raise NotImplementedError
 
     def consume(self) -> None:
-        """The application is done with the oldest message that it took.
+        """Report the oldest taken message as consumed.
 
         Spec: Consume.
         """
@@ -175,7 +175,7 @@ _METHODS = {
 
 
 def lacks_of(adapter: ChannelAdapter) -> frozenset[Feature]:
-    """What it says that it lacks, and what it has no method for."""
+    """The features that it declares missing, and those for which it has no method."""
     left_out = {
         feature
         for feature, method in _METHODS.items()
@@ -185,7 +185,7 @@ def lacks_of(adapter: ChannelAdapter) -> frozenset[Feature]:
 
 
 def require_methods(adapter: ChannelAdapter) -> None:
-    """Insist on the three methods without which nothing can be asked.
+    """Require the three methods that every run needs.
 
     Raises:
         InvalidParametersError: one is missing.

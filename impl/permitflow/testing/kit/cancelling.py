@@ -1,6 +1,6 @@
-"""Cancellation at every await: an operation is driven step by step, and cancelled at its first, second, third … await.
+"""Cancels an operation at each of its awaits, in turn.
 
-At each await it is cancelled twice, in two runs: while it sleeps, and once more after it was woken and before it runs.
+Each await is tried in two runs: the operation is cancelled while it sleeps, or after its wake-up and before it runs.
 A cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and an operation that
 waits behind still wakes.
 """
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Cancelling:
-    """One run: prepare, begin, let it come to an await, cancel, and look at what is left."""
+    """One run: prepare, start the operation, let it reach an await, cancel it, and check the channel."""
 
     what = ""
 
@@ -40,13 +40,13 @@ class Cancelling:
         self.adapter = adapter
         self.serial = 0
         self.sent: list[int] = []
-        """Serial numbers of chunks, and 0 for barriers: what the receiver has to get."""
+        """The messages that the receiver must get: serial numbers of chunks, and 0 for barriers."""
         self.capacity = capacity_of(book, adapter)
         self.cancelled_at = 0
-        """Its await at which the operation was cancelled."""
+        """The number of the await at which the operation was cancelled."""
 
     async def prepare(self) -> None:
-        """Bring the channel to where the operation has to wait."""
+        """Bring the channel into a state in which the operation has to wait."""
         raise NotImplementedError
 
     def operation(self) -> Coroutine[object, object, object]:
@@ -54,15 +54,15 @@ class Cancelling:
         raise NotImplementedError
 
     async def feed(self) -> None:
-        """Do what the operation waits for."""
+        """Cause the event that the operation waits for."""
         raise NotImplementedError
 
     def note(self, result: object) -> None:
-        """Note the result of an operation that ended although it was cancelled."""
+        """Note the result of an operation that completed despite its cancellation."""
         raise NotImplementedError
 
     async def send(self) -> None:
-        """Send a chunk of one row, which has room."""
+        """Send a chunk of one row; there is room for it."""
         self.serial += 1
         serial = self.serial
         async with asyncio.timeout(self.adapter.timeout_seconds):
@@ -87,10 +87,10 @@ class Cancelling:
         self.sent.pop(0)
 
     async def check_rest(self) -> None:
-        """Everything that was sent is received, nothing else, and as much finds room as before.
+        """Check that exactly the sent messages are received, and that the channel has as much room as before.
 
         Raises:
-            Divergence: something was lost, or is there that should not be.
+            Divergence: a message or room was lost, or created.
         """
         while self.sent:
             await self.receive()
@@ -131,11 +131,11 @@ class CancelledSend(Cancelling):
         self.own = self.serial
 
     def operation(self) -> Coroutine[object, object, object]:
-        """Send one more; where chunks have weights, one that gets its permits bit by bit."""
+        """Send one more; with weights, a chunk that gets its permits in several portions."""
         return self.adapter.offer_chunk(self.own, 1 if Feature.WEIGHTS in lacks_of(self.adapter) else 2)
 
     async def feed(self) -> None:
-        """Make room for one."""
+        """Make room for one chunk."""
         if not self.sent:
             raise Divergence("forgotten a send: nothing is in the channel, and it sleeps on")
         await self.receive()
@@ -146,7 +146,7 @@ class CancelledSend(Cancelling):
 
 
 class CancelledBarrier(CancelledSend):
-    """A barrier while the only barrier permit is out."""
+    """A barrier while the only barrier permit is in use."""
 
     what = "barrier"
 
@@ -169,10 +169,10 @@ class CancelledReceive(Cancelling):
     what = "receive"
 
     async def prepare(self) -> None:
-        """Nothing is here."""
+        """Leave the channel empty."""
 
     def operation(self) -> Coroutine[object, object, object]:
-        """Take what comes."""
+        """Take the next message."""
         return self.adapter.take()
 
     async def feed(self) -> None:
@@ -187,7 +187,7 @@ class CancelledReceive(Cancelling):
 
 
 def capacity_of(book: Rulebook, adapter: ChannelAdapter) -> int:
-    """Chunks of one row that find room in a chain of small channels, by the model."""
+    """How many chunks of one row fit into a chain of small channels, by the model."""
     outside = book.seen(book.plain, (1,), hops=adapter.hops)
     world, count = outside.start(), 0
     while True:
@@ -208,7 +208,7 @@ class Counted:
     """An operation that counts how often it has been suspended."""
 
     def __init__(self, coroutine: Coroutine[object, object, T]) -> None:
-        """It has not begun."""
+        """Wrap the operation before it starts."""
         self._coroutine = coroutine
         self.awaits = 0
 
@@ -229,7 +229,7 @@ class Counted:
 
 
 async def cancel_everywhere(kind: type[Cancelling], book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Cancel at every await, asleep and awake; stop at the first run that leaves something behind."""
+    """Cancel at every await, asleep and awake; stop at the first run that breaks the rule."""
     awaits = 0
     while awaits < MOST_AWAITS:
         has_ended = False
@@ -279,7 +279,7 @@ async def _awaited(counted: Counted) -> object:
 
 
 async def _reach(run: Cancelling, task: "asyncio.Task[object]", counted: Counted, number: int) -> bool:
-    """Let the operation come to this await: feed it at each one before."""
+    """Let the operation reach this await: feed it at each earlier one."""
     for _ in range(MOST_AWAITS):
         for _ in range(TURNS):
             if counted.awaits >= number or task.done():

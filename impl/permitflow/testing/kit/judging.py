@@ -1,7 +1,7 @@
 """Judges channels and pairs of ends: every rule, one after the other.
 
-Of a pair, whose every step is made by hand, more is seen than of a channel: the whole state after every step.  So a
-mistake shows one step after it was made, and it is told by what the mistaken action would have come to.
+A pair is moved step by step and shows its whole state after each step, unlike a channel.  So a mistake is visible at
+once, and is recognised by the state that the mistaken action would have reached.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ __all__ = ["PERMITS", "RANDOM_RUNS", "ChannelJudge", "PairJudge", "judge_adapter
 RANDOM_RUNS = 60
 
 PERMITS = "permits"
-"""The flow that is meant where none is named."""
+"""The default flow."""
 
 
 def judge_adapter(
@@ -61,7 +61,7 @@ def judge_adapter(
         flow: the protocol that the channel claims to obey.
         name: for the report; by default the adapter's class.
         only: ids of rules; by default all.
-        runner: whose loop the channel lives in; by default a new one.
+        runner: runs the channel's event loop; by default a new one.
         random_runs: how many runs Hypothesis draws.
 
     Raises:
@@ -88,7 +88,7 @@ def judge_pair(
         make: makes a pair at rest.
         flow: the protocol that the pair claims to obey.
         name: for the report.
-        lacks: features without which it is.
+        lacks: features that the pair does not have.
         only: ids of rules; by default all.
         random_runs: how many runs Hypothesis draws.
 
@@ -99,7 +99,7 @@ def judge_pair(
 
 
 class _Judge:
-    """What both judges share."""
+    """The common part of both judges."""
 
     def __init__(self, flow: str, lacks: frozenset[Feature]) -> None:
         self.book = rulebook_of(flow)
@@ -108,7 +108,7 @@ class _Judge:
         self._verdicts: dict[str, RuleVerdict] = {}
 
     def verdict(self, rule: Rule) -> RuleVerdict:
-        """What can be said about a rule; a verdict once found is kept."""
+        """The verdict about a rule; it is computed once."""
         if rule.id not in self._verdicts:
             self._verdicts[rule.id] = self._judged(rule)
         return self._verdicts[rule.id]
@@ -118,7 +118,7 @@ class _Judge:
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, f"lacks {', '.join(lacking)}")
         try:
             return self._checked(rule)
-        except Exception as error:  # an adapter that raises where it should not has broken the rule
+        except Exception as error:  # an adapter that raises an unexpected exception breaks the rule
             where = "".join(format_exception(error)[-3:]).rstrip().splitlines()
             return RuleVerdict(rule, Outcome.BREAKS, f"raises {type(error).__name__}: {error}", tuple(where))
 
@@ -163,7 +163,7 @@ class ChannelJudge(_Judge):
         self._probing = Probing(self.book, make)
 
     def report(self, name: str = "", only: Collection[str] = ()) -> Report:
-        """The verdicts about all rules, or about those that are named."""
+        """The verdicts about all rules, or about the named ones."""
         return self._report(name or type(self._make()).__name__, self.book.rules, only)
 
     def _checked(self, rule: Rule) -> RuleVerdict:
@@ -176,7 +176,7 @@ class ChannelJudge(_Judge):
     def _judged_at_random(self, rule: Rule) -> RuleVerdict:
         edges = self._verdicts.get("every-edge")
         if edges is not None and edges.is_broken:
-            # To shrink another run takes long, and tells nothing new.
+            # Shrinking another failing run takes long and adds no information.
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because 'every-edge' is broken")
         from permitflow.testing.kit.random_runs import random_runs
 
@@ -192,7 +192,7 @@ class PairJudge(_Judge):
     def __init__(
         self, make: MakePair, *, flow: str = PERMITS, lacks: Iterable[Feature] = (), random_runs: int = 40
     ) -> None:
-        """``lacks`` are features without which the pairs are.
+        """``lacks`` are features that the pairs do not have.
 
         Raises:
             InvalidParametersError: there is no such flow.
@@ -203,7 +203,7 @@ class PairJudge(_Judge):
         self._random_runs = random_runs
 
     def report(self, name: str, only: Collection[str] = ()) -> Report:
-        """The verdicts about all rules, or about those that are named."""
+        """The verdicts about all rules, or about the named ones."""
         return self._report(name, self.book.pair_rules, only)
 
     def _checked(self, rule: Rule) -> RuleVerdict:
@@ -237,7 +237,7 @@ class PairJudge(_Judge):
         return RuleVerdict(rule, Outcome.HOLDS, f"{moves} steps, the shortest that would show a mistake")
 
     def _told(self, rule: Rule, asked: Mistake, wrong: "_Mishap") -> RuleVerdict:
-        """The verdict on a rule after a run that was to show a mistake went wrong."""
+        """The verdict about a rule after a diverging run that was made for the mistake ``asked``."""
         if wrong.is_due_to(self.book, asked):
             return RuleVerdict(rule, Outcome.BREAKS, asked.name, wrong.steps)
         for other in (mistake for any_rule in self.book.probed_rules for mistake in any_rule.mistakes):
@@ -285,7 +285,7 @@ class PairJudge(_Judge):
 
 
 class _Mishap(NamedTuple):
-    """A pair that has just done something else than the model."""
+    """A pair that has just diverged from the model."""
 
     pair: PairAdapter
     parameters: Any
@@ -303,7 +303,7 @@ class _Mishap(NamedTuple):
 
 
 def _result(book: Rulebook, mistake: Mistake | None, state: Any, parameters: Any, move: Move) -> Any:
-    """Where the model comes with a move, perhaps with a mistake; it stays where it refuses."""
+    """The model's state after a move, perhaps with a mistake; the same state if it refuses the move."""
     perform = book.system.action(move.action).perform
     if mistake is not None:
         perform = mistake.actions.get(move.action, perform)
@@ -315,7 +315,7 @@ def _result(book: Rulebook, mistake: Mistake | None, state: Any, parameters: Any
 
 @cache
 def _probe_for(book: Rulebook, mistake: Mistake, parameters: Any) -> tuple[Move, ...]:
-    """The shortest run whose last step comes to something else with the mistake than without."""
+    """The shortest run whose last step has another result with the mistake than without."""
     start = book.system.initial(parameters)
     moves = tuple(moves_of(book.system, parameters))
     todo: deque[tuple[Any, tuple[Move, ...]]] = deque([(start, ())])

@@ -1,9 +1,9 @@
-"""A channel led by the model: move by move, what its applications see must be what the model says.
+"""Leads a channel by the model: after each move, the applications' view must be one of the model's.
 
-Where the specification leaves a choice, the model is in several worlds until what is seen tells them apart.
+Where the specification allows several outcomes, the model keeps several worlds until an observation distinguishes them.
 
-``walk_graphs`` leads it through whole state graphs, as far as applications can see them: in every state every move is
-made, also those that have to wait or to be refused.
+``walk_graphs`` leads it through whole state graphs, as far as applications can see them: it makes every move in every
+state, also moves that must wait or be refused.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from permitflow.tracing.file import MemoryTrace
 __all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words", "walk_graphs"]
 
 TURNS = 20
-"""Turns of the event loop that a channel inside a process gets for what it has to do: more than any chain of
-wake-ups takes with so few who wait."""
+"""Turns of the event loop that an in-process channel gets to settle: more than any chain of wake-ups takes with so few
+waiting operations."""
 
 
 class Step(NamedTuple):
-    """A move, and what was seen of it."""
+    """A move, and the view after it."""
 
     move: Move
     seen: Seen | str
-    """A string where the channel raised something that no channel should."""
+    """A string if the channel raised an unexpected exception."""
 
     expected: tuple[Seen, ...]
 
     @property
     def is_right(self) -> bool:
-        """Is it what the model says?"""
+        """Does the model allow this view?"""
         return self.seen in self.expected
 
 
 def steps_in_words(steps: Sequence[Step]) -> list[str]:
-    """A line for each step; the last one says what was expected, if something else was seen."""
+    """A line for each step; a last line with the expected views, if the run diverged."""
     lines = [f"{number}. {step.move!r}: {step.seen}" for number, step in enumerate(steps, start=1)]
     if steps and not steps[-1].is_right:
         lines.append(f"   expected: {' or '.join(dict.fromkeys(map(str, steps[-1].expected)))}")
@@ -52,7 +52,7 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
 
 
 async def lead(adapter: ChannelAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
-    """Lead a channel through these moves, until one comes to something else than the model says: all steps."""
+    """Lead a channel through these moves until one diverges from the model; return all steps."""
     led = Led(adapter, outside, agreed)
     await led.open()
     try:
@@ -78,18 +78,18 @@ class Led:
         self.trace = MemoryTrace()
         self._changed = asyncio.Event()
         self._offered: list[int] = []
-        """Serial numbers of what was offered and not withdrawn: the place of each is the model's number."""
+        """Serial numbers of offered messages that were not withdrawn: the index of each is the model's number."""
         self._serial = 0
         self._sends: dict[int, tuple[str, asyncio.Task[None]]] = {}
-        """Sends that have not been seen to return, and of what, by serial number."""
+        """Sends that have not returned yet, with their messages, by serial number."""
         self._announced = 0
 
     async def open(self) -> None:
-        """Open the channel; it is at rest."""
+        """Open the channel at rest."""
         await self.adapter.open(self.agreed, self.trace.recorder)
 
     async def close(self) -> None:
-        """Give up everything that is under way, and close the channel."""
+        """Cancel all pending operations, and close the channel."""
         sends = [task for _, task in self._sends.values()]
         for task in sends:
             task.cancel()
@@ -97,10 +97,10 @@ class Led:
         await self.adapter.close()
 
     async def make(self, move: Move) -> Step:
-        """Make a move, and see what comes of it.
+        """Make a move, and compare the view after it with the model.
 
         Raises:
-            Divergence: it is not what the model says.
+            Divergence: the model does not allow it.
         """
         possible = self.outside.make_in(self.worlds, move)
         expected = tuple(possible)
@@ -118,7 +118,7 @@ class Led:
         except Exception as error:
             return f"{type(error).__name__} was raised: {error}"
 
-    # What the applications do.
+    # The applications' moves.
 
     async def _perform(self, move: Move, expected: Sequence[Seen]) -> Result:
         match move:
@@ -170,7 +170,7 @@ class Led:
                 return True
             return False
 
-        # What lets it leave may still be on its way; what was refused has changed nothing, so it may be repeated.
+        # Its permits may still be on their way; a refusal changes nothing, so the send may be repeated.
         if attempt() or (may_succeed and await self._retry(attempt)):
             return DONE
         self._offered.pop()
@@ -199,13 +199,13 @@ class Led:
     def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
         kind, value, rows = received
         if value is None:
-            # Too small to tell: it may be what it has to be.
+            # The payload is too small to carry a number: assume the right one.
             value = next((one.value for one in due if (one.kind, one.rows) == (kind, rows)), None)
         elif kind is Kind.CHUNK:
             value = self._offered.index(value) if value in self._offered else WITHDRAWN
         return Received(kind, value, rows)
 
-    # What they see.
+    # The applications' view.
 
     async def _settled(self, outcome: Result, expected: Sequence[Seen]) -> Seen:
         deadline = self._deadline()
@@ -226,7 +226,7 @@ class Led:
             self._sends.pop(serial)[1].result()
 
     def _deadline(self) -> float:
-        # Inside a process, what has not happened after so many turns of the loop never will.
+        # An in-process channel has settled after this many turns of the loop.
         patience = self.adapter.timeout_seconds if self.adapter.quiet_seconds else 0.0
         return asyncio.get_running_loop().time() + patience
 
@@ -238,7 +238,7 @@ class Led:
 
 
 async def pause(adapter: ChannelAdapter) -> None:
-    """Give a channel time for what it does by itself."""
+    """Give a channel time for its own steps."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
     if adapter.quiet_seconds:
@@ -246,13 +246,13 @@ async def pause(adapter: ChannelAdapter) -> None:
 
 
 def consume(adapter: ChannelAdapter) -> None:
-    """The application is done with the oldest message that it took; some channels are not told."""
+    """Report the oldest taken message as consumed, if the channel accepts such reports."""
     if type(adapter).consume is not ChannelAdapter.consume:
         adapter.consume()
 
 
 async def give_up(task: asyncio.Task[object]) -> None:
-    """Cancel a task, and wait until it is over."""
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -261,11 +261,11 @@ async def give_up(task: asyncio.Task[object]) -> None:
 # Whole graphs.
 
 Belief: TypeAlias = frozenset[World]
-"""The worlds in which a channel may be after what was seen."""
+"""The worlds that are consistent with all observations."""
 
 
 async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Walk every edge of every graph; stop at the first step that is not the model's."""
+    """Walk every edge of every graph; stop at the first step that diverges from the model."""
     edges = of_edges = states = 0
     adapter = make()
     for small in book.graphs(lacks_of(adapter), adapter.hops):
@@ -279,7 +279,7 @@ async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerd
         finally:
             await led.close()
         if not led.steps[-1].is_right:
-            # The shortest run to that state, if the channel makes the right choices on its way, and goes wrong, too.
+            # Try the shortest run to that state; it counts if the channel takes this path and diverges there, too.
             way, _ = _way(graph, graph.start, [_belief(led.outside, led.worlds)].__contains__)
             shorter = await lead(make(), graph.outside, small.agreed, (*way, led.steps[-1].move))
             steps = led.steps if shorter[-1].is_right else shorter
@@ -291,22 +291,22 @@ async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerd
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """What may be known about the smallest channel that shows everything, and where each move leads from there."""
+    """The beliefs that are reachable in a small channel, and the beliefs to which each move leads."""
 
     outside: Outside
     start: Belief
     edges: dict[Belief, dict[Move, tuple[Belief, ...]]]
-    """Several beliefs where the specification leaves a choice."""
+    """Several beliefs for a move if the specification allows several outcomes."""
 
     @property
     def size(self) -> int:
-        """Edges: pairs of a state and a move."""
+        """The number of edges: pairs of a state and a move."""
         return sum(map(len, self.edges.values()))
 
 
 @cache
 def _explored(book: Rulebook, small: Graph, hops: int) -> _Graph:
-    """Explore everything that the channel can do."""
+    """Explore the whole behaviour of the channel."""
     outside = book.seen(small.agreed, small.sizes, hops=hops, lacks=small.lacks, waiters=small.waiters)
     alphabet = alphabet_for(small.lacks, small.sizes)
     graph = _Graph(outside, frozenset({outside.start()}), {})
@@ -326,12 +326,12 @@ def _belief(outside: Outside, worlds: Iterable[World]) -> Belief:
 
 
 async def _tour(led: Led, graph: _Graph) -> tuple[int, int]:
-    """Walk every edge at least once, in one long run; how many edges, and how many states were seen.
+    """Walk every edge at least once, in one long run; return the numbers of edges and of states visited.
 
-    Edges behind a choice that the channel never makes stay open.
+    Edges behind an outcome that the channel never produces stay unvisited.
 
     Raises:
-        Divergence: the channel does something else than the model.
+        Divergence: the channel diverges from the model.
     """
     left = {belief: list(edges) for belief, edges in graph.edges.items()}
     visited = {graph.start}
@@ -343,7 +343,7 @@ async def _tour(led: Led, graph: _Graph) -> tuple[int, int]:
             here = _belief(led.outside, led.worlds)
             visited.add(here)
             if move not in graph.edges[here]:
-                break  # the channel has chosen another way
+                break  # the channel has taken another path
             await led.make(move)
             if move in left[here]:
                 left[here].remove(move)
@@ -352,7 +352,7 @@ async def _tour(led: Led, graph: _Graph) -> tuple[int, int]:
 
 
 def _way(graph: _Graph, start: Belief, is_sought: Callable[[Belief], object]) -> tuple[Sequence[Move], Belief | None]:
-    """The shortest run to a state that is sought, if the channel makes the right choices; and that state."""
+    """The shortest path to a wanted state, and that state; the channel may take other outcomes on its way."""
     todo: deque[tuple[Belief, tuple[Move, ...]]] = deque([(start, ())])
     met = {start}
     while todo:

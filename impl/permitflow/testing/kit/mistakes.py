@@ -1,6 +1,6 @@
-"""Mistakes that real systems have made, in any protocol; those of one protocol stand in its rulebook.
+"""Mistakes of real systems that are possible in any protocol; each rulebook has those of its own protocol.
 
-A mistaken action calls the right one and changes what goes in or what comes out: no formula is written twice.
+A mistaken action calls the right one and changes its input or output: no formula is written twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,22 +29,22 @@ __all__ = [
 
 
 def right(outside: type[Outside], action: str) -> Perform:
-    """The action as it should be."""
+    """The right action."""
     return outside.system.action(action).perform
 
 
 def changed_before(perform: Perform, change: Callable[[Any, Any], Any]) -> Perform:
-    """Does it in another state: ``change`` takes the state and the parameters."""
+    """The action in a changed state: ``change`` takes the state and the parameters."""
     return lambda state, parameters, *arguments: perform(change(state, parameters), parameters, *arguments)
 
 
 def changed_after(perform: Perform, change: Callable[[Any, Any], Any]) -> Perform:
-    """Comes to another state: ``change`` takes the states before and after."""
+    """The action with a changed result: ``change`` takes the states before and after."""
     return lambda state, parameters, *arguments: change(state, perform(state, parameters, *arguments))
 
 
 def never(_state: Any, _parameters: Any) -> Any:
-    """Does not do it at all."""
+    """An action that never happens."""
     raise Disabled
 
 
@@ -52,7 +52,7 @@ def never(_state: Any, _parameters: Any) -> Any:
 
 
 def send_from(perform: Perform, position: Callable[[Sequence[Any], Any], int]) -> Perform:
-    """Lets another message than the oldest leave: ``position`` takes the line and the state."""
+    """A send of another message than the oldest: ``position`` takes the line and the state."""
 
     def chosen_first(state: Any, _parameters: Any) -> Any:
         require(not state.waiting.is_empty())
@@ -64,7 +64,7 @@ def send_from(perform: Perform, position: Callable[[Sequence[Any], Any], int]) -
 
 
 def deliver_in_front(outside: type[Outside]) -> Perform:
-    """Puts what arrives before what is here."""
+    """A delivery that puts the arriving message first."""
     return changed_after(
         right(outside, "Deliver"),
         lambda _, after: after._replace(inbox=Fifo([after.inbox.last(), *after.inbox.without_last()])),
@@ -72,14 +72,14 @@ def deliver_in_front(outside: type[Outside]) -> Perform:
 
 
 def deliver_twice(outside: type[Outside]) -> Perform:
-    """Lets a message arrive twice."""
+    """A delivery that duplicates the message."""
     return changed_after(
         right(outside, "Deliver"), lambda _, after: after._replace(inbox=after.inbox.push(after.inbox.last()))
     )
 
 
 def deliver_and_return(outside: type[Outside]) -> dict[str, Perform]:
-    """Returns what a message owes when it arrives, and nothing when it is consumed."""
+    """Actions that return a message's permits when it arrives, and none when it is consumed."""
     return {
         "Deliver": changed_after(
             right(outside, "Deliver"), lambda _, after: outside.given_back(after, after.inbox.last())
@@ -92,12 +92,12 @@ def deliver_and_return(outside: type[Outside]) -> dict[str, Perform]:
 
 
 def withdraw_and_forget(outside: type[Outside], action: str) -> Perform:
-    """Takes what a message would have needed that was withdrawn."""
+    """A withdrawal that loses the permits that the message would have needed."""
     return changed_after(right(outside, action), lambda _, after: outside.robbed(after))
 
 
 def keep_withdrawn(state: Any, _parameters: Any) -> Any:
-    """Sends a message that was withdrawn, when its turn comes."""
+    """A withdrawal that leaves the message in the line, to be sent later."""
     line = list(state.waiting)
     own = [at for at, message in enumerate(line) if getattr(message, "id", message) != WITHDRAWN]
     require(own)
@@ -108,7 +108,7 @@ def keep_withdrawn(state: Any, _parameters: Any) -> Any:
 
 
 class ReturnsOnHandOver(Outside):
-    """Returns what a message owes when it is taken, not when the application is done with it."""
+    """Returns a message's permits when it is taken, not when it is consumed."""
 
     def take(self, world: World) -> tuple[Result, World]:
         """Take, and return."""
@@ -120,13 +120,13 @@ class ReturnsOnHandOver(Outside):
         return outcome, self.with_hop(after, -1, early)
 
     def consume(self, world: World) -> World:
-        """Be done, and return nothing."""
+        """Consume, and return nothing."""
         after = super().consume(world)
         return self.with_hop(after, -1, self.consumed_silently(world.hops[-1], after.hops[-1]))
 
 
 class KeepsRefused(Outside):
-    """Leaves a chunk that was refused in the line."""
+    """Leaves a refused chunk in the line."""
 
     def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send at once, or refuse and stay."""
@@ -138,7 +138,7 @@ class KeepsRefused(Outside):
 
 
 class PaysForRefused(Outside):
-    """Has one message less to send after a chunk was refused."""
+    """Loses the permits of a refused chunk."""
 
     def send_now(self, world: World, rows: int) -> tuple[Result, World]:
         """Send at once, or refuse and pay."""

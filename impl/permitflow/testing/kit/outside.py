@@ -1,12 +1,12 @@
-"""The model as the applications at its two ends see it.
+"""The model as seen by the applications at the channel's two ends.
 
-They see which sends have returned, and what is received; wires, permits and what the protocol does by itself they do
-not see.  After each move of theirs the protocol does all that it can; where the specification leaves it a choice, all
-outcomes are kept.  A channel that chains several control loops is as many models, with a bridge between two of them
-that takes some messages, sends them on, and has consumed them once they have left.
+They see which sends have returned, and which messages arrive; they do not see wires, permits or the protocol's own
+steps.  After each of their moves the protocol makes all steps that it can; if the specification allows several
+outcomes, all are kept.  A chain of control loops is modelled as one model per loop, with a bridge between neighbours
+that takes some messages, forwards them, and has consumed them once they have left.
 
 ``Outside`` knows a protocol by its system, whose state has ``offered``, ``consumed``, and the queues ``waiting``,
-``wire`` and ``inbox``; a protocol's own subclass says what its messages are.
+``wire`` and ``inbox``; a subclass for each protocol defines its messages.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ DONE, NOTHING, REFUSED = "done", "nothing is here", "refused"
 Result: TypeAlias = Received | str
 
 Perform: TypeAlias = Callable[..., Any]
-"""Takes a state, the parameters and an action's arguments; the next state, or ``Disabled`` is raised."""
+"""Takes a state, the parameters and an action's arguments; returns the next state, or raises ``Disabled``."""
 
 CONSUME = "Consume"
 """The action of the receiving application, in all protocols."""
 
 WITHDRAWN = -1
-"""The number of a chunk that was withdrawn, if a channel that is mistaken sends it all the same."""
+"""The number of a withdrawn chunk that a mistaken channel sends nevertheless."""
 
 MOST_ON_A_BRIDGE = 100
 
 
 class Seen(NamedTuple):
-    """What the applications see once nothing more happens by itself."""
+    """The applications' view once the protocol has no more steps of its own."""
 
     outcome: Result
-    """What the move itself came to."""
+    """The result of the move itself."""
 
     waiting: tuple[str, ...] = ()
     """Chunks and barriers that wait to be sent, with their numbers, in the order in which they were offered."""
@@ -62,30 +62,30 @@ def _in_words(outcome: Result) -> str:
 
 
 class World(NamedTuple):
-    """Where a channel is, and what only its applications know."""
+    """A channel's state, with the facts that only its applications know."""
 
     hops: tuple[Any, ...]
     """The state of each control loop."""
 
     forwarding: tuple[int, ...]
-    """For each bridge: how many messages of the hop before it has offered to the hop behind."""
+    """For each bridge: the number of messages of the earlier hop that it has offered to the later one."""
 
     notes: Any = ()
-    """What the protocol's own ``Outside`` has to remember beside the states."""
+    """Facts that the protocol's own ``Outside`` remembers beside the states."""
 
     taken: int = 0
     """Messages that the receiving application holds."""
 
 
 class Outside:
-    """What the applications may do, and what they may see then."""
+    """The possible moves of the applications, and the views that may follow."""
 
     system: ClassVar[System[Any, Any]]
     rows_on_a_bridge = 0
-    """Chunks of so many rows may pass a bridge together; any other message passes it alone."""
+    """Chunks of up to this many rows in total may pass a bridge together; any other message passes it alone."""
 
     def __init__(self, parameters: Any, *, hops: int = 1, mistaken: Mapping[str, Perform] | None = None) -> None:
-        """A chain of ``hops`` channels; those who make mistakes have some ``mistaken`` actions."""
+        """A chain of ``hops`` channels; ``mistaken`` actions replace the right ones."""
         self.parameters = parameters
         self._hops = hops
         self._inside = replace(parameters, waiters=MOST_ON_A_BRIDGE)
@@ -99,9 +99,9 @@ class Outside:
         """Names of the actions that need no application."""
         self._start = self.system.initial(parameters)
         self.settled = lru_cache(maxsize=100_000)(self._settled)
-        """All that the protocol may come to by itself."""
+        """The worlds that the protocol may reach by its own steps."""
 
-    # A protocol's own.
+    # Defined by each protocol.
 
     def received(self, world: World, message: Any) -> Received:
         """A message as the receiving application gets it; its value is its number."""
@@ -113,27 +113,27 @@ class Outside:
 
     @staticmethod
     def withdrawal(state: Any, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Actions that take back the message at this place in the line, 0 the oldest, and leave the others."""
+        """Actions that take back the message at this place in the line (0: the oldest), and leave the others."""
         raise NotImplementedError
 
     @staticmethod
     def withdraw_action(message: Any) -> str:
-        """The action by which such a message is taken back."""
+        """The action that takes back such a message."""
         raise NotImplementedError
 
     @staticmethod
     def given_back(state: Any, message: Any) -> Any:
-        """The state after a message's permits, or whatever lets the next one leave, were sent back at once."""
+        """The state after a message's permits (or the protocol's counterpart of permits) were sent back at once."""
         raise NotImplementedError
 
     @staticmethod
     def consumed_silently(before: Any, after: Any) -> Any:
-        """The state ``after`` a message was consumed, had nothing been returned for it."""
+        """The state ``after`` a message was consumed, but without the return for it."""
         raise NotImplementedError
 
     @staticmethod
     def robbed(state: Any) -> Any:
-        """The state without one of the permits, or whatever lets a message leave."""
+        """The state with one permit (or its counterpart) less."""
         raise NotImplementedError
 
     def announce(self, world: World, hop: int, value: int) -> World:
@@ -141,7 +141,7 @@ class Outside:
         raise NotImplementedError(f"{self.system.module} has no watermarks")
 
     def number(self, message: Any) -> int:
-        """Of a message that waits."""
+        """The number of a waiting message."""
         return message if isinstance(message, int) else message.id
 
     def numbered(self, message: Any, number: int) -> Any:
@@ -149,12 +149,12 @@ class Outside:
         return number if isinstance(message, int) else message._replace(id=number)
 
     def rebased(self, message: Any, world: World) -> Any:
-        """A message counted from what is consumed next: see ``canonical``."""
+        """A message numbered from the next one to be consumed: see ``canonical``."""
         number = self.number(message)
         return message if number == WITHDRAWN else self.numbered(message, number - world.hops[-1].consumed)
 
     def rebased_notes(self, world: World) -> Any:
-        """The notes, likewise."""
+        """The notes, numbered likewise."""
         return world.notes
 
     # The applications.
@@ -164,7 +164,7 @@ class Outside:
         return World((self._start,) * self._hops, (0,) * (self._hops - 1))
 
     def canonical(self, world: World) -> World:
-        """The same as far as the future is concerned."""
+        """An equivalent world: the same future, with small numbers."""
         base = world.hops[-1].consumed
         hops = tuple(
             hop._replace(offered=hop.offered - base, consumed=hop.consumed - base, **self._queues(hop, world))
@@ -177,7 +177,7 @@ class Outside:
         return {name: Fifo(self.rebased(message, world) for message in getattr(hop, name)) for name in names}
 
     def moves(self, world: World, alphabet: Iterable[Move]) -> Iterator[Move]:
-        """Moves that the applications can make at all; what comes of them is another matter."""
+        """Moves that the applications can make, also those that the channel will refuse."""
         for move in alphabet:
             match move:
                 case Move("OfferChunk" | "OfferBarrier"):
@@ -194,14 +194,14 @@ class Outside:
                 yield move
 
     def _position(self, world: World, move: Move) -> int | None:
-        """The place of the message that a move withdraws, by default the newest; None: another or none is there."""
+        """The place of the message that a move withdraws, by default the newest; None: no such message is there."""
         waiting = tuple(world.hops[0].waiting)
         position = sum(move.arguments) if move.arguments else len(waiting) - 1
         here = [self.received(world, message).kind.value for message in waiting[position : position + 1]]
         return position if here == [move.action.removeprefix("Withdraw").lower()] else None
 
     def make(self, world: World, move: Move) -> Iterator[tuple[Seen, World]]:
-        """What may be seen after a move, and where the channel is then."""
+        """The possible views after a move, each with the world that follows."""
         outcome, moved = self._moved(world, move)
         for after in self.settled(moved):
             yield Seen(outcome, tuple(self._waiting(after))), after
@@ -212,7 +212,7 @@ class Outside:
                 yield f"{self.received(world, message).kind.value} {number}"
 
     def make_in(self, worlds: Iterable[World], move: Move) -> dict[Seen, tuple[World, ...]]:
-        """What may be seen after a move in one of these worlds, and the worlds in which the channel is then."""
+        """The possible views after a move in one of these worlds, each with the worlds that follow."""
         found: dict[Seen, dict[World, None]] = {}
         for world in worlds:
             with suppress(Disabled):  # a model that makes mistakes may have no room for the move
@@ -244,7 +244,7 @@ class Outside:
         raise ValueError(f"the applications have no move {move}")
 
     def newest_watermark(self, world: World) -> int:
-        """The one that was announced last, or 0."""
+        """The watermark that was announced last, or 0."""
         return 0
 
     def withdraw(self, world: World, position: int) -> World:
@@ -262,21 +262,21 @@ class Outside:
         return REFUSED, world
 
     def take(self, world: World) -> tuple[Result, World]:
-        """Take the oldest message that was not taken; for the specification nothing happens."""
+        """Take the oldest message that was not taken; this is no step of the specification."""
         here = list(world.hops[-1].inbox)[world.taken :]
         if not here:
             return NOTHING, world
         return self.received(world, here[0]), world._replace(taken=world.taken + 1)
 
     def consume(self, world: World) -> World:
-        """Be done with the oldest message that was taken."""
+        """Consume the oldest message that was taken."""
         return self.act(world, len(world.hops) - 1, CONSUME)._replace(taken=world.taken - 1)
 
     def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
-        """One action at one hop.
+        """Perform one action at one hop.
 
         Raises:
-            Disabled: it is not possible.
+            Disabled: the action is not possible.
         """
         after = self._actions[action](world.hops[hop], self._inside if hop else self.parameters, *arguments)
         return self.with_hop(world, hop, after)
@@ -303,10 +303,10 @@ class Outside:
         return tuple(ends)
 
     def _by_itself(self, world: World) -> list[World]:
-        """What happens next; several worlds where the order makes a difference.
+        """The worlds after the protocol's own steps; several if the order of these steps matters.
 
-        It does for those that send at one end, and for what a receiver returns by itself: it may find itself idle a
-        moment before the next message arrives.  Everything else comes to the same in any order.
+        The order matters for the senders at one end, and for the receiver's flush: the receiver may be idle for a
+        moment before the next message arrives.  All other steps lead to the same world in any order.
         """
         hops = range(len(world.hops) - 1, -1, -1)
         returned = [after for hop in hops for after in self._first(world, hop, self._returns)]
@@ -348,7 +348,7 @@ class Outside:
                 world = self.announce(world, bridge + 1, passing.value or 0)
             else:
                 world = self.offer(world, bridge + 1, passing.kind, passing.rows)
-            # Further messages may have come too late to travel together.
+            # Further messages may have come too late to pass the bridge together.
             yield self._with_forwarding(world, bridge, position + 1)
             if passing.kind is not Kind.CHUNK:
                 return

@@ -1,10 +1,10 @@
-"""Probes: does a channel make one of the mistakes that break the rules?
+"""Probes detect whether a channel makes one of the mistakes that break the rules.
 
-A probe is the shortest run that tells a mistake from the model, found by search, not written by hand.
+A probe is the shortest run that distinguishes a mistake from the model, found by search.
 
-A channel may make several mistakes, and one may hide another: a channel that counts chunks instead of rows leaves
+A channel may make several mistakes, and one may hide another: a channel that counts chunks instead of rows diverges in
 every run in which the size of a chunk matters.  So the mistakes that were recognised, each in a run of its own, become
-part of the model, and the other rules are asked again: in a run that tells their mistakes from *that* model.
+part of the model, and the other rules are checked again: in runs that distinguish their mistakes from *that* model.
 """
 
 from collections import deque
@@ -29,13 +29,13 @@ from permitflow.testing.moves import Move
 
 __all__ = ["Probing"]
 
-# A mistake that cannot be seen in so many states, or in so many moves, is not seen by applications.
+# Limits of the search: a mistake that needs more states or more moves counts as invisible to applications.
 MOST_PAIRS = 10_000
 MOST_MOVES = 20
 
 
 class Probe(NamedTuple):
-    """A run, and what the mistaken model shows at its end."""
+    """A run, and the views of the mistaken model at its end."""
 
     moves: tuple[Move, ...]
     mistaken: frozenset[Seen]
@@ -48,9 +48,9 @@ _Worlds: TypeAlias = tuple[World, ...]
 def probe_for(
     book: Rulebook, mistake: Mistake, known: tuple[Mistake, ...] = (), *, hops: int = 1, lacks: Lacks = frozenset()
 ) -> Probe | None:
-    """The shortest run that tells the mistake from a channel that makes only those that are ``known``.
+    """The shortest run that distinguishes the mistake from a channel with only the ``known`` mistakes.
 
-    None if the applications cannot see it in such a channel.
+    None if the applications cannot see the mistake in such a channel.
     """
     agreed, sizes = mistake.agreed, mistake.sizes
     right = book.seen(agreed, sizes, hops=hops, lacks=lacks, made=known)
@@ -70,7 +70,7 @@ def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe
         for move in right.moves(here[0], alphabet):
             due = right.make_in(here, move)
             if len(due) > 1:
-                continue  # the model leaves a choice that is seen: no channel could be blamed
+                continue  # the model allows both views, so the run proves nothing
             did = wrong.make_in(there, move)
             ((seen, after),) = due.items()
             if seen not in did:
@@ -84,7 +84,7 @@ def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe
 
 @dataclass(frozen=True)
 class _Tried:
-    """What came of one probe."""
+    """The result of one probe."""
 
     mistake: Mistake
     probe: Probe | None
@@ -96,7 +96,7 @@ class _Tried:
 
     @property
     def is_recognised(self) -> bool:
-        """Did the channel do just what the mistaken model does?"""
+        """Did the channel behave exactly as the mistaken model?"""
         if self.probe is None or self.is_right:
             return False
         return len(self.steps) == len(self.probe.moves) and self.steps[-1].seen in self.probe.mistaken
@@ -106,7 +106,7 @@ class Probing:
     """All probes of one channel."""
 
     def __init__(self, book: Rulebook, make: MakeAdapter) -> None:
-        """Nothing was tried yet."""
+        """Begin without results."""
         self._book = book
         self._make = make
         adapter = make()
@@ -139,14 +139,14 @@ class Probing:
         return [mistake for mistake in rule.mistakes if not mistake.needs & self._lacks]
 
     async def _besides(self, known: tuple[Mistake, ...], tried: _Tried) -> tuple[str, _Tried] | None:
-        """The mistake that is left if those that are known are taken for granted; None if none is."""
+        """The mistake that the known mistakes do not explain; None if they explain everything."""
         if await self._is_new(tried, known):
             return f"does something else than the model, in a run that asks whether it {tried.mistake.name}", tried
         again = await self._try(tried.mistake, known)
         return (again.mistake.name, again) if again.is_recognised else None
 
     async def _all_known(self) -> tuple[Mistake, ...]:
-        """As few mistakes as explain what was seen: each explains a run that those before it do not explain."""
+        """A short list of mistakes that explain all results: each explains a run that those before it do not."""
         if self._known is None:
             known: tuple[Mistake, ...] = ()
             for mistake in (mistake for rule in self._book.probed_rules for mistake in self._mistakes_of(rule)):
@@ -159,7 +159,7 @@ class Probing:
         return self._known
 
     async def _is_new(self, tried: _Tried, known: tuple[Mistake, ...]) -> bool:
-        """Is it not explained by what is known?"""
+        """Is this result not explained by the known mistakes?"""
         return not (await self._run(tried.mistake, tried.probe, known)).is_right
 
     async def _try(self, mistake: Mistake, known: tuple[Mistake, ...] = ()) -> _Tried:

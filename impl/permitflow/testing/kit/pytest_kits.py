@@ -1,4 +1,4 @@
-"""The kit as ordinary tests: subclass, name your adapter, and pytest collects a test for every rule."""
+"""The kit as ordinary tests: subclass it, set your adapter, and pytest collects a test for every rule."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["ChannelKit", "PairKit", "RuleBroken"]
 
 
 class RuleBroken(AssertionError):
-    """A rule of the specification does not hold; the message says which, where it stands, and shows a run."""
+    """A rule of the specification does not hold; the message names the rule and its source, and shows a run."""
 
 
 def _test_of(name: str, rule: Rule) -> "Callable[[_Kit], None]":
@@ -26,24 +26,24 @@ def _test_of(name: str, rule: Rule) -> "Callable[[_Kit], None]":
 
     test.__doc__ = f"{rule.statement} ({rule.clause})"
     test.__name__ = name
-    test.rule = rule  # type: ignore[attr-defined]  # by which the test is known as one of the kit's
+    test.rule = rule  # type: ignore[attr-defined]  # marks the test as one of the kit's
     return test
 
 
 class _Kit:
-    """What both kits do with a verdict."""
+    """The common part of both kits."""
 
     flow: ClassVar[str] = PERMITS
-    """The protocol that is obeyed: its rules become the tests of the class."""
+    """The protocol whose rules become the tests of the class."""
 
     known_breaks: ClassVar[Mapping[str, str]] = {}
-    """Rules that are known to be broken, and why; their tests fail once they hold."""
+    """Rules that are known to be broken, each with the reason; their tests fail once they hold."""
 
     random_runs: ClassVar[int] = RANDOM_RUNS
     """Runs that Hypothesis draws."""
 
     def __init_subclass__(cls) -> None:
-        """A test for each rule, and none for those of another protocol."""
+        """Add a test for each rule of the protocol, and none for the rules of another."""
         super().__init_subclass__()
         rules = {f"test_{rule.id.replace('-', '_')}": rule for rule in cls.rules_of(rulebook_of(cls.flow))}
         for other in (name for name in dir(cls) if hasattr(getattr(cls, name), "rule") and name not in rules):
@@ -71,7 +71,7 @@ class _Kit:
             pytest.skip(f"not applicable: {verdict.finding}")
 
     def verdict(self, rule: Rule) -> RuleVerdict:
-        """What can be said about a rule."""
+        """The verdict about a rule."""
         raise NotImplementedError
 
 
@@ -82,10 +82,10 @@ class ChannelKit(_Kit):
     """The adapter's class; or override ``make_adapter``."""
 
     runner: ClassVar[asyncio.Runner | None] = None
-    """Whose loop the channels live in; by default a loop of the test class's own."""
+    """Runs the channels' event loop; by default each test class has a loop of its own."""
 
     judge: ClassVar[ChannelJudge | None] = None
-    """The judge; by default one for each test class.  Set it to use its verdicts elsewhere, too."""
+    """The judge; by default one for each test class.  Set it to share its verdicts."""
 
     _own_runner: ClassVar[asyncio.Runner | None] = None
 
@@ -94,7 +94,7 @@ class ChannelKit(_Kit):
         return type(self).adapter()
 
     def verdict(self, rule: Rule) -> RuleVerdict:
-        """What can be said about a rule; judged once for the class."""
+        """The verdict about a rule, computed once for the class."""
         cls = type(self)
         if cls.judge is None:
             if cls.runner is None:
@@ -111,10 +111,10 @@ class ChannelKit(_Kit):
 
 
 class PairKit(_Kit):
-    """Tests of a pair of ends whose every step is made by hand: ``make_pair`` makes one at rest."""
+    """Tests of a pair of ends that is moved step by step: ``make_pair`` makes one at rest."""
 
     lacks: ClassVar[frozenset[Feature]] = frozenset()
-    """Features without which the pair is."""
+    """Features that the pair does not have."""
 
     random_runs: ClassVar[int] = 40
     judge: ClassVar[PairJudge | None] = None
@@ -122,7 +122,7 @@ class PairKit(_Kit):
 
     @staticmethod
     def rules_of(book: Rulebook) -> tuple[Rule, ...]:
-        """Those that pairs can break."""
+        """The rules that pairs can break."""
         return book.pair_rules
 
     def make_pair(self, parameters: Any, tags: int, record: RecorderFactory | None) -> PairAdapter:
@@ -130,7 +130,7 @@ class PairKit(_Kit):
         raise NotImplementedError
 
     def verdict(self, rule: Rule) -> RuleVerdict:
-        """What can be said about a rule; judged once for the class."""
+        """The verdict about a rule, computed once for the class."""
         kit = type(self)
         if kit.judge is None:
             kit.judge = PairJudge(self.make_pair, flow=kit.flow, lacks=self.lacks, random_runs=self.random_runs)

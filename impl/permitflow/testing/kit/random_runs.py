@@ -53,12 +53,12 @@ def integers(data: st.DataObject) -> Integer:
     return lambda least, most: data.draw(st.integers(least, most))
 
 
-# More chunks than fit into the channel, so that several wait behind one another.
+# More chunks than fit into the channel, so that several wait.
 WAITERS = 4
 
 
 class PairMachine(RuleBasedStateMachine):
-    """Model and implementation side by side; the class attributes say which."""
+    """Runs model and implementation side by side; the class attributes name them."""
 
     book: ClassVar[Rulebook]
     make: ClassVar[MakePair]
@@ -67,7 +67,7 @@ class PairMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
-        """Both begin at rest."""
+        """Begin with both at rest."""
         agreed, sizes = self.book.drawn_pair(integers(data))
         self.system = self.book.system
         self.parameters = self.book.model(agreed, sizes, waiters=WAITERS, tags=FEW)
@@ -87,13 +87,13 @@ class PairMachine(RuleBasedStateMachine):
 
     @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=True))))
     def step(self, move: Move) -> None:
-        """A move that the model can make, the implementation must make."""
+        """Check that the implementation makes a move that the model makes."""
         self._step(move)
 
     @precondition(lambda self: self._moves(enabled=False))
     @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=False))))
     def refuse(self, move: Move) -> None:
-        """A move that the model cannot make, the implementation must refuse."""
+        """Check that the implementation refuses a move that the model refuses."""
         self._step(move)
 
     def _step(self, move: Move) -> None:
@@ -104,7 +104,7 @@ class PairMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.state.waiting.size() > 1)
     @rule(position=st.runner().flatmap(lambda self: st.integers(0, self.state.waiting.size() - 1)))
     def withdraw(self, position: int) -> None:
-        """The application may give up waiting with any message; the model gets there in several steps."""
+        """Withdraw any waiting message, which takes the model several steps."""
         self.agree = False
         move = Move(self.book.outside.withdraw_action(tuple(self.state.waiting)[position]), (position,))
         attempt(self.adapter, move)
@@ -115,15 +115,15 @@ class PairMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_invariants_hold(self) -> None:
-        """The state that both are in is a good one."""
-        # Hypothesis asks before `start` as well.
+        """Check the invariants in the common state."""
+        # Hypothesis calls this before `start` as well.
         if hasattr(self, "state"):
             assert not self.system.broken_invariants(self.state, self.parameters)
 
     def teardown(self) -> None:
-        """What was recorded is a behaviour, whichever way the two ends' logs are put together."""
+        """Check that the recording is a behaviour, in whatever order the two ends' logs are merged."""
         if not getattr(self, "agree", False):
-            return  # nothing was begun, or the failing step says more
+            return  # the run did not begin, or the failing step says more
         for channel in self.trace.trace().channels.values():
             for by_end in (False, True):
                 verdict = judge(channel, by_end=by_end)
@@ -131,14 +131,14 @@ class PairMachine(RuleBasedStateMachine):
 
 
 def machine_for(book: Rulebook, make: MakePair) -> type[PairMachine]:
-    """The machine for one implementation; ``.TestCase`` runs it, or ``run_state_machine_as_test``."""
+    """The state machine for one implementation; run it with ``.TestCase`` or ``run_state_machine_as_test``."""
     return cast("type[PairMachine]", type("Machine", (PairMachine,), {"book": book, "make": staticmethod(make)}))
 
 
 def _verdict_by_runs(
     rule: Rule, machine: type[RuleBasedStateMachine], *, runs: int, moves: int, beside: str = ""
 ) -> RuleVerdict:
-    """Let the machine run; ``beside`` says what it looks at besides its moves."""
+    """Run the machine; ``beside`` names its checks besides the moves."""
     profile = settings(
         max_examples=runs,
         stateful_step_count=moves,
@@ -162,7 +162,7 @@ MOVES_OF_A_RUN = 30
 
 
 class ChannelRuns(RuleBasedStateMachine):
-    """Model and channel side by side; the class attributes say which channel, and in which loop."""
+    """Runs model and channel side by side; the class attributes name the channel and its loop."""
 
     book: ClassVar[Rulebook]
     make: ClassVar[MakeAdapter]
@@ -171,7 +171,7 @@ class ChannelRuns(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
-        """Open a channel; it is at rest."""
+        """Open a channel at rest."""
         adapter = type(self).make()
         lacks = lacks_of(adapter) | self.book.not_modelled
         agreed, sizes = self.book.drawn(integers(data), lacks, adapter.hops)
@@ -180,13 +180,13 @@ class ChannelRuns(RuleBasedStateMachine):
         self.runner.run(self.led.open())
 
     def moves(self) -> list[Move]:
-        """What the applications can do now."""
+        """The moves that the applications can make now."""
         assert self.led is not None
         return list(self.led.outside.moves(self.led.worlds[0], self.alphabet))
 
     @rule(move=st.runner().flatmap(lambda self: drawn_from(self.moves())))
     def step(self, move: Move) -> None:
-        """The applications move, and see what the model says."""
+        """Make a move, and compare the applications' view with the model's."""
         assert self.led is not None
         self.runner.run(self.led.make(move))
 

@@ -1,7 +1,7 @@
-"""Rules, the mistakes that break them, the verdicts about them, and the rulebook in which a protocol states all of it.
+"""Rules, the mistakes that break them, verdicts, and the rulebook of a protocol, which defines its rules.
 
-A rule is checked by runs that nobody has written down: for each mistake, the shortest run in which the model with the
-mistake shows its applications something else than the model does (``probes``).
+No test runs are written by hand: for each mistake, a search finds the shortest run in which the applications see a
+difference between the model with the mistake and the model without it (``probes``).
 """
 
 from abc import ABC, abstractmethod
@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 MakeAdapter: TypeAlias = Callable[[], ChannelAdapter]
-"""Makes a new adapter for a run; an adapter's class is one."""
+"""Makes a new adapter for a run, as an adapter's class does."""
 
 MakePair: TypeAlias = Callable[[Any, int, RecorderFactory | None], PairAdapter]
-"""Makes a pair at rest: the parameters, how many numbers messages have, where to record what it does."""
+"""Makes a pair at rest: takes the parameters, the count of message numbers, and a factory of recorders."""
 
 Lacks: TypeAlias = frozenset[Feature]
 
@@ -55,10 +55,10 @@ Integer: TypeAlias = Callable[[int, int], int]
 """Draws a number that is at least the first and at most the second."""
 
 MOST_WAITING = 2
-"""Chunks that wait at once in a run that is searched for."""
+"""The most chunks that wait at once in a searched run."""
 
 FEW = 0
-"""In place of how many numbers there are for messages: just as many as tell those apart that are there at once."""
+"""As the count of message numbers: just enough to distinguish all messages that are in the channel at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,26 +66,26 @@ class Mistake:
     """One way to break a rule."""
 
     name: str
-    """What the channel does, in words that go after "it"."""
+    """What the channel does, as a phrase that follows "it"."""
 
     agreed: Any
-    """The parameters of the channel in which it shows."""
+    """The parameters of a channel in which the mistake is visible."""
 
     moves: tuple[Move, ...]
-    """What the applications may do in the run; as little as is needed, so that no other mistake shows."""
+    """The moves of the run: as few as possible, so that no other mistake is visible."""
 
     actions: Mapping[str, Perform] = field(default_factory=dict)
     """The mistaken actions."""
 
     outside: type[Outside] = Outside
-    """A mistake at the applications' side of the channel, or of one that is not about all messages alike."""
+    """A mistake at the applications' side of the channel, or one that concerns only some messages."""
 
     needs: Lacks = frozenset()
     """Features without which the mistake cannot be made, besides those of the rule."""
 
     @property
     def is_about_actions(self) -> bool:
-        """Can a pair make it, too, whose every step is made by hand?"""
+        """Can a pair that is moved step by step make it, too?"""
         return self.outside is Outside
 
     @property
@@ -97,7 +97,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that every channel must do, unless it lacks what the rule is about."""
+    """A duty of every channel that has the features in question."""
 
     module: str
     """The specification."""
@@ -105,12 +105,12 @@ class Rule:
     id: str
     statement: str
     operator: str
-    """What says so in the specification; empty where it is silent."""
+    """The operator of the specification that states the rule; empty if none does."""
 
     needs: Lacks = frozenset()
     mistakes: tuple[Mistake, ...] = ()
     contract: str = ""
-    """Where it is promised, if not in the specification."""
+    """The document that states the rule, if the specification does not."""
 
     @property
     def clause(self) -> str:
@@ -121,7 +121,7 @@ class Rule:
 
 
 def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -> tuple[Rule, ...]:
-    """The rules about whole runs, which all protocols have; ``judging`` names who checks them.
+    """The rules about whole runs, which all protocols have; ``judging`` names their checks.
 
     ``withdraw`` and ``withdraw_barrier`` are the actions of a send that is given up.
     """
@@ -147,38 +147,38 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
 
 
 class Graph(NamedTuple):
-    """A channel that is small enough to be walked through all of its states."""
+    """A channel that is small enough to visit all of its states."""
 
     agreed: Any
     sizes: tuple[int, ...]
     """Rows that its chunks may have."""
 
     lacks: Lacks = frozenset()
-    """Features that are not used in it."""
+    """Features that it does not use."""
 
     waiters: int = MOST_WAITING
 
 
 class Rulebook(ABC):
-    """What the kit has to know of a protocol; there is one in a module of ``rulebooks``, named after the flow."""
+    """A protocol for the kit: its rules and model.  Each has a module in ``rulebooks``, named after the flow."""
 
     outside: ClassVar[type[Outside]]
-    """The model as applications see it."""
+    """The model as its applications see it."""
 
     pair: ClassVar[Callable[..., Any]]
-    """Makes our own two ends: takes the parameters, ``tags`` and ``record``."""
+    """Makes this project's two ends: takes the parameters, ``tags`` and ``record``."""
 
     rules: ClassVar[tuple[Rule, ...]]
-    """In the order in which they are reported: first those with mistakes, then those about whole runs."""
+    """The rules in the order of the report: first those with mistakes, then those about whole runs."""
 
     unit: ClassVar[str]
-    """What lets a message leave, in plural."""
+    """What a message needs to leave, in plural: "permits"."""
 
     plain: ClassVar[Any]
     """Parameters of a small channel."""
 
     not_modelled: ClassVar[Lacks] = frozenset()
-    """Features that a channel may have, and of which the specification does not speak."""
+    """Features that a channel may have, but that the specification does not model."""
 
     used_by_pairs: ClassVar[Lacks] = frozenset()
     """Features that ``drawn_pair`` needs."""
@@ -190,12 +190,12 @@ class Rulebook(ABC):
 
     @property
     def probed_rules(self) -> tuple[Rule, ...]:
-        """Those with mistakes, checked by probes."""
+        """The rules with mistakes, which probes check."""
         return tuple(rule for rule in self.rules if rule.mistakes)
 
     @property
     def pair_rules(self) -> tuple[Rule, ...]:
-        """Those that are checked on pairs: that an action of the specification can break, and whole runs."""
+        """The rules that are checked on pairs: those that an action can break, and those about whole runs."""
         probed = (rule for rule in self.probed_rules if any(one.is_about_actions for one in rule.mistakes))
         return (*probed, *(rule for rule in self.rules if rule.id in ("every-edge", "random-runs", "recorded-run")))
 
@@ -210,11 +210,11 @@ class Rulebook(ABC):
 
     @abstractmethod
     def graphs(self, lacks: Lacks, hops: int) -> Sequence[Graph]:
-        """Small channels that together show all that applications can see of one without these features."""
+        """Small channels that together show all behaviour of a channel without these features."""
 
     @abstractmethod
     def pair_graphs(self, lacks: Lacks) -> Sequence[Graph]:
-        """Likewise of a pair, of which the whole state is seen."""
+        """Likewise for a pair, whose whole state is visible."""
 
     @abstractmethod
     def left_out(self, lacks: Lacks) -> Collection[str]:
@@ -226,11 +226,11 @@ class Rulebook(ABC):
 
     @abstractmethod
     def drawn_pair(self, integer: Integer) -> tuple[Any, tuple[int, ...]]:
-        """Likewise of a pair."""
+        """Likewise for a pair."""
 
     @abstractmethod
     def of_a_run(self, lacks: Lacks, *, is_observed: bool) -> tuple[Any, tuple[int, ...]]:
-        """Parameters and sizes for a run that nobody leads; one that is only observed may be explained in many ways."""
+        """Parameters and sizes for a free run; smaller if it is only observed, as many behaviours may explain it."""
 
     def seen(
         self,
@@ -242,7 +242,7 @@ class Rulebook(ABC):
         made: Sequence[Mistake] = (),
         waiters: int = MOST_WAITING,
     ) -> Outside:
-        """A channel as its applications see it, perhaps with mistakes; the last one that is made comes first of all."""
+        """A channel as its applications see it, perhaps with mistakes; the last mistake is applied first."""
         # Without a bound on the numbers, so that the application's chunk 7 is the model's chunk 7.
         parameters = self.model(agreed, sizes, waiters=waiters, tags=2**62, lacks=lacks)
         actions = {name: perform for one in made for name, perform in one.actions.items()}
@@ -262,7 +262,7 @@ def rulebook_of(flow: str) -> Rulebook:
     """The rulebook of a flow.
 
     Raises:
-        InvalidParametersError: there is none.
+        InvalidParametersError: the flow has none.
     """
     if flow not in flows():
         raise InvalidParametersError(name="flow", value=flow, rule=f"must be one of {', '.join(flows())}")
@@ -274,7 +274,7 @@ def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:
     """The rules that are named, or all.
 
     Raises:
-        InvalidParametersError: a name is no rule's.
+        InvalidParametersError: no rule has such a name.
     """
     ids = [rule.id for rule in rules]
     if unknown := sorted(set(only) - set(ids)):
@@ -283,7 +283,7 @@ def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:
 
 
 def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
-    """What the applications of a channel without these features can do, with chunks of these sizes."""
+    """The moves of the applications of a channel without these features, with chunks of these sizes."""
     moves = [Move("OfferChunk", (rows,)) for rows in sizes]
     if Feature.REFUSALS not in lacks:
         moves += [Move("SendChunkNow", (rows,)) for rows in sizes]
@@ -298,11 +298,11 @@ def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
     return (*moves, *([Move("Receive")] if Feature.ACKNOWLEDGEMENT in lacks else [Move("Take"), Move("Consume")]))
 
 
-# What was found.
+# Verdicts.
 
 
 class Outcome(StrEnum):
-    """What may be said of a rule."""
+    """The kinds of verdicts about a rule."""
 
     HOLDS = "holds"
     BREAKS = "breaks"
@@ -311,15 +311,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """What was found about one rule."""
+    """The verdict about one rule."""
 
     rule: Rule
     outcome: Outcome
     finding: str
-    """In words: what was checked, which mistake was recognised, or which feature is lacking."""
+    """In words: the checks made, the recognised mistake, or the missing feature."""
 
     counterexample: tuple[str, ...] = ()
-    """The steps of the shortest run that was found, numbered; then what was expected."""
+    """The numbered steps of the shortest run that breaks the rule; then the expected result."""
 
     @property
     def is_broken(self) -> bool:
@@ -327,7 +327,7 @@ class RuleVerdict:
         return self.outcome is Outcome.BREAKS
 
     def describe(self) -> str:
-        """The rule, where it stands, what was found, and the run."""
+        """The rule, its source, the finding, and the run."""
         lines = [f"{self.outcome.value} rule {self.rule.id!r}: {self.rule.statement}"]
         lines.append(f"({self.rule.clause})")
         lines.append(f"It {self.finding}." if self.is_broken else f"{self.finding}.")
@@ -347,7 +347,7 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found about one adapter."""
+    """The verdicts about one adapter."""
 
     adapter: str
     verdicts: tuple[RuleVerdict, ...]
@@ -372,7 +372,7 @@ class Report:
 
     @property
     def not_checked(self) -> tuple[str, ...]:
-        """Ids of the rules that are about something the channel lacks."""
+        """Ids of the rules about features that the channel lacks."""
         return self._of(Outcome.NOT_APPLICABLE)
 
     def _of(self, outcome: Outcome) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ class Report:
         """The verdict about a rule, by its id.
 
         Raises:
-            KeyError: there is no such rule, or it was not asked for.
+            KeyError: there is no such rule, or it was not selected.
         """
         for verdict in self.verdicts:
             if verdict.rule.id == rule:
@@ -390,7 +390,7 @@ class Report:
         raise KeyError(rule)
 
     def lacking(self) -> Iterator[str]:
-        """For each feature that is lacking: the rules that were not checked, and the mistakes that were not sought."""
+        """For each missing feature: the unchecked rules, and the mistakes that were not looked for."""
         for feature in sorted(self.lacks):
             without = [v.rule.id for v in self.verdicts if feature in v.rule.needs]
             unsought = [

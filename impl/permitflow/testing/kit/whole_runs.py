@@ -1,8 +1,8 @@
-"""Runs that the model does not lead: two producers and a consumer, each at its own pace, and how a stream ends.
+"""Judges free runs, with two producers and a consumer at their own pace, and the end of a stream.
 
-What the kit sees at the adapter is a trace without the protocol's own steps; the model fills them in, in all ways that
-are possible.  What the channel records itself is a trace with all steps.  The specification is silent about the end of
-a stream; the channels' interface is not.
+The kit's observations at the adapter form a trace without the protocol's own steps; the model fills them in, in all
+possible ways.  The channel's own recording is a trace with all steps.  The specification does not cover the end of a
+stream; the channels' interface does.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SEED = 7
 
 @dataclass
 class Observed:
-    """What an onlooker writes down: offered and left with the chunk's number, taken with the message, consumed."""
+    """An observer's log: offered and left with the chunk's number, taken with the message, consumed."""
 
     events: list[tuple[str, int, int]] = field(default_factory=list)
     """(what, chunk's number, rows)."""
@@ -38,16 +38,16 @@ class Observed:
     """The model's number of a chunk, by its serial number."""
 
     def offered(self, serial: int, rows: int) -> None:
-        """A send begins."""
+        """Note that a send begins."""
         self.numbers[serial] = len(self.numbers)
         self.events.append(("offered", self.numbers[serial], rows))
 
     def left(self, serial: int) -> None:
-        """A send has returned."""
+        """Note that a send has returned."""
         self.events.append(("left", self.numbers[serial], 0))
 
     def taken(self, received: Received) -> None:
-        """A message was handed over."""
+        """Note that a message was handed over."""
         number = self.numbers.get(received.value or 0, -1) if received.value is not None else -2
         self.events.append(("taken", number, received.rows))
 
@@ -92,7 +92,7 @@ async def _give_way(times: int) -> None:
 
 
 async def _come_to_rest(adapter: ChannelAdapter, trace: MemoryTrace) -> None:
-    """Let it bring to its end what is under way."""
+    """Wait until the channel has finished all that is under way."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + adapter.timeout_seconds
     while trace.events and not _is_at_rest(trace) and loop.time() < deadline:  # noqa: ASYNC110 - a recorder tells nobody
@@ -104,7 +104,7 @@ def _is_at_rest(trace: MemoryTrace) -> bool:
 
 
 async def observe_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Is what was seen of a run explained by the model?"""
+    """Does the model explain the observations of a run?"""
     adapter = make()
     if adapter.hops > 1:
         finding = f"{adapter.hops} control loops in a chain are judged by what they record"
@@ -165,7 +165,7 @@ def _all_that_follows(outside: Outside, worlds: set[World]) -> set[World]:
 
 
 async def record_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Is what was recorded of a run a behaviour, and does it come to rest?"""
+    """Is the channel's recording of a run a behaviour, and does it come to rest?"""
     adapter, trace = make(), MemoryTrace()
     lacks = lacks_of(adapter)
     agreed, sizes = book.of_a_run(lacks, is_observed=False)
@@ -208,7 +208,7 @@ async def end_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
 
 
 async def abort_run(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
-    """Give a stream up that holds a chunk."""
+    """Abort a stream that holds a chunk."""
     adapter = make()
     await adapter.open(book.plain, MemoryTrace().recorder)
     try:

@@ -15,19 +15,19 @@ _ENDS = 2
 
 
 class StopAndWaitPair(FlowPair):
-    """The ends of stop-and-wait; to it chunks of any size and barriers are messages alike."""
+    """The ends of stop-and-wait, which treats chunks of any size and barriers alike."""
 
     def offer(self) -> None:
-        """The application wants to send a message: chunks and barriers by turns."""
+        """Offer a message: chunks and barriers in turn."""
         kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
         self.put_in_line(kind, rows)
 
     def withdraw(self, position: int = -1) -> None:
-        """The application gives up waiting with the message at this position in the line."""
+        """Withdraw the message at this position in the line."""
         self.take_back(position)
 
     def send(self) -> None:
-        """No message is out: the oldest one leaves."""
+        """Send the oldest message, if none is out."""
         self.leave()
 
     def observe(self) -> State:
@@ -45,7 +45,7 @@ class StopAndWaitPair(FlowPair):
 
 
 def messages_out(state: State) -> dict[str, int]:
-    """Where the message is that may be out: together 1 in every state."""
+    """The place of the one permission to send: the sum is 1 in every state."""
     return {
         "free": state.free,
         "in_flight": state.wire.size(),
@@ -56,7 +56,7 @@ def messages_out(state: State) -> dict[str, int]:
 
 def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
     if len(ends) < _ENDS:
-        raise ValueError("both ends must have been recorded: what one of them does says nothing of the other")
+        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
     return StepByStep(SYSTEM, parameters, keep_path=keep_path)
 
 

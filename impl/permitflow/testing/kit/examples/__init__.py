@@ -1,1 +1,1 @@
-"""Adapters: this project's own channels, other people's, and one that is wrong on purpose."""
+"""Adapters: this project's own channels, channels of other libraries, and one with deliberate mistakes."""

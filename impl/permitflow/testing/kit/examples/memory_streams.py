@@ -12,7 +12,7 @@ __all__ = ["CountedStream", "StreamChannel"]
 
 
 class StreamChannel(ChannelAdapter):
-    """A stream whose buffer has as many places as there are row permits.  What was received was consumed."""
+    """A stream whose buffer has one place per row permit.  A received message counts as consumed."""
 
     sender: MemoryObjectSendStream[tuple[int, int]]
     receiver: MemoryObjectReceiveStream[tuple[int, int]]
@@ -45,11 +45,11 @@ class StreamChannel(ChannelAdapter):
             raise Ended from end
 
     async def end(self) -> None:
-        """Close the sending end: the receiver gets what was sent, then the end."""
+        """Close the sending end: the receiver gets all messages sent, then the end."""
         self.sender.close()
 
 
 class CountedStream(StreamChannel):
-    """The same stream, with what it lacks declared."""
+    """The same stream, with its missing features declared."""
 
     lacks = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.OVERSIZE})

@@ -1,4 +1,4 @@
-"""This project's own channels, and its core as a pair of ends whose every step is made by hand."""
+"""This project's own channels, and its core as a pair of ends that is moved step by step."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -24,13 +24,13 @@ SCHEMA = pa.schema([("serial", pa.int64())])
 
 
 class _OurChannel(ChannelAdapter):
-    """All of our channels have the same two ends."""
+    """The common part: all of our channels have the same two ends."""
 
     sender: SendEnd[object]
     receiver: ReceiveEnd[object]
 
     def chunk(self, serial: int, rows: int) -> object:
-        """A chunk that can be recognised."""
+        """A chunk that carries its serial number."""
         return serial
 
     def serial(self, payload: object) -> int | None:
@@ -58,11 +58,11 @@ class _OurChannel(ChannelAdapter):
         self.sender.send_watermark(value)
 
     async def end(self) -> None:
-        """Say that nothing follows."""
+        """End the stream."""
         await self.sender.end()
 
     def abort(self) -> None:
-        """Give the stream up."""
+        """Abort the stream."""
         self.sender.abort("the test says so")
 
     async def take(self) -> Received:
@@ -101,7 +101,7 @@ class ExchangeChannel(_OurChannel):
         """Start an exchange with one channel, and dial it from both sides."""
         is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
-        # Entered and left by one task, as a context manager with a cancel scope demands.
+        # One task enters and leaves the context manager, as its cancel scope demands.
         self._stage = asyncio.create_task(self._hold_open(parameters, record, is_open))
         await asyncio.wait({self._stage, is_open}, return_when=asyncio.FIRST_COMPLETED)
         if self._stage.done():
@@ -120,7 +120,7 @@ class ExchangeChannel(_OurChannel):
             await self._stop.wait()
 
     async def close(self) -> None:
-        """Hang up, and stop the exchange."""
+        """Disconnect, and stop the exchange."""
         self._stop.set()
         await asyncio.wait({self._stage})
 

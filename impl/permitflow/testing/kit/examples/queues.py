@@ -1,4 +1,4 @@
-"""Channels that many have written: ``asyncio.Queue``, and a semaphore with three mistakes that many have made."""
+"""Common hand-made channels: ``asyncio.Queue``, and a semaphore with three frequent mistakes."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ __all__ = ["CountedQueue", "QueueChannel", "SemaphoreChannel"]
 
 
 class QueueChannel(ChannelAdapter):
-    """A queue with as many places as there are row permits; ``task_done`` says that a message was consumed."""
+    """A queue with one place per row permit; ``task_done`` reports that a message was consumed."""
 
     async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
         """Make a queue."""
@@ -39,7 +39,7 @@ class QueueChannel(ChannelAdapter):
 
 
 class CountedQueue(QueueChannel):
-    """The same queue, with what it lacks declared: a bound on the number of messages that nobody has taken."""
+    """The same queue, with its missing features declared: it bounds only the number of messages not yet taken."""
 
     lacks = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.OVERSIZE, Feature.ACKNOWLEDGEMENT})
 
@@ -56,15 +56,15 @@ class CountedQueue(QueueChannel):
 class SemaphoreChannel(ChannelAdapter):
     """Takes a permit for each row, one after the other.
 
-    It looks right, and with a quiet application it is.  But permits go back when a message is handed over, not when
-    it was consumed; a send that is cancelled keeps the permits that it has got so far; and the permits of a message
-    are taken one by one, so that two senders may each have half of what they need.
+    It works as long as sends neither overlap nor are cancelled.  But permits return when a message is handed over, not
+    when it was consumed; a cancelled send keeps the permits that it has taken so far; and the permits of a message are
+    taken one by one, so two senders may each hold half of the permits that they need.
     """
 
     lacks = frozenset({Feature.BATCHING, Feature.OVERSIZE})
 
     async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-        """All permits are here."""
+        """Begin with all permits at the sender."""
         self.permits = asyncio.Semaphore(parameters.row_permits)
         self.messages: deque[tuple[int, int]] = deque()
         self.arrived = asyncio.Semaphore(0)

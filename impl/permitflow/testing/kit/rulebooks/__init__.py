@@ -1,1 +1,1 @@
-"""What the kit knows of each protocol, in a file named after its flow, with a ``RULEBOOK``."""
+"""The rulebooks of the protocols: one file for each, named after its flow, with a ``RULEBOOK``."""

@@ -1,7 +1,6 @@
 """Stop and wait: the rules of ``StopAndWait``, the mistakes that break them, and the one small channel there is.
 
-The specification's messages are numbers; chunks of any size and barriers are messages alike.  Of watermarks it does not
-speak.
+The specification's messages are numbers; it treats chunks of any size and barriers alike, and has no watermarks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,20 +39,20 @@ class StopAndWaitOutside(Outside):
         return self.act(world, hop, "Offer")._replace(notes=(*others, (number, kind, rows)))
 
     def withdraw(self, world: World, position: int) -> World:
-        """Cancel a send; those behind it move up."""
+        """Cancel a send; the messages behind it move up."""
         gone = tuple(world.hops[0].waiting)[position]
         notes = tuple((number - (number > gone), *it) for number, *it in world.notes if number != gone)
         return super().withdraw(world, position)._replace(notes=notes)
 
     def rebased_notes(self, world: World) -> Any:
-        """Those of the messages that are still here."""
+        """The notes of the messages that are still in the channel."""
         here = {message for hop in world.hops for queue in (hop.waiting, hop.wire, hop.inbox) for message in queue}
         base = world.hops[-1].consumed
         return tuple(sorted((number - base, *it) for number, *it in world.notes if number in here))
 
     @staticmethod
     def withdrawal(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """All that is not older is taken back, and what is younger offered again."""
+        """Take back the message and all newer ones, and offer the newer ones again."""
         younger = state.waiting.size() - position - 1
         yield from [("Withdraw", ())] * (younger + 1)
         yield from [("Offer", ())] * younger
@@ -80,7 +79,7 @@ class StopAndWaitOutside(Outside):
 
 
 class _Lets(StopAndWaitOutside):
-    """Lets some messages pass although one is out."""
+    """Lets some messages leave although one is out."""
 
     def passes(self, message: Received) -> bool:
         """May it?"""
@@ -100,7 +99,7 @@ class LetsEmptyPass(_Lets):
     """Lets empty chunks pass."""
 
     def passes(self, message: Received) -> bool:
-        """Is it one?"""
+        """May this message leave?"""
         return message.kind is Kind.CHUNK and not message.rows
 
 
@@ -108,7 +107,7 @@ class LetsBarriersPass(_Lets):
     """Lets barriers pass."""
 
     def passes(self, message: Received) -> bool:
-        """Is it one?"""
+        """May this message leave?"""
         return message.kind is Kind.BARRIER
 
 
