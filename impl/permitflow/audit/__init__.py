@@ -1,11 +1,11 @@
-"""Audits recorded runs of any size: what each event does to its end's books, and whether the two ends agree.
+"""Audits recorded runs of any size: each event's effect on its end's ledger, and the agreement of the two ends.
 
-A trace of a billion events does not fit a machine, but what has to be known of a part of it does: a *summary*, and
-summaries of neighbouring parts combine into that of both.  So each row group of each file is looked at by itself,
-anywhere, and the summaries meet at one place.
+A trace of a billion events does not fit into memory, but a *summary* of each part does, and the summaries of
+neighbouring parts combine into that of both.  So each row group of each file is examined by itself, on any machine, and
+one process merges the summaries.
 
-``trace validate`` replays the specification and knows everything; an audit checks what is linear in the events.
-``Clause`` says what that is.
+``trace validate`` replays the specification and checks all of it; an audit checks the rules that are linear in the
+events, which ``Clause`` lists.
 """
 
 from permitflow.audit.findings import Audit, ChannelAudit, Clause, Violation

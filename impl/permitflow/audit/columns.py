@@ -1,7 +1,7 @@
 """A part of a trace as arrays: for each end its events, channel by channel, in the order of the recording.
 
-Beside them stand the numbers that the parameters of their channels come to.  What an event tells is named by the
-``ActionTable`` of the protocol.
+Beside them are the limits that follow from their channels' parameters.  The protocol's ``ActionTable`` names the
+arguments and counters of an event.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,13 +36,13 @@ Codes: TypeAlias = npt.NDArray[np.intp]
 Actions: TypeAlias = npt.NDArray[np.int8]
 
 PerEvent: TypeAlias = npt.NDArray[np.int64]
-"""A number for each event, or the same one for all: then it has no dimension."""
+"""A number for each event, or one number without dimension for all events."""
 
 _Codes = npt.NDArray[np.int32]
 _Places = npt.NDArray[np.intp]
 
 _EventPlaces: TypeAlias = slice | _Places
-"""In a table; where they are neighbours, a slice."""
+"""Places in a table; a slice if they are adjacent."""
 
 _Of = TypeVar("_Of", bound=np.generic)
 
@@ -58,11 +58,11 @@ def argument_names(table: ActionTable) -> tuple[str, ...]:
 
 
 Limits: TypeAlias = Mapping[str, int]
-"""Numbers of a channel by name, as its parameters come to."""
+"""The limits of a channel by name, computed from its parameters."""
 
 
 def limits_of(limits: Sequence[Limits], sizes: npt.NDArray[np.intp] | int = 1) -> dict[str, PerEvent]:
-    """The numbers of channels that have so many events each, beside their events."""
+    """The channels' limits, repeated for each of their events."""
     kinds = {tuple(of.items()): number for number, of in reversed([*enumerate(limits)])}
     if len(kinds) == 1:
         return {name: np.array(number, dtype=np.int64) for name, number in limits[0].items()}
@@ -78,10 +78,10 @@ class Events:
     end: End
     channels: list[str]
     borders: Codes
-    """For each channel: the place of its first event, its others follow; and at last the place behind all."""
+    """The place of each channel's first event, and at last the place behind all events."""
 
     limits: Sequence[Limits]
-    """Of each channel, not of each event."""
+    """One for each channel, not for each event."""
 
     sequence: Integers
     action: Actions
@@ -89,7 +89,7 @@ class Events:
     """By name; 0 where an action has no such argument."""
 
     counters: Integers
-    """A row for each that the end has, after the event."""
+    """A row for each counter of the end, with the values after each event."""
 
     has_counters: Marks
     _marks: dict[tuple[str, ...], Marks] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Events:
         return self.channels[int(np.searchsorted(self.starts, index, side="right")) - 1]
 
     def of(self, channel: str) -> "Events":
-        """Those of one of the channels."""
+        """The events of one channel."""
         number = self.channels.index(channel)
         places = slice(*self.borders[number : number + 2])
         return Events(
@@ -149,20 +149,20 @@ class Events:
         )
 
     def action_of(self, index: int) -> str:
-        """What happened at one event."""
+        """The action of one event."""
         return actions_of(self.table)[int(self.action[index])]
 
     def arguments_of(self, index: int) -> tuple[int, ...]:
-        """Those of one event's action."""
+        """The arguments of one event."""
         return tuple(int(self.arguments[name][index]) for name in self.table.actions[self.end][self.action_of(index)])
 
     def counters_of(self, index: int) -> tuple[int, ...] | None:
-        """What the end counted after an event."""
+        """The end's counters after one event."""
         return numbers_at(self.counters, index) if self.has_counters[index] else None
 
 
 def numbers_at(rows: Integers, index: int) -> tuple[int, ...]:
-    """What stands at one place of each row."""
+    """The numbers at one place of each row."""
     return tuple(rows[:, index].tolist())
 
 
@@ -174,15 +174,15 @@ class _Blocks:
     """Where each block begins; the last one is the end."""
 
     order: _Places | None
-    """The places of the events in the table; None: they lie there as they should, as in files of our own."""
+    """The places of the events in the table; None: they are in order already, as in this package's files."""
 
     def places(self, borders: _Places) -> _EventPlaces:
-        """Where in the table the events from the first to the last of these borders lie."""
+        """The places in the table of the events from the first to the last of these borders."""
         places = slice(int(borders[0]), int(borders[-1]))
         return places if self.order is None else self.order[places]
 
     def firsts(self) -> _Places:
-        """Where in the table the first event of each block lies."""
+        """The place in the table of the first event of each block."""
         starts = self.borders[:-1]
         return starts if self.order is None else self.order.take(starts)
 
@@ -199,13 +199,13 @@ def _blocks_of(end: _Codes, channel: _Codes) -> _Blocks:
 
 
 def _chosen(column: npt.NDArray[_Of], places: _EventPlaces) -> npt.NDArray[_Of]:
-    """What stands in a column at these places; neighbours are not copied."""
-    # The same in brackets takes three times as long.
+    """The values of a column at these places; adjacent values are not copied."""
+    # Indexing with brackets takes three times as long.
     return column[places] if isinstance(places, slice) else column.take(places)
 
 
 def _starts(*columns: _Codes) -> _Places:
-    """The places at which there is something else than at the place before."""
+    """The places whose value differs from the one before."""
     changes = np.zeros(len(columns[0]), dtype=np.bool_)
     changes[0] = True
     for column in columns:
@@ -214,7 +214,7 @@ def _starts(*columns: _Codes) -> _Places:
 
 
 def _come_back(ends: _Codes, channels: _Codes) -> bool:
-    """Is there more than one block of a channel's end, or are blocks of one end not side by side?"""
+    """Is there more than one block of a channel's end, or are the blocks of one end not adjacent?"""
     most = (int(ends.max()) + 1) * (int(channels.max()) + 1)
     if len(ends) > most or len(set(zip(ends.tolist(), channels.tolist(), strict=True))) < len(ends):
         return True
@@ -250,14 +250,14 @@ class _Columns:
         firsts = self._blocks.firsts()
         self._channels = [channels[code] for code in channel.take(firsts).tolist()]
         self.ends = number_of.take(end.take(firsts))
-        """For each block, which end it is of."""
+        """The end of each block."""
         names, action = self._coded("action")
         self._action = self._known("action", names, actions_of(of)).take(action)
         self._sequence: Integers = in_one_piece(table, "sequence").to_numpy()
         self._arguments = {name: in_one_piece(table, column_of(name)) for name in argument_names(of)}
 
     def of(self, end: End, blocks: slice) -> Events:
-        """The events of these blocks, which are all of one end."""
+        """The events of these blocks, which all belong to one end."""
         channels, borders = self._channels[blocks], self._blocks.borders[blocks.start : blocks.stop + 1]
         places = self._blocks.places(borders)
         counters, has_counters = self._counted(end, places, int(borders[-1] - borders[0]))
@@ -296,14 +296,14 @@ class _Columns:
         raise TraceUnreadableError(path=self._source, line=0, reason=f"{reason} ({which})")
 
     def _counted(self, end: End, places: _EventPlaces, count: int) -> tuple[Integers, Marks]:
-        """What an end counted, and where all of it is known; elsewhere there may be any number."""
+        """An end's counters, and marks where all of them are known; elsewhere the numbers are arbitrary."""
         columns = [in_one_piece(self._table, name) for name in self._of.counters[end]]
         if not columns:
             return np.zeros((0, count), dtype=np.int64), np.ones(count, dtype=np.bool_)
         return np.stack([_chosen(_numbers(each), places) for each in columns]), _chosen(_are_known(columns), places)
 
     def _coded(self, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """The names in a column, and for each place which of them."""
+        """The distinct names in a column, and the index of the name at each place."""
         column = coded(self._table, name)
         try:
             names = column.dictionary.to_pylist()
@@ -313,7 +313,7 @@ class _Columns:
         return names, column.indices.to_numpy(zero_copy_only=False)
 
     def _known(self, column: str, names: Sequence[str], known: Sequence[str]) -> Actions:
-        """For each of the names in a column, which of the known ones it is."""
+        """The index of each of a column's names among the known names."""
         if unknown := [name for name in names if name not in known]:
             reason = f"{column} must be one of {', '.join(known)}: {unknown}"
             raise TraceUnreadableError(path=self._source, line=0, reason=reason)
@@ -321,17 +321,17 @@ class _Columns:
 
 
 def _numbers(column: pa.Array) -> Integers:
-    """The numbers of a column, and any where there is none."""
+    """The numbers of a column; arbitrary where they are null."""
     return np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8)
 
 
 def _filled(column: pa.Array) -> Integers:
-    """The numbers of a column, and 0 where there is none."""
+    """The numbers of a column; 0 where they are null."""
     return _numbers(column.fill_null(0) if column.null_count else column)
 
 
 def _are_known(columns: Sequence[pa.Array]) -> Marks:
-    """Where none of the columns is null."""
+    """Marks the places where no column is null."""
     count, bits = len(columns[0]), [_valid_bits(column) for column in columns if column.null_count]
     if not bits:
         return np.ones(count, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What an audit checks, and what it has found."""
+"""The clauses that an audit checks, and its findings."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,7 +9,7 @@ __all__ = ["Audit", "ChannelAudit", "Clause", "Violation"]
 
 
 class Clause(StrEnum):
-    """A rule that a recorded run of any protocol must keep, as far as its laws say what that means there.
+    """A rule for recorded runs of any protocol; the protocol's laws define the quantities in it.
 
     A protocol may have clauses of its own beside these: ``permitflow.audit.flows``.
     """
@@ -18,22 +18,22 @@ class Clause(StrEnum):
     """The events of an end count from 1, without gaps and repetitions.  (Of the recording, not of the protocol.)"""
 
     BOUNDED = "Bounded"
-    """What an end counts stays between its bounds: nobody spends what it does not have."""
+    """An end's counters stay between their bounds: no end spends more than it has."""
 
     CONSERVATION = "Conservation"
-    """What an end counts after an event is what it counted before, and what the event did.  None created, none lost."""
+    """An end's counters after an event are those before it plus the event's effect.  None created, none lost."""
 
     OFFERED = "Offered"
-    """What is sent or withdrawn has been offered before, and was not sent or withdrawn already."""
+    """A message that is sent or withdrawn was offered before, and was not sent or withdrawn already."""
 
     IN_ORDER = "ExactlyOnceInOrder"
-    """What is delivered is what was sent, and what is consumed is what was delivered: in that order, each once.
+    """Messages are delivered as sent and consumed as delivered: in that order, each once.
 
-    As far as kinds and rows of messages tell them apart.
+    Messages are distinguished by kind and rows.
     """
 
     RETURNED = "Returned"
-    """No more comes back to the sender than the receiver has returned."""
+    """The sender receives no more than the receiver has returned."""
 
     @property
     def words(self) -> str:
@@ -58,30 +58,30 @@ class Violation:
     channel: str
     end: End
     sequence: int
-    """Of the event among those of its end, from 1."""
+    """The number of the event among those of its end, from 1."""
 
     clause: str
-    """One of ``Clause``, or of the protocol's own."""
+    """One of ``Clause``, or one of the protocol's own."""
 
     action: str
     arguments: tuple[int, ...]
     before: tuple[int, ...] | None = None
-    """What the end counted before the event; its ``ActionTable`` says of what."""
+    """The end's counters before the event; its ``ActionTable`` names them."""
 
     after: tuple[int, ...] | None = None
-    """What it counted after it."""
+    """The counters after it."""
 
     reason: str = ""
-    """What is, and what should be."""
+    """The found and the expected values."""
 
 
 @dataclass(kw_only=True)
 class ChannelAudit:
-    """One channel of a recording."""
+    """The audit of one channel."""
 
     channel: str
     ends: frozenset[End]
-    """Those that were recorded."""
+    """The recorded ends."""
 
     flow: str = ""
     """The name of its protocol."""
@@ -93,26 +93,26 @@ class ChannelAudit:
     consumed_rows: int = 0
     violations: int = 0
     remarks: list[str] = field(default_factory=list)
-    """What could not be checked, and why."""
+    """The omitted checks, with reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """A whole recording."""
+    """The audit of a whole recording."""
 
     channels: list[ChannelAudit]
     violations: list[Violation]
     """By channel, end and sequence."""
 
     untold: int = 0
-    """Violations that were counted only, because there are too many in one part."""
+    """Number of violations that are not listed, because there are too many in one part."""
 
     @property
     def holds(self) -> bool:
-        """Has nothing been found?"""
+        """Is the recording free of violations?"""
         return not self.violations and not self.untold
 
     @property
     def events(self) -> int:
-        """All that were looked at."""
+        """Number of events examined."""
         return sum(channel.events for channel in self.channels)

@@ -1,7 +1,7 @@
-"""What each action does to the books of its end: a protocol brings it as a table, and many events are held against it.
+"""The effect of each action on the ledger of its end: a table for each protocol, checked against many events at once.
 
-The names are those of the protocol's ``ActionTable``: of actions, arguments and counters.  The specification says the
-same of one event at a time; tests hold the two together, by runs of the model.
+The names of actions, arguments and counters are those of the protocol's ``ActionTable``.  The specification states the
+same for one event at a time; tests compare the two on runs of the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,22 +39,22 @@ __all__ = [
 ]
 
 Steps: TypeAlias = Mapping[str, str | int]
-"""For actions: by how much something grows, a number or the name of an argument; a minus before it: it shrinks."""
+"""For actions: the growth of a quantity, as a number or an argument's name; with a minus sign it shrinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What an end counted before its events."""
+    """An end's counters before its events."""
 
     counters: Integers
     known: Marks
     continues: Marks
-    """Is the event before the one at the place before?"""
+    """Is the previous event the one at the previous place?"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counter:
-    """A number that an end counts: where it starts, what changes it, and between which bounds it stays."""
+    """A number that an end counts: its start, its changes, and its bounds."""
 
     start: str | int = 0
     """A limit of the channel, or a number."""
@@ -63,15 +63,15 @@ class Counter:
     least: int = 0
     most: str | int | None = None
     settled: Callable[[Events, Integers], Integers] | None = None
-    """Of what the steps come to: what is counted then."""
+    """Maps the sum of the steps to the counter's value."""
 
     clause: str = Clause.CONSERVATION
-    """What is broken if something else is counted."""
+    """The clause that a wrong count breaks."""
 
 
 @dataclass(frozen=True)
 class EventLaw:
-    """What an event must be, whatever was before."""
+    """A condition on a single event."""
 
     clause: str
     is_broken: Callable[[Events], Marks]
@@ -79,7 +79,7 @@ class EventLaw:
 
 @dataclass(frozen=True)
 class BookLaw:
-    """What an event at one end must be, after what the end counted before."""
+    """A condition on an event at one end and on the end's counters before it."""
 
     clause: str
     end: End
@@ -88,7 +88,7 @@ class BookLaw:
 
 @dataclass(frozen=True)
 class Line:
-    """What waits at an end: never less than nothing."""
+    """A line of waiting messages at an end; its length is never negative."""
 
     name: str
     end: End
@@ -97,22 +97,22 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Messages pass three places, at each of them in the same order."""
+    """Messages pass three places, each in the same order."""
 
     sent: Sequence[str]
     delivered: Sequence[str]
     consumed: Sequence[str]
     rows: str | None = None
-    """The argument that tells the rows of a message."""
+    """The argument with the rows of a message."""
 
     kinds: Sequence[str] = ("message",)
     kind_of: Callable[[Events], Integers] | None = None
-    """Which kind of message each of these events is about, by its number; None: there is one kind."""
+    """The number of the message kind of each event; None: there is one kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Returns:
-    """What comes back to the sender is no more than the receiver has returned for what was consumed."""
+    """The sender receives no more than the receiver has returned for consumed messages."""
 
     names: Sequence[str]
     came: Mapping[str, Sequence[str | int]]
@@ -120,19 +120,19 @@ class Returns:
     """For actions: how much of each, a number or an argument."""
 
     kept: Mapping[str, int] = field(default_factory=dict)
-    """Counters of the receiver that were not returned yet, and which of the names they are of."""
+    """Counters of the receiver for amounts not returned yet, each with the index of its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Laws:
-    """What an audit holds runs of one protocol against."""
+    """The laws for runs of one protocol."""
 
     table: ActionTable
     limits: Callable[[Mapping[str, ParameterValue]], Limits] = lambda _: {}
-    """The numbers that parameters come to; raises ``InvalidParametersError`` or ``TypeError``."""
+    """Computes the limits from the parameters; raises ``InvalidParametersError`` or ``TypeError``."""
 
     counters: Mapping[End, Sequence[Counter]] = field(default_factory=dict)
-    """Of each end, in the table's order; none: they are not checked."""
+    """The counters of each end, in the table's order; none: they are not checked."""
 
     events: Sequence[EventLaw] = ()
     books: Sequence[BookLaw] = ()
@@ -140,11 +140,11 @@ class Laws:
     order: Order | None = None
     returns: Returns | None = None
     words: Mapping[str, str] = field(default_factory=dict)
-    """Clauses of its own in a few words."""
+    """Short texts for the protocol's own clauses."""
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing known of the protocol?"""
+        """Are there no laws for the protocol?"""
         return not (self.counters or self.events or self.lines or self.order)
 
     def words_of(self, clause: str) -> str:
@@ -153,10 +153,10 @@ class Laws:
 
 
 def laws_of(table: ActionTable, channel: str) -> Laws:
-    """The laws of a recorded protocol: in the module that is named after it; without one there are none.
+    """The laws of a recorded protocol, from the module named after it; empty laws without such a module.
 
     Raises:
-        TraceMismatchError: the laws are about other actions.
+        TraceMismatchError: the laws have other actions than the recording.
     """
     laws = _laws_named(table.flow.replace("-", "_"))
     if laws is None:
@@ -176,7 +176,7 @@ def _laws_named(name: str) -> Laws | None:
 
 
 def steps_of(events: Events, steps: Steps) -> Integers:
-    """By how much something grows at each event."""
+    """The growth of a quantity at each event."""
     parts: dict[str, tuple[list[str], list[str]]] = {}
     for action, step in steps.items():
         name = str(step)
@@ -191,7 +191,7 @@ def steps_of(events: Events, steps: Steps) -> Integers:
 
 
 def due_counters(laws: Laws, events: Events, before: Integers) -> Integers:
-    """What an end must count after its events, if it counted ``before``."""
+    """The right counters after each event, given the counters ``before`` it."""
     due = before.copy()
     for number, counter in enumerate(laws.counters.get(events.end, ())):
         due[number] += steps_of(events, counter.steps)
@@ -201,7 +201,7 @@ def due_counters(laws: Laws, events: Events, before: Integers) -> Integers:
 
 
 def initial_counters(laws: Laws, events: Events) -> Integers:
-    """What an end counts before its first event, by channel.
+    """The counters of an end before its first event, by channel.
 
     Spec: Init.
     """
@@ -215,7 +215,7 @@ def _number(number: str | int, limits: Limits) -> int:
 
 
 def broken(laws: Laws, events: Events, before: Before, due: Integers) -> dict[str, Marks]:
-    """The events that break a clause by what they are and by what their end counts before and after them.
+    """The events that break a clause, alone or with their end's counters before and after them.
 
     ``due`` are the ``due_counters``.
     """
@@ -239,13 +239,13 @@ def broken(laws: Laws, events: Events, before: Before, due: Integers) -> dict[st
 
 
 def by_books(laws: Laws, end: End) -> frozenset[str]:
-    """The clauses that ask what was before."""
+    """The clauses that depend on earlier events."""
     counted = (counter.clause for counter in laws.counters.get(end, ()))
     return frozenset(counted) | {book.clause for book in laws.books if book.end == end}
 
 
 def shifted(books: Integers) -> Integers:
-    """What stands at the place before; at the first place anything."""
+    """The value at the previous place; at the first place any value."""
     moved = np.empty_like(books)
     moved[:, 1:] = books[:, :-1]
     moved[:, :1] = books[:, -1:]
@@ -253,9 +253,9 @@ def shifted(books: Integers) -> Integers:
 
 
 def _differs(laws: Laws, events: Events, before: Before, due: Integers) -> Marks:
-    """Where each of the counters is not what it must be.
+    """Marks the places where a counter is wrong.
 
-    An end that miscounts once and goes on as if it had not is at fault once, not twice.
+    An end that miscounts once and counts on from there has one violation, not two.
     """
     differs: Marks = (events.counters != due) & (events.has_counters & before.known)
     if not differs.any():
@@ -274,7 +274,7 @@ def _exceeds(events: Events, counter: Counter, numbers: Integers) -> Marks:
 
 
 def outside(numbers: Integers, most: PerEvent) -> Marks:
-    """Below zero, or above ``most``."""
-    # Without their signs, numbers below zero are above all others.
+    """Marks numbers below zero or above ``most``."""
+    # As unsigned numbers, negative ones are above all others.
     beyond: Marks = numbers.view(np.uint64) > np.asarray(most).view(np.uint64)
     return beyond

@@ -1,6 +1,7 @@
-"""Audits whole recordings: puts together what is known of their parts, and what only both ends together show.
+"""Audits whole recordings: merges the summaries of their parts, and compares the two ends.
 
-Parts are looked at one by one, anywhere; an event that only totals show to be wrong is looked for in few of them again.
+Each part is examined by itself, on any machine.  If the totals show that some event is wrong, a few parts are read
+again to find it.
 """
 
 import os
@@ -42,7 +43,7 @@ _SHARES_PER_PROCESS = 16
 _KEPT_BYTES = 2**24
 
 NOTHING_DUE = "nothing"
-"""How a reason ends where no message was due."""
+"""The end of a reason if no message was due."""
 
 
 def audit_files(
@@ -52,8 +53,8 @@ def audit_files(
 
     Args:
         paths: files (``*.parquet``, ``*.jsonl``) and folders of them.
-        processes: that look at row groups side by side.
-        on_progress: is told after each part how many of how many are done.
+        processes: number of processes that examine row groups in parallel.
+        on_progress: is called after each part with the numbers of finished parts and of all parts.
 
     Raises:
         TraceUnreadableError: a file is missing or holds something else.
@@ -65,9 +66,9 @@ def audit_files(
 
 
 def examine(units: Iterable[Unit], limits: Mapping[str, Limits]) -> list[Part]:
-    """Read units and look at each."""
-    # Let the C library keep what arrays have used, for the next ones; asking the kernel each time takes longer.
-    # glibc's thresholds follow the largest array that was ever freed (mallopt(3)); this one is never touched.
+    """Read and examine units."""
+    # Let the C library keep the arrays' memory for the next ones; asking the kernel each time takes longer.
+    # glibc's thresholds follow the largest array ever freed (mallopt(3)); no code touches this one.
     np.empty(_KEPT_BYTES, dtype=np.uint8)
     read = ((unit, laws_of(unit.table, unit.name), table) for unit, table in read_units(units))
     return [look_at(table, laws, limits, source=unit.name) for unit, laws, table in read]
@@ -101,10 +102,10 @@ def _with_progress(
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A part of an end's events, and what came before it."""
+    """A part of an end's events, and the parts before it."""
 
     earlier: Summary | None
-    """All parts before as one; None: it is the end's first part."""
+    """The summary of all earlier parts; None: this is the end's first part."""
 
     later: Summary
     laws: Laws
@@ -112,9 +113,9 @@ class Boundary:
 
 
 def boundary_violations(boundaries: Sequence[Boundary]) -> tuple[list[Violation], set[tuple[str, End, int]]]:
-    """What the first events of parts break because of what came before them.
+    """The clauses that the first events of parts break, given the parts before them.
 
-    And the second events that are wrong only because the first one is: an end that miscounts once is at fault once.
+    Also the second events that are wrong only because the first one is: one miscount is one violation.
     """
     found: list[Violation] = []
     excused: set[tuple[str, End, int]] = set()
@@ -127,7 +128,7 @@ def boundary_violations(boundaries: Sequence[Boundary]) -> tuple[list[Violation]
             first = _events([boundary], [later.first])
             found.append(violation_at(boundary.laws, first, 0, Clause.SEQUENCE, reason=reason))
         elif earlier is not None and earlier.last_counters is not None:
-            # The books can be carried over.
+            # No event is missing, so the ledger carries over.
             met.setdefault((boundary.laws.table.flow, later.end), []).append(boundary)
     for of_end in met.values():
         violations = _books(of_end)
@@ -145,7 +146,7 @@ def _books(boundaries: Sequence[Boundary]) -> list[Violation]:
     as_if_right = _before([each.last_due for each in earlier])
     found = broken(laws, events, before, due_counters(laws, events, before.counters))
     still_found = broken(laws, events, as_if_right, due_counters(laws, events, as_if_right.counters))
-    # The other clauses do not ask what was before.
+    # The other clauses do not depend on earlier events.
     return [
         violation_at(laws, events, index, clause, before)
         for clause in sorted(by_books(laws, events.end))
@@ -154,7 +155,7 @@ def _books(boundaries: Sequence[Boundary]) -> list[Violation]:
 
 
 def _excused(boundaries: Sequence[Boundary]) -> set[tuple[str, End, int]]:
-    """Second events that are right as if the first ones, which are not, had been."""
+    """Second events that are right relative to their wrong first events."""
     boundaries = [boundary for boundary in boundaries if boundary.later.second is not None]
     if not boundaries:
         return set()
@@ -172,7 +173,7 @@ def _excused(boundaries: Sequence[Boundary]) -> set[tuple[str, End, int]]:
 
 
 def joined(earlier: Summary, later: Summary, laws: Laws, limits: Limits) -> Summary:
-    """Both as one.  What a lone event should have counted is only known here."""
+    """Combine two summaries.  Only here it is known what the single event of a part should have counted."""
     whole = earlier.then(later)
     if later.events > 1 or earlier.last_counters is None or later.first_sequence != earlier.last_sequence + 1:
         return whole
@@ -190,7 +191,7 @@ def _columns(numbers: Sequence[tuple[int, ...]]) -> Integers:
 
 
 def _events(boundaries: Sequence[Boundary], told: Sequence[Told]) -> Events:
-    """One event of each later part, as if each were of a channel of its own."""
+    """One event of each later part, as if each belonged to a channel of its own."""
     table, end = boundaries[0].laws.table, boundaries[0].later.end
     sequence, action, arguments, counters = zip(*told, strict=True)
     nothing = (0,) * len(table.counters[end])
@@ -210,17 +211,17 @@ def _events(boundaries: Sequence[Boundary], told: Sequence[Told]) -> Events:
 
 @dataclass(slots=True)
 class Side:
-    """The parts of an end in order, and what they come to."""
+    """The parts of an end in order, and their combined summary."""
 
     laws: Laws
     limits: Mapping[str, Limits]
-    """Of all channels: a part may hold several."""
+    """Limits of all channels: a part may hold several."""
 
     parts: list[tuple[Unit, Summary]] = field(default_factory=list)
     whole: Summary | None = None
 
     def add(self, unit: Unit, summary: Summary) -> Boundary:
-        """The part that follows; and where it meets those before."""
+        """Add the next part, and return its boundary with the earlier ones."""
         limits = self.limits[summary.channel]
         boundary = Boundary(self.whole, summary, self.laws, limits)
         self.parts.append((unit, summary))
@@ -231,7 +232,7 @@ class Side:
         """The events of one part, read again.
 
         Raises:
-            TraceUnreadableError: the file is gone, or is another one now.
+            TraceUnreadableError: the file is gone, or has changed.
         """
         unit, summary = self.parts[number]
         for events in events_of(read_unit(unit), unit.table, self.limits, source=unit.name):
@@ -240,30 +241,30 @@ class Side:
         raise self.changed(number)
 
     def changed(self, number: int) -> TraceUnreadableError:
-        """The events of a part are not those that were summed up."""
+        """The error for a part whose events differ from those examined before."""
         unit, _ = self.parts[number]
         return TraceUnreadableError(path=unit.path, line=0, reason="it was changed while it was audited")
 
 
 class Passing:
-    """All messages that have passed an end at this moment, in order."""
+    """All messages in the order in which they arrived at an end, or were consumed there."""
 
     def __init__(self, side: Side, moment: Moment) -> None:
-        """At one end."""
+        """The messages of one end at one moment."""
         self.side, self._moment = side, moment
         passages = [getattr(summary, moment) for _, summary in side.parts]
         self.until = list(accumulate(passages, Passage.then, initial=Passage()))
-        """What has passed before each part; and at the end."""
+        """The messages that passed before each part, and in total."""
         self._messages = [passage.messages for passage in self.until]
         self._last: tuple[int, Events] | None = None
 
     @property
     def parts(self) -> int:
-        """How many there are."""
+        """The number of parts."""
         return len(self.until) - 1
 
     def first(self, count: int) -> Passage | None:
-        """The first ``count`` messages; None: there are fewer."""
+        """The fingerprint of the first ``count`` messages; None: there are fewer."""
         if count > self._messages[-1]:
             return None
         part = bisect_right(self._messages, count) - 1
@@ -274,7 +275,7 @@ class Passing:
         return passage.then(passage_of(tokens[: count - passage.messages]))
 
     def tokens(self, start: int, count: int) -> Integers:
-        """``count`` messages from the one at ``start``; fewer, if there are fewer."""
+        """Up to ``count`` messages from the one at ``start``."""
         part = max(bisect_right(self._messages, start) - 1, 0)
         offset = start - self._messages[part]
         gathered = [np.zeros(0, dtype=np.int64)]
@@ -284,26 +285,26 @@ class Passing:
         return np.concatenate(gathered)[offset : offset + count]
 
     def part(self, number: int) -> tuple[Codes, Integers]:
-        """The messages of one part, read again: at which of its events, and which."""
+        """The messages of one part, read again: the indices of their events, and their tokens."""
         events, laws = self.events(number), self.side.laws
         places = places_of(laws, events, self._moment)
         return places, tokens_of(laws, events).take(places)
 
     def events(self, number: int) -> Events:
-        """The events of one part; the last one that was read is kept."""
+        """The events of one part; the part read last is cached."""
         if self._last is None or self._last[0] != number:
             self._last = number, self.side.read(number)
         return self._last[1]
 
     def changed(self, number: int) -> TraceUnreadableError:
-        """The events of a part are not those that were summed up."""
+        """The error for a part whose events differ from those examined before."""
         return self.side.changed(number)
 
 
 def first_disagreement(due: Passing, found: Passing) -> int | None:
-    """The first part of ``found`` whose messages are not those that were due; None: there is none.
+    """The first part of ``found`` whose messages are not the due ones; None: there is none.
 
-    Halves the parts again and again, so that few of them are read.
+    A bisection over the parts, so that few of them are read.
     """
 
     def differs(parts: int) -> bool:
@@ -314,7 +315,7 @@ def first_disagreement(due: Passing, found: Passing) -> int | None:
 
 
 def first_below_zero(side: Side, number: int) -> Violation:
-    """Where a message leaves a line of those that wait though none waits.
+    """The event at which a message leaves a line in which no message waits.
 
     Raises:
         TraceUnreadableError: the file has changed.
@@ -332,13 +333,13 @@ def first_below_zero(side: Side, number: int) -> Violation:
 
 
 def first_return_above(side: Side, limit: Sequence[int], names: Sequence[str]) -> Violation:
-    """The first event after which the sender has got more of something than was returned.
+    """The first event after which the sender has received more of something than was returned.
 
     Raises:
         TraceUnreadableError: the file has changed.
     """
     most, returned = np.array(limit), np.array([summary.returned for _, summary in side.parts], dtype=np.int64)
-    # No return is below zero, or the end would be wrong by itself: what has come never becomes less.
+    # No return is negative, or the end would be wrong by itself: so these totals never decrease.
     until = np.cumsum(returned, axis=0)
     number = int(np.flatnonzero((until > most).any(axis=1))[0])
     events = side.read(number)
@@ -354,7 +355,7 @@ def first_return_above(side: Side, limit: Sequence[int], names: Sequence[str]) -
 
 
 def first_difference(due: Passing, found: Passing) -> list[Violation]:
-    """The first message found that is not the one that was due; none, if there are only fewer.
+    """The first message found that is not the due one; none if messages are only missing at the end.
 
     Raises:
         TraceUnreadableError: a file has changed.
@@ -383,9 +384,9 @@ def _named(laws: Laws, token: int) -> str:
 
 
 def merge(plan: Plan, parts: Iterable[tuple[Unit, Part]]) -> Audit:
-    """The verdict on everything, from the parts in the order of the plan.
+    """The verdict about the recording, from its parts in the order of the plan.
 
-    Events that only the whole shows to be wrong are looked up in their units again; there are few, or none.
+    Events that only the totals show to be wrong are looked up in their units again; there are few, or none.
     """
     return _Merging(plan).run(parts)
 

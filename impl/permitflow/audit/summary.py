@@ -1,7 +1,7 @@
-"""One part of a trace, looked at by itself: a row group of a Parquet file, or a whole file of JSON lines.
+"""Examines one part of a trace by itself: a row group of a Parquet file, or a whole file of JSON lines.
 
-What is wrong in it is told at once.  What has to be known of it so that parts can be put together again is a summary: a
-monoid, for summaries of neighbouring parts combine into that of both, in whatever grouping.
+Violations inside the part are reported at once.  A summary keeps what the merge with other parts needs.  Summaries form
+a monoid: those of neighbouring parts combine into that of both, in any grouping.
 """
 
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ _Whole = TypeVar("_Whole", np.int64, np.uint64)
 _RADIX = np.uint64(0x9E3779B97F4A7C15)
 
 Moment: TypeAlias = Literal["arrived", "consumed"]
-"""When a message passes an end; see ``Summary``."""
+"""The moment at which a message passes an end; see ``Summary``."""
 
 _MOMENTS: tuple[Moment, Moment] = ("arrived", "consumed")
 
 MOST_VIOLATIONS = 10_000
-"""Of one part that are told one by one; beyond that they are counted."""
+"""The most violations of one part that are listed; further ones are counted."""
 
 
 class Told(NamedTuple):
@@ -53,17 +53,17 @@ class Told(NamedTuple):
 
     sequence: int
     action: int
-    """Its place among all actions."""
+    """Its index among all actions."""
 
     arguments: tuple[int, ...]
-    """All that any action has."""
+    """The arguments of all actions."""
 
     counters: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """Steps up and down: where they lead, and how low they come on the way (at most 0)."""
+    """The sum of steps up and down, and their lowest partial sum (at most 0)."""
 
     total: int = 0
     lowest: int = 0
@@ -75,7 +75,7 @@ class Rise:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Messages that passed, in order: how many, and a fingerprint of their kinds and rows."""
+    """A sequence of messages: their number, and a fingerprint of their kinds and rows."""
 
     messages: int = 0
     rows: int = 0
@@ -90,7 +90,7 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """Neighbouring events of one end of a channel."""
+    """The summary of neighbouring events of one end of a channel."""
 
     channel: str
     end: End
@@ -101,22 +101,22 @@ class Summary:
     second: "Told | None"
     last_counters: tuple[int, ...] | None
     last_due: tuple[int, ...]
-    """What the last counters should have been by those before; the same, unless the end has miscounted there."""
+    """The right last counters, given those before; equal to the last ones unless the end has miscounted there."""
 
     waiting: tuple[Rise, ...]
-    """How each of the lines at this end grew and shrank."""
+    """The growth of each line at this end."""
 
     arrived: Passage
-    """Messages that the sender has sent, or that were delivered to the receiver."""
+    """Messages sent by the sender, or delivered to the receiver."""
 
     consumed: Passage
-    """Of a receiver."""
+    """Messages that the receiver has consumed."""
 
     returned: tuple[int, ...]
-    """What came back to the sender, or what the receiver owes for the messages that it has consumed."""
+    """Amounts that the sender got back, or that the receiver owes for consumed messages."""
 
     uncounted: int
-    """Events without counters: the books cannot be checked there."""
+    """Number of events without counters: the ledger cannot be checked there."""
 
     def then(self, other: "Summary") -> "Summary":
         """These events, then those of the part that follows."""
@@ -140,7 +140,7 @@ class Summary:
 
 @dataclass(slots=True)
 class Part:
-    """What is known of a part."""
+    """The result for one part."""
 
     summaries: list[Summary]
     violations: list[Violation]
@@ -149,10 +149,10 @@ class Part:
 
 
 def look_at(table: pa.Table, laws: Laws, limits: Mapping[str, Limits], *, source: str) -> Part:
-    """Look at events with the columns of a trace.
+    """Examine events with the columns of a trace.
 
     Raises:
-        TraceUnreadableError: it is no trace.
+        TraceUnreadableError: the table is no trace.
     """
     part = Part([], [])
     for events in events_of(table, laws.table, limits, source=source):
@@ -177,14 +177,14 @@ def _tell(part: Part, laws: Laws, events: Events, before: Before, clause: str, m
 
 
 def _before_each(laws: Laws, events: Events, gaps: Marks) -> Before:
-    """What an end counted before its events, where that is known in the part itself."""
+    """An end's counters before its events, where the part itself shows them."""
     starts = events.starts
     before, known = shifted(events.counters), np.roll(events.has_counters, 1)
-    # What came before the part is not known here, except before the very first event of an end.
+    # The counters before the part are unknown here, except before the very first event of an end.
     if laws.counters:
         before[:, starts] = initial_counters(laws, events)
     known[starts] = (events.sequence[starts] == 1) & bool(laws.counters)
-    # Where events are missing, the books have moved on unseen: that is one fault, not two.
+    # After missing events the counters are unknown as well: the gap is one violation, not two.
     continues = ~gaps
     known &= continues
     continues[starts] = False
@@ -201,7 +201,7 @@ def _gaps(events: Events) -> Marks:
 def violation_at(
     laws: Laws, events: Events, index: int, clause: str, before: Before | None = None, reason: str = ""
 ) -> Violation:
-    """A clause is broken by this event."""
+    """The violation of a clause by this event."""
     known = None
     if before is not None and before.known[index]:
         known = numbers_at(before.counters, index)
@@ -221,7 +221,7 @@ def violation_at(
 
 
 def _summaries_of(laws: Laws, events: Events, before: Before, due: Integers) -> list[Summary]:
-    """Of the events of one end in one part, channel by channel; ``due`` are the ``due_counters``."""
+    """The summaries of one end's events in one part, channel by channel; ``due`` are the ``due_counters``."""
     firsts, lasts = events.starts.tolist(), events.lasts.tolist()
     lines = [line for line in laws.lines if line.end == events.end]
     waiting = list(zip(*(_rises(steps_of(events, line.steps), events) for line in lines), strict=True))
@@ -264,7 +264,7 @@ def _rises(steps: Integers, events: Events) -> list[Rise]:
 
 
 def returns_at(laws: Laws, events: Events) -> Integers:
-    """What comes back to the sender at each event, or what the receiver owes for it; a row for each name."""
+    """Amounts that the sender gets back, or the receiver owes, at each event; a row for each name."""
     if laws.returns is None:
         return np.zeros((0, len(events)), dtype=np.int64)
     told = laws.returns.came if events.end == "sender" else laws.returns.owed
@@ -277,7 +277,7 @@ def returns_at(laws: Laws, events: Events) -> Integers:
 
 
 def _returned(laws: Laws, events: Events) -> list[tuple[int, ...]]:
-    # All channels have events: no sum is of nothing.
+    # Every channel has events, so no sum is empty.
     sums = np.add.reduceat(returns_at(laws, events), events.starts, axis=1)
     return [tuple(of_channel) for of_channel in sums.T.tolist()]
 
@@ -290,17 +290,17 @@ def _uncounted(events: Events) -> list[int]:
 
 
 def _passages(events: Events, tokens: Integers, places: Codes) -> list[Passage]:
-    """Of the messages that pass the end at these places, channel by channel."""
+    """The passages of the messages at these places, channel by channel."""
     return _passages_of(tokens.take(places), _borders(places, events))
 
 
 def _borders(places: Codes, events: Events) -> Codes:
-    """Between which of the places the channels meet, from 0 to their number."""
+    """The borders between channels as indices into ``places``, from 0 to their number."""
     return np.searchsorted(places, events.borders)
 
 
 def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
-    """Of the numbers from each border to the next; they wrap at 64 bits."""
+    """The sum of the numbers from each border to the next, modulo 2^64."""
     sums = np.zeros(len(borders) - 1, dtype=numbers.dtype)
     is_some = np.diff(borders) > 0
     if is_some.any():
@@ -309,7 +309,7 @@ def _sums(numbers: npt.NDArray[_Whole], borders: Codes) -> npt.NDArray[_Whole]:
 
 
 def places_of(laws: Laws, events: Events, moment: Moment) -> Codes:
-    """Where messages pass the end at this moment."""
+    """The places of the events at which messages pass the end at this moment."""
     order, is_sender = laws.order, events.end == "sender"
     if order is None or (is_sender and moment == "consumed"):
         return np.zeros(0, dtype=np.intp)
@@ -318,7 +318,7 @@ def places_of(laws: Laws, events: Events, moment: Moment) -> Codes:
 
 
 def tokens_of(laws: Laws, events: Events) -> Integers:
-    """A number for the message that each event is about, by its kind and rows."""
+    """A number for the message of each event, made from its kind and rows."""
     order = laws.order
     if order is None:
         return np.zeros(len(events), dtype=np.int64)
@@ -330,13 +330,13 @@ def tokens_of(laws: Laws, events: Events) -> Integers:
 
 
 def passage_of(tokens: Integers) -> Passage:
-    """Of messages by their numbers."""
+    """The passage of messages, given their tokens."""
     (passage,) = _passages_of(tokens, np.array([0, len(tokens)]))
     return passage
 
 
 def _passages_of(tokens: Integers, borders: Codes) -> list[Passage]:
-    """Of messages by their numbers, from each border to the next."""
+    """The passages of messages, given their tokens, from each border to the next."""
     if not tokens.size:
         return [Passage()] * (len(borders) - 1)
     messages = np.diff(borders)
@@ -353,20 +353,20 @@ def _passages_of(tokens: Integers, borders: Codes) -> list[Passage]:
 
 
 def _room_for(count: int) -> int:
-    """The next power of two: few different tables are ever made."""
+    """The next power of two, so that few different tables are made."""
     return 1 << max(count - 1, 0).bit_length()
 
 
 @cache
 def _powers(count: int) -> npt.NDArray[np.uint64]:
-    """Of the radix, from 0 upwards."""
+    """Powers of the radix, from exponent 0 upwards."""
     factors = np.full(count, _RADIX)
     factors[0] = 1
     return np.cumprod(factors, dtype=np.uint64)
 
 
 def _mixed(tokens: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Numbers that look random, so that small differences do not cancel out.  (The finaliser of SplitMix64.)"""
+    """Hash numbers so that small differences do not cancel out.  (The finaliser of SplitMix64.)"""
     mixed: npt.NDArray[np.uint64] = tokens + np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""The parts that are looked at one by one, and how they are read."""
+"""The parts of a recording that are examined one by one, and how they are read."""
 
 import os
 import re
@@ -29,13 +29,13 @@ _URL = re.compile(r"(\w+):/+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A row group of a Parquet file or, without a number, a file of JSON lines as far as it is of one protocol."""
+    """A row group of a Parquet file or, without a number, the events of one protocol in a file of JSON lines."""
 
     path: str
     table: ActionTable
     row_group: int | None = None
     events: int | None = None
-    """As the file's footer says; None: unknown before it is read."""
+    """Number of events by the file's footer; None: unknown before it is read."""
 
     @property
     def name(self) -> str:
@@ -45,40 +45,40 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that is to be looked at."""
+    """All units to examine, and the headers of their channels."""
 
     units: list[Unit]
-    """Those of a file side by side, in its order."""
+    """The units; those of one file are adjacent, in its order."""
 
     tables: dict[str, ActionTable] = field(default_factory=dict)
-    """Of each channel: which protocol it follows."""
+    """The protocol of each channel."""
 
     limits: dict[str, Limits] = field(default_factory=dict)
-    """Of each channel: the numbers that its parameters come to."""
+    """The limits of each channel, which follow from its parameters."""
 
     parameters: dict[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
-    """Of each channel, as they were recorded."""
+    """The recorded parameters of each channel."""
 
     ends: dict[str, set[End]] = field(default_factory=dict)
-    """Those that were recorded, of each channel."""
+    """The recorded ends of each channel."""
 
     cut: set[tuple[str, End]] = field(default_factory=set)
-    """Ends whose last events may be missing: their file was not closed in good order."""
+    """Ends whose last events may be missing, because their file was not closed."""
 
     def laws(self, channel: str) -> Laws:
-        """What a channel is held against."""
+        """The laws that a channel must keep."""
         return laws_of(self.tables[channel], channel)
 
     def shares(self, most: int) -> list[list[Unit]]:
-        """The units, in order, in at most so many lists of about equal size; none is empty."""
+        """The units, in order, in at most ``most`` lists of about equal size; none is empty."""
         count = min(most, len(self.units))
         return self._cut([number * len(self.units) // count for number in range(count + 1)] if count else [])
 
     def falling_shares(self, workers: int, *, finest: int) -> list[list[Unit]]:
-        """The units, in order, in lists for workers that take one after the other; none is empty.
+        """The units, in order, in lists that workers take one after the other; none is empty.
 
-        The first ones are long, so that there are few of them; the last ones are short, so that no worker waits
-        long for another, but not shorter than if each worker were to take ``finest`` equal ones.
+        The first lists are long, so that there are few; the last ones are short, so that no worker waits long for
+        another, but not shorter than ``finest`` equal lists per worker.
 
         Source: Hummel, Schonberg, Flynn, "Factoring: a method for scheduling parallel loops", 1992.
         """
@@ -86,7 +86,7 @@ class Plan:
         shortest = ceil(total / (workers * finest))
         while (done := borders[-1]) < total:
             if (len(borders) - 1) % workers == 0:
-                # All workers together take half of what is left.
+                # All workers together take half of the rest.
                 size = max(ceil((total - done) / (2 * workers)), shortest)
             borders.append(min(done + size, total))
         return self._cut(borders)
@@ -96,7 +96,7 @@ class Plan:
 
 
 def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
-    """What is in trace files, and in all trace files of folders; only headers and footers are read.
+    """Plan the audit of trace files, and of all trace files of folders; reads only headers and footers.
 
     Raises:
         TraceUnreadableError: a file is missing or holds something else.
@@ -121,7 +121,7 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
 
 
 def _local(path: str | os.PathLike[str]) -> Path:
-    """A path as this machine knows it, also if it was given as Spark writes it."""
+    """The local form of a path, which may be given as Spark writes it."""
     text = os.fspath(path)
     if (url := _URL.fullmatch(text)) and not Path(text).exists():
         if url[1] != "file":
@@ -178,7 +178,7 @@ def read_unit(unit: Unit) -> pa.Table:
 
 
 def read_units(units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
-    """The same of several; the footer of a file is read once for neighbours.
+    """Read several units; neighbours in a file share one reading of its footer.
 
     Raises:
         TraceUnreadableError: one cannot be read, or holds something else.
@@ -202,16 +202,16 @@ def _lines(unit: Unit) -> pa.Table:
 
 
 def _row_group(parquet: pq.ParquetFile, number: int, of: ActionTable) -> pa.Table:
-    # What happened when is of no concern, nor what the other end did meanwhile.
+    # An audit needs neither times nor the order of events between the two ends.
     columns = pa.schema([field for field in schema_of(of) if field.name not in {TIME, POSITION}])
     table = parquet.read_row_group(number, columns=columns.names, use_threads=False)
-    # Other programs write other types, and nulls; the numbers must be whole and there.
+    # Other programs write other types, and nulls; the numbers must be whole and not null.
     return table if table.schema.equals(columns) else table.select(columns.names).cast(columns)
 
 
 @contextmanager
 def _telling(path: str) -> Iterator[None]:
-    """Whatever goes wrong is about this file."""
+    """Turn errors in the block into ``TraceUnreadableError`` for this file."""
     try:
         yield
     except (OSError, ValueError, NotImplementedError) as error:

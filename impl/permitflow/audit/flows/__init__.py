@@ -1,1 +1,1 @@
-"""What an audit holds runs against: one file for each protocol, found by its name."""
+"""The laws of an audit: one file for each protocol, found by its name."""

@@ -1,4 +1,4 @@
-"""What permits must add up to, for many events at once.
+"""The laws of permits, for many events at once.
 
 Spec: the updates of permits, inbox and unreturned; Cost, Held, Bounded, GrantsBatched.
 """
@@ -16,13 +16,13 @@ from permitflow.protocol.recording import ParameterValue
 __all__ = ["BATCHED", "COST", "LAWS"]
 
 COST = "Cost"
-"""A message holds what it costs, of one class; permits that are returned are at least one, and no class negative.
+"""A message holds its cost in permits of one class; a return has at least one permit, and no class is negative.
 
 Spec: Cost, Held.
 """
 
 BATCHED = "GrantsBatched"
-"""Row permits are kept back until there are a batch of them, and returned then; a residue only when idle.
+"""The receiver returns row permits once they make up a batch, and a residue only when idle.
 
 Spec: GrantsBatched, Consume, Flush.
 """
@@ -50,7 +50,7 @@ def _at_sender(permits: str) -> Steps:
 
 
 def _unreturned(events: Events, collected: Integers) -> Integers:
-    """A batch is returned as soon as there is one, a residue by Flush."""
+    """The unreturned permits: a complete batch is returned at once, a residue by Flush."""
     kept: Integers = collected * ((collected < events.limit("permit_batch")) & ~events.is_any(["Flush"]))
     return kept
 
@@ -81,13 +81,13 @@ def _costs_wrongly(events: Events) -> Marks:
 
 
 def _kind_of(events: Events) -> Integers:
-    """0 a chunk, 1 a barrier, 2 a watermark."""
+    """The kind of message: 0 a chunk, 1 a barrier, 2 a watermark."""
     _, is_barrier, is_watermark = _about(events)
     return is_barrier + 2 * is_watermark.astype(np.int64)
 
 
 def _about(events: Events) -> tuple[Marks, Marks, Marks]:
-    """Which events are about chunks, barriers and watermarks; of the receiver, the permits tell."""
+    """Marks the events about chunks, barriers and watermarks; at the receiver, by their permits."""
     if events.end == "sender":
         return (
             events.is_any(["OfferChunk", "WithdrawChunk", "SendChunk"]),

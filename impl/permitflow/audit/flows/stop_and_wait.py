@@ -1,4 +1,4 @@
-"""What a stop-and-wait channel must add up to: one message is out, or its answer, or the sender is free."""
+"""The laws of stop-and-wait: one message is out, or its answer, or the sender is free."""
 
 from permitflow.audit.laws import Counter, Laws, Line, Order, Returns
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
