@@ -1,1 +1,1 @@
-"""Protocols as programs, one file per protocol, named as in ``spec/``: explored, replayed, proved, leading tests."""
+"""Protocols as programs, one file per protocol, named as in ``spec/``: explored, replayed and proved, to lead tests."""

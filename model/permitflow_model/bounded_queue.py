@@ -1,7 +1,7 @@
-"""``BoundedQueue.tla``, action for action: what a user of a channel sees.
+"""``BoundedQueue.tla``, action for action: a user's view of a channel.
 
 A chunk goes in when there is room for it, and the oldest comes out.  No wires, no permits, no batches.
-``permit_channel_refinement`` says how a permit channel is such a queue.
+``permit_channel_refinement`` maps a permit channel to such a queue.
 """
 
 from collections.abc import Iterator
@@ -36,20 +36,20 @@ class Parameters:
     """The constants of the specification."""
 
     bound: int
-    """The chunks in the queue cost no more than this together."""
+    """The most that the chunks in the queue cost together."""
 
     costs: Interval | tuple[int, ...]
-    """What a chunk may cost."""
+    """The possible costs of a chunk."""
 
     ids: Interval | tuple[int, ...]
-    """What a chunk may be called."""
+    """The possible numbers of a chunk."""
 
     line: int
     """Chunks that may wait to go in at once."""
 
 
 class Chunk(NamedTuple):
-    """What goes in and comes out."""
+    """A chunk: goes in and comes out."""
 
     id: int
     cost: int
@@ -66,12 +66,12 @@ class State(NamedTuple):
 
 
 def cost_of(chunk: Chunk) -> int:
-    """What a chunk costs."""
+    """The cost of a chunk."""
     return chunk.cost
 
 
 def total(chunks: Queue[Chunk]) -> int:
-    """What some chunks cost together."""
+    """The cost of some chunks together."""
     return chunks.sum_of(cost_of, add, 0)
 
 
@@ -81,7 +81,7 @@ def initial(_parameters: Parameters) -> State:
 
 
 def ask(state: State, parameters: Parameters, number: int, cost: int) -> State:
-    """Somebody wants to put a chunk in."""
+    """The user wants to put a chunk in."""
     require(state.asked.size() < parameters.line)
     require(number in parameters.ids)
     require(cost in parameters.costs)
@@ -89,7 +89,7 @@ def ask(state: State, parameters: Parameters, number: int, cost: int) -> State:
 
 
 def give_up(state: State, _parameters: Parameters) -> State:
-    """Somebody gives up: the newest chunk that waits is not put in."""
+    """The user gives up: the newest waiting chunk is not put in."""
     require(not state.asked.is_empty())
     return state._replace(asked=state.asked.without_last())
 
@@ -113,12 +113,12 @@ def get(state: State, _parameters: Parameters) -> State:
 
 
 def never_above_bound(state: State, parameters: Parameters) -> bool:
-    """What is in the queue costs no more than its bound."""
+    """The chunks in the queue cost no more than its bound."""
     return total(state.queue) <= parameters.bound
 
 
 def can_means_enabled(state: State, parameters: Parameters) -> bool:
-    """What the specification writes out as fairness is weak fairness."""
+    """The specification's fairness formula is weak fairness."""
     can_get = not state.queue.is_empty()
     return can_put(state, parameters) == SYSTEM.is_enabled("Put", state, parameters) and can_get == SYSTEM.is_enabled(
         "Get", state, parameters

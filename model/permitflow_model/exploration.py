@@ -24,17 +24,17 @@ class Exploration:
 
     @property
     def counterexample(self) -> Violation[Any] | None:
-        """The shortest run into what the verdict names; None if nothing is violated."""
+        """The shortest run into the violation; None if nothing is violated."""
         return self.graph.violations[0] if self.graph.violations else self.graph.deadlock
 
 
 def is_explorable(model: Model) -> bool:
-    """Can the explorer give the verdict, too?  It knows no temporal property, and not every module."""
+    """Can the explorer check this model?  It has no temporal properties, and no model of some modules."""
     return system_of(model.module) is not None and not model.properties
 
 
 def parameters_for(model: Model) -> Any:
-    """The constants of a model as its system in Python takes them; fairness is nothing that it knows.
+    """The constants of a model as parameters of its Python system; fairness constants are left out.
 
     Raises:
         ManifestError: a constant is missing, unknown, or out of its range, or the module has no counterpart in Python.

@@ -1,8 +1,8 @@
-"""The manifest, ``spec/*/models.toml``: the record of all models that are checked, and of what comes out.
+"""The manifest, ``spec/*/models.toml``: the record of all checked models and their expected results.
 
-Each protocol has a folder of its own, with its modules and its models.  The tables are read key by key, and say what is
-wrong with them.  A verdict is the same for the explorer and for TLC.  The place where the specification says something
-is found by the operator's name.
+Each protocol has a folder of its own, with its modules and its models.  Each key of a table is checked, with an error
+that names it.  A verdict is the same for the explorer and for TLC.  A place in the specification is found by its
+operator's name.
 """
 
 import re
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class ManifestError(ValueError):
-    """The manifest, or what is looked for in it, cannot be used; the message says where and why."""
+    """The manifest, or a name looked up in it, cannot be used; the message says where and why."""
 
 
 class Table:
@@ -190,7 +190,7 @@ _MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One model: a module with constants, what is checked, and what must come out."""
+    """One model: a module with constants, the checked statements, and the expected verdict."""
 
     name: str
     reason: str
@@ -332,7 +332,7 @@ def _verdict(table: Table) -> Verdict:
 
 
 class UnknownOperator(LookupError):
-    """Somebody names an operator that the specification does not define."""
+    """The specification does not define an operator of this name."""
 
     def __init__(self, module: str, operator: str) -> None:
         """Name both."""

@@ -1,7 +1,7 @@
 """``PermitChannel.tla``, action for action, and its probes (``PermitChannelProbes.tla``).
 
 Read it beside the specification: the same names, the same order; first constants, variables and the arithmetic of
-permits, then the actions, then what must hold, and last the statements that are false, each for a reason worth knowing.
+permits, then the actions, then the invariants, and last the statements that are false, each for a reason worth knowing.
 All numbers are permits unless their name says otherwise; a chunk of ``n`` rows costs ``n`` permits, an empty one costs
 1, an oversize one ``max_chunk_cost``.
 """
@@ -114,7 +114,7 @@ class Permits(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What travels: a chunk of data, a barrier or a watermark, with the permits it holds."""
+    """A message: a chunk of data, a barrier or a watermark, with the permits it holds."""
 
     kind: Kind
     id: int
@@ -174,7 +174,7 @@ def successor(number: int, parameters: Parameters) -> int:
 
 
 def next_sent(state: State) -> int:
-    """The number of the next chunk or barrier to be sent: where a watermark stands among them."""
+    """The number of the next chunk or barrier to be sent: the place of a watermark among them."""
     return state.offered if state.waiting.is_empty() else state.waiting.head().id
 
 
@@ -198,7 +198,7 @@ def initial(parameters: Parameters) -> State:
 
 
 def _offer(state: State, parameters: Parameters, message: Message) -> State:
-    """A message is put at the end of the line."""
+    """Put a message at the end of the line."""
     return state._replace(waiting=state.waiting.push(message), offered=successor(state.offered, parameters))
 
 
@@ -222,7 +222,7 @@ def offer_watermark(state: State, parameters: Parameters) -> State:
 
 
 def _withdraw(state: State) -> State:
-    """The newest message that waits is taken back."""
+    """Take back the newest waiting message."""
     pending = state.watermark_pending
     return state._replace(
         waiting=state.waiting.without_last(),
@@ -251,7 +251,7 @@ def withdraw_barrier(state: State, parameters: Parameters) -> State:
 
 
 def _leave(state: State, permits: Permits) -> State:
-    """The oldest message that waits gets onto the wire; so many permits are left."""
+    """The oldest waiting message leaves; the sender still has ``permits``."""
     pending = state.watermark_pending
     return state._replace(
         permits=permits,
@@ -464,7 +464,7 @@ def row_bound(state: State, parameters: Parameters) -> bool:
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
-    """Somebody waits, and nothing that the protocol can do will ever change that."""
+    """A message waits, and no sequence of the protocol's steps can ever send it."""
     return not state.waiting.is_empty() and not SYSTEM.can_move(state, parameters)
 
 
@@ -474,7 +474,7 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
 
 
 def due_after(due: int, message: Message, parameters: Parameters) -> int:
-    """The number that is due after a message, or ``OUT_OF_ORDER`` if the message was not the one that was due."""
+    """The number that is due after a message, or ``OUT_OF_ORDER`` if another message was due."""
     if message.id != due:
         return OUT_OF_ORDER
     return due if message.kind == "watermark" else successor(due, parameters)

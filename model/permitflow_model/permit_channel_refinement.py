@@ -1,7 +1,7 @@
 """``PermitChannelRefinement.tla``: how a permit channel is a bounded queue of chunks.
 
-What waits at the sender waits to go in; what is on the wire or in the inbox is in the queue, barriers and watermarks
-left out.  Each step of the channel is one step of the queue, or cannot be seen.
+Chunks that wait at the sender wait to go in; chunks on the wire or in the inbox are in the queue; barriers and
+watermarks are left out.  Each step of the channel is one step of the queue, or invisible.
 """
 
 from permitflow_model import bounded_queue
@@ -15,7 +15,7 @@ NO_CHUNKS: Fifo[Chunk] = Fifo()
 
 
 def as_chunks(message: Message) -> Fifo[Chunk]:
-    """A chunk as it is seen from outside; nothing for a barrier or a watermark."""
+    """A chunk in the user's view; nothing for a barrier or a watermark."""
     return Fifo((Chunk(message.id, message.cost),)) if message.kind == "chunk" else Fifo()
 
 
@@ -26,7 +26,7 @@ def _joined(ahead: Fifo[Chunk], behind: Fifo[Chunk]) -> Fifo[Chunk]:
 def chunks_in(messages: Queue[Message], nothing: Fifo[Chunk] = NO_CHUNKS) -> Fifo[Chunk]:
     """The chunks among some messages, oldest first.
 
-    ``nothing`` is an empty queue of the kind that is wanted; proofs bring their own.
+    ``nothing`` is an empty queue of the wanted kind; proofs pass their own.
     """
     return messages.sum_of(as_chunks, _joined, nothing)
 
@@ -52,7 +52,7 @@ def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:
 def queue_move(
     action: str, before: State, parameters: Parameters, *arguments: int
 ) -> tuple[str, tuple[int, ...]] | None:
-    """The queue's action that a step of the channel is, with its arguments; None for a step that cannot be seen."""
+    """The queue's action for a step of the channel, with its arguments; None for an invisible step."""
     match action:
         case "OfferChunk":
             (rows,) = arguments

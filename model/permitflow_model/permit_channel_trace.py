@@ -4,28 +4,29 @@ A trace event is one action at one end, with the chunk's rows and the permits co
 the model.  Where an implementation does more at once than the specification, the event is explained by several
 steps, each of them an action of the specification, none a formula of its own:
 
-- *A message withdrawn from the middle.*  The specification withdraws the newest.  The messages behind the withdrawn
-  one, and a watermark that stands among them, are withdrawn too and offered again: the application may do so at any
-  time, and nobody else can see it.  Which of several equal messages was meant, a trace does not say: all are tried.
-- *Returned permits that arrive together.*  A carrier may add up what it has to bring back: such an event is as many
-  ``AddPermits`` steps as there are grants in the sum.  No grant is empty, so there is at most one such number.
+- *A message withdrawn from the middle.*  The specification withdraws the newest.  The messages after the withdrawn one,
+  and a watermark among them, are withdrawn too and offered again: the application may do so at any time, and the
+  receiver cannot see it.  A trace does not identify one of several equal messages: all are tried.
+- *Returned permits that arrive together.*  A carrier may add up grants: such an event is as many ``AddPermits`` steps
+  as there are grants in the sum.  No grant is empty, so there is at most one such number.
 
 Chunks and barriers are anonymous here: a trace holds no payloads.  Order and identity of the data are checked as far
 as their kinds and rows tell them apart.
 
 The two ends' events touch different variables, except for the wires: ``wire``, to which the sender appends and from
-which the receiver removes, and ``grants``, the other way round.  That is what ``kernel.replay`` asks for.
+which the receiver removes, and ``grants``, the other way round.  ``kernel.replay`` requires that.
 
-Of some recorded runs only one end is known (``SenderAlone``, ``ReceiverAlone``): is there an end that obeys, with
-which this one did what it did?
+Some runs were recorded at one end only (``SenderAlone``, ``ReceiverAlone``): could this end have acted as recorded with
+a correct peer?
 
-The missing end's moves are the model's own.  It does nothing before it must, and there is never a choice that could be
-wrong: messages are consumed in the order in which they were sent, a residue may be returned between any two chunks,
-and a sender that has taken in all permits can send whatever any sender could have sent.
+The model plays the missing end.  It acts as late as possible, and no choice can be wrong: messages are consumed in the
+order in which they were sent, a residue may be returned between any two chunks, and a sender that has taken in all
+permits can send whatever any sender could have sent.
 
-A receiver that nobody recorded may be anybody's, and may return permits in other portions than the specification's: of
-one chunk bit by bit, or its barriers first.  To the sender that is all one, as long as they are out.  Then what comes
-back is parted as it came (``PART``), which is no action of the specification, and then comes by ``AddPermits``.
+An unrecorded receiver may be any implementation, and may return permits in other portions than the specification's: one
+chunk's permits in several parts, or those of barriers first.  The sender accepts any portions of permits that are out.
+So the replay splits the due permits as they came (``PART``, which is no action of the specification), and then adds
+them by ``AddPermits``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -113,7 +114,7 @@ class PermitChannelReplay:
     def __init__(self, parameters: Parameters, *, keep_path: bool = False) -> None:
         """With ``keep_path`` each world remembers the model's steps that led to it.
 
-        For a run of an implementation, everything that it may do is switched on in ``parameters``, ``tags`` is 1,
+        For a run of an implementation, switch on everything that it may do in ``parameters``; ``tags`` is 1,
         ``waiters`` is beyond reach, and the largest of the ``sizes`` is the largest chunk of the run.
         """
         self.parameters = parameters
@@ -164,11 +165,11 @@ class PermitChannelReplay:
         return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
 
     def is_at_rest(self, world: World) -> bool:
-        """Is nobody waiting, is nothing on the way, are all permits at the sender?"""
+        """Does nothing wait, is nothing in flight, are all permits at the sender?"""
         return world.state == self.start().state
 
     def allowed(self, world: World) -> list[str]:
-        """What the protocol may do next, in words; the application may offer and withdraw besides."""
+        """The possible next actions of the protocol, in words; the application may also offer and withdraw."""
         state = world.state
         objects: dict[str, Callable[[], str]] = {
             "SendChunk": lambda: _named(state.waiting.head()),
@@ -310,7 +311,7 @@ def _marked(after: World, before: World, event: TraceEvent) -> World:
 
 
 def _compare_counters(event: TraceEvent, after: State) -> None:
-    # Where one event has several explanations, they differ only in what waits: nobody counts that.
+    # Where one event has several explanations, they differ only in the waiting messages, which no counter includes.
     due = SYSTEM.counters[SYSTEM.action(event.action).end](after)
     if event.counters != due:
         names = "inbox messages, inbox rows, unreturned" if event.action in RECEIVER_ACTIONS else "permits"
@@ -339,7 +340,7 @@ PART = "PartGrants"
 
 
 class SenderAlone(PermitChannelReplay):
-    """Explains the sender's events; the model's receiver consumes what must have been consumed."""
+    """Explains the sender's events; the model's receiver consumes as late as possible."""
 
     def _add_permits(self, world: World, event: TraceEvent) -> Sequence[World]:
         told = permits_of(event)

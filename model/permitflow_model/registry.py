@@ -1,8 +1,8 @@
-"""The protocols of this house, each with what belongs to it.
+"""The protocols of this repository, each with its system, theorems and recorded runs.
 
 A specification has a model if a file of this package is named after its module: ``some_protocol.py`` says what
-``spec/some_protocol/SomeProtocol.tla`` says.  At its end the file registers what belongs to the protocol, as
-``REGISTERED``; nothing else names it.
+``spec/some_protocol/SomeProtocol.tla`` says.  At its end the file registers the protocol's parts as ``REGISTERED``; no
+other file names them.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ __all__ = ["Registered", "recorded_as", "system_of", "systems"]
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A protocol, and what belongs to it.
+    """A protocol and its parts.
 
-    What other packages define is named, "package.module:name", and imported when it is asked for: a model needs neither
-    solvers nor recordings.  An empty name says that there is none.
+    Objects of other packages are given by name, "package.module:name", and imported on first use: a model needs neither
+    solvers nor recordings.  An empty name means none.
     """
 
     system: System[Any, Any]
@@ -42,10 +42,10 @@ class Registered:
     """A function without arguments that returns them."""
 
     flow: str = ""
-    """What recordings call the protocol."""
+    """The protocol's name in recordings."""
 
     runs: str = ""
-    """How recorded runs are explained and judged."""
+    """The object that explains and judges recorded runs."""
 
     def load_theorems(self) -> tuple[Any, ...]:
         """Its theorems, in the order in which they build on each other; none if it has none.
@@ -56,7 +56,7 @@ class Registered:
         return tuple(resolve_name(self.theorems)()) if self.theorems else ()
 
     def load_runs(self) -> Any:
-        """What explains and judges recorded runs; None if nothing does.
+        """The object that explains and judges recorded runs; None if there is none.
 
         Raises:
             ImportError: a package that it needs is not installed.
@@ -81,10 +81,10 @@ def systems() -> Mapping[str, Registered]:
 
 
 def system_of(module: str) -> Registered | None:
-    """What says the same as a TLA+ module; None if only TLC can read it.  Probes belong to their system."""
+    """The system of a TLA+ module; None if only TLC can read the module.  Probes belong to their system."""
     return next((each for name, each in systems().items() if module in (name, each.probes)), None)
 
 
 def recorded_as(flow: str) -> Registered | None:
-    """The protocol that recordings call by this name; None if it is not one of this house."""
+    """The protocol with this name in recordings; None if this repository has none."""
     return next((each for each in systems().values() if flow and each.flow == flow), None)

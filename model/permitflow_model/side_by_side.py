@@ -1,4 +1,4 @@
-"""Work done side by side in other processes, which end with this one, and at once when it is interrupted."""
+"""Worker processes that end with this process, and at once when it is interrupted."""
 
 import os
 import signal
@@ -14,15 +14,15 @@ __all__ = ["in_processes", "result_of"]
 
 T = TypeVar("T")
 
-# A signal that another thread is given does not wake up this one, if it waits for a lock: so it looks up now and then.
+# A signal to another thread does not wake up this one while it waits for a lock, so it polls.
 _LOOK_UP_SECONDS = 0.2
 
 
 def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes: int) -> Generator[T, None, None]:
-    """As ``map``: results in the order of the arguments, each as soon as it and all before it are there.
+    """Like ``map``: yield results in the order of the arguments, each as soon as it and all before it are ready.
 
-    Ctrl-C is for the caller.  Whoever stops before the last result must close the generator: that ends what is still
-    being done, without waiting for it.
+    The caller gets Ctrl-C.  To stop before the last result, close the generator: that ends the running work without
+    waiting for it.
 
     Raises:
         concurrent.futures.process.BrokenProcessPool: a process was killed, perhaps for want of memory.
@@ -41,10 +41,10 @@ def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes
 
 
 def result_of(future: "Future[T]") -> T:
-    """As ``future.result()``, for the thread that is to hear of Ctrl-C.
+    """Like ``future.result()``, but Ctrl-C interrupts the wait.
 
     Raises:
-        Exception: what the future has come to.
+        Exception: the future's exception.
     """
     while not wait([future], _LOOK_UP_SECONDS).done:
         pass
@@ -54,18 +54,18 @@ def result_of(future: "Future[T]") -> T:
 def _break_off(pool: ProcessPoolExecutor) -> None:
     # Python 3.14 has kill_workers(); before, nothing public names them.
     workers, results = list((pool._processes or {}).values()), pool._result_queue
-    # First, so that the pool's own thread gives up what was cancelled before it finds its workers dead.
+    # First, so that the pool's own thread drops cancelled work before it finds its workers dead.
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.kill()
     for worker in workers:
         worker.join()
-    # The pool's thread may be reading what a worker had half written: now nobody can write the rest.
+    # The pool's thread may be reading a half-written result: now no process can write the rest.
     results._writer.close()  # type: ignore[attr-defined]  # it has one
 
 
 def _begin_work() -> None:
-    """Ctrl-C is for the parent, which then ends this process; one whose parent was killed would wait for ever."""
+    """Ignore Ctrl-C, because the parent handles it and ends this process; end when the parent was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         # It was started while these were held back.
@@ -82,7 +82,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Processes that are started meanwhile never see Ctrl-C; this one sees it, and what else ends it, afterwards."""
+    """Block ending signals in processes started meanwhile; this process gets them afterwards."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return

@@ -1,6 +1,6 @@
 """``SparkMicroBatch.tla``, action for action: a streaming query that reads one channel of an exchange; and its probes.
 
-Read it beside the specification: first constants and variables, then the actions, then what must hold, and last the
+Read it beside the specification: first constants and variables, then the actions, then the invariants, and last the
 statements that are false (``SparkMicroBatchProbes.tla``).  All numbers are rows of one channel; a row costs a permit.
 """
 
@@ -102,9 +102,9 @@ class State(NamedTuple):
     lost: int
     """Rows below this and not acknowledged were lost in a crash of the exchange."""
     phase: Phase
-    """What the driver is at."""
+    """The driver's current step."""
     plan: int
-    """Where a batch ends that is not in the offset log yet; 0: there is none."""
+    """The end of a batch that is not in the offset log yet; 0: there is none."""
     start: int
     """The last batch in the offset log: its first row ..."""
     end: int
@@ -114,15 +114,15 @@ class State(NamedTuple):
     published: bool
     """Has the sink published this batch?"""
     running: bool
-    """Does an attempt run that the driver waits for?"""
+    """Is there an attempt for which the driver waits?"""
     late: Rows
-    """Rows of an attempt that runs on though nobody waits for it."""
+    """Rows of an attempt that runs on although the driver no longer waits for it."""
     staged: Rows
-    """Rows that are staged where the driver will publish from."""
+    """Staged rows that the driver will publish."""
     output: int
     """Rows in the published table, repetitions included."""
     misplaced: int
-    """How many of them are not where they belong: row n at position n."""
+    """The number of them in a wrong place: row n belongs at position n."""
     faults: int
     """How many faults may still happen."""
 
@@ -153,12 +153,12 @@ def initial(parameters: Parameters) -> State:
 
 
 def committed_end(state: State) -> int:
-    """What would be lost for ever if it were lost now: the rows from here on."""
+    """The end of the last committed batch: no row from here on may be lost."""
     return state.end if state.committed else state.start
 
 
 def keeps(state: State, row: int) -> bool:
-    """The exchange still has all rows from this one on that it ever had."""
+    """Has the exchange kept all of its rows from this one on?"""
     return state.acknowledged <= row and state.lost <= row
 
 
@@ -173,7 +173,7 @@ def offer(state: State, parameters: Parameters, rows: int) -> State:
 
 
 def produce(state: State, parameters: Parameters) -> State:
-    """The exchange takes the chunk over; what it keeps stays within the permits."""
+    """The exchange takes the chunk over; its kept rows stay within the permits."""
     require(state.waiting > 0)
     require(state.produced + state.waiting - state.acknowledged <= parameters.row_permits)
     require(state.lost <= state.acknowledged)
@@ -183,7 +183,7 @@ def produce(state: State, parameters: Parameters) -> State:
 def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
     """A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
 
-    The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
+    The permits need not be there; rows beyond them take the room of the next staged batch.
     """
     require(state.produced + state.waiting + rows <= parameters.horizon)
     beyond = max(0, state.produced - state.acknowledged - parameters.row_permits)
@@ -206,7 +206,7 @@ def plan_batch(state: State, parameters: Parameters) -> State:
 
 
 def write_offset_log(state: State, parameters: Parameters) -> State:
-    """From now on this batch has these rows, whoever runs it."""
+    """From now on this batch has these rows, in every attempt."""
     require(state.phase == "planned")
     return state._replace(
         start=state.end,
@@ -262,7 +262,7 @@ def publish(state: State, _parameters: Parameters) -> State:
 
 
 def write_commit_log(state: State, _parameters: Parameters) -> State:
-    """The batch is done; what is left of its staged data is removed."""
+    """The batch is done; the rest of its staged data is removed."""
     require(state.phase == "published")
     return state._replace(committed=True, staged=NO_ROWS, phase="idle")
 
@@ -274,13 +274,13 @@ def restart(state: State, _parameters: Parameters) -> State:
 
 
 def report_loss(state: State, _parameters: Parameters) -> State:
-    """Rows that are needed are gone: the query fails and says so, rather than go on without them."""
+    """Needed rows are lost: the query fails and says so instead of going on without them."""
     require(state.phase == "idle" or state.phase == "ready")
     require(not keeps(state, committed_end(state)))
     return state._replace(phase="failed", running=False)
 
 
-# What goes wrong.
+# Faults.
 
 
 def _with_a_fault(state: State) -> State:
@@ -295,14 +295,14 @@ def fail_task(state: State, _parameters: Parameters) -> State:
 
 
 def abandon_task(state: State, _parameters: Parameters) -> State:
-    """The driver takes an attempt for dead, or starts a faster one; it runs on."""
+    """The driver gives up an attempt, or starts a faster one; the attempt runs on."""
     require(state.running)
     require(state.late == NO_ROWS)
     return _with_a_fault(state)._replace(running=False, late=Rows(state.start, state.end))
 
 
 def stage_late(state: State, _parameters: Parameters) -> State:
-    """An attempt that nobody waits for has staged its rows, in a place of its own."""
+    """An abandoned attempt has staged its rows, in a place of its own."""
     require(state.late != NO_ROWS)
     return state._replace(late=NO_ROWS)
 
@@ -310,7 +310,7 @@ def stage_late(state: State, _parameters: Parameters) -> State:
 def abort_late(state: State, _parameters: Parameters) -> State:
     """An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since.
 
-    It names the attempts that it gives up, so it never removes what is to be published.
+    It names the attempts to remove, so it never removes rows that are to be published.
     """
     require(state.staged != NO_ROWS)
     require(state.phase != "staged")
@@ -318,9 +318,9 @@ def abort_late(state: State, _parameters: Parameters) -> State:
 
 
 def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
-    """The query was stopped: whoever was told what the commit log has acknowledges it in the driver's place.
+    """The query was stopped: a program that knows the commit log acknowledges in the driver's place.
 
-    If the word comes when the query runs again, it is what ``acknowledge`` says there, or nothing new.
+    If this comes when the query runs again, it equals ``acknowledge`` there, or changes nothing.
     """
     require(state.phase == "down")
     require(parameters.acknowledge_in == "latestOffset")
@@ -329,7 +329,7 @@ def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
 
 
 def crash_driver(state: State, parameters: Parameters) -> State:
-    """The driver dies, and with it what is in no log."""
+    """The driver dies, and forgets everything that is in no log."""
     require(parameters.driver_crashes)
     require(state.phase != "down")
     require(state.phase != "failed")
@@ -337,7 +337,7 @@ def crash_driver(state: State, parameters: Parameters) -> State:
 
 
 def crash_exchange(state: State, parameters: Parameters) -> State:
-    """An exchange that keeps its rows in memory crashes: what was not acknowledged is gone."""
+    """An exchange that keeps its rows in memory crashes: the unacknowledged rows are lost."""
     require(not parameters.durable)
     require(state.produced > state.acknowledged)
     return _with_a_fault(state)._replace(lost=state.produced)
@@ -402,7 +402,7 @@ def bounded(state: State, parameters: Parameters) -> bool:
 
 
 def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:
-    """Nothing is forgotten before the commit log has its batch."""
+    """The exchange forgets no row before the commit log has its batch."""
     return state.acknowledged <= committed_end(state)
 
 
@@ -412,7 +412,7 @@ def published_once_in_order(state: State, _parameters: Parameters) -> bool:
 
 
 def committed_is_published(state: State, _parameters: Parameters) -> bool:
-    """The commit log has no batch that the table has not."""
+    """The table has every batch of the commit log."""
     return not state.committed or state.published
 
 
@@ -427,7 +427,7 @@ def never_fails(state: State, parameters: Parameters) -> bool:
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:
-    """The producer waits, and nothing that exchange, driver and sink can do will ever change that."""
+    """The producer waits, and no sequence of steps of exchange, driver and sink can ever change that."""
     if state.waiting == 0 or state.phase == "failed":
         return False
     return not SYSTEM.can_move(state, parameters)
@@ -439,7 +439,7 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
 
 
 def whole_when_idle(state: State, parameters: Parameters) -> bool:
-    """When nothing can move, the permits of all rows that were read have returned: the tail of a stream, too."""
+    """When nothing can move, the permits of all read rows have returned, also those of the stream's last rows."""
     if state.phase == "failed" or SYSTEM.can_move(state, parameters):
         return True
     return state.acknowledged == state.end

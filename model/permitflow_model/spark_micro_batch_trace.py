@@ -1,21 +1,21 @@
 """Recorded runs of a streaming query, one channel of it, as behaviours of ``SparkMicroBatch``.
 
-Five logs are recorded, and each only knows its own order:
+There are five logs, each with its own order only:
 
-- *source*: what Spark asked of the source: ``Restart``, ``Acknowledge``, ``PlanBatch``, ``ReportLoss``;
+- *source*: Spark's calls of the source: ``Restart``, ``Acknowledge``, ``PlanBatch``, ``ReportLoss``;
 - *offsets* and *commits*, Spark's own logs in the checkpoint: ``WriteOffsetLog`` and ``WriteCommitLog``;
 - *tasks*, batch by batch, attempt by attempt: ``RunTask``, and ``Stage`` for one that has read all its rows;
 - *sink*, if it can tell: ``Publish``.
 
-An event is a step of the model.  Where it says less than the specification, or more at once, it is explained by several
-steps, each of them an action of the specification, none a formula of its own:
+An event is a step of the model.  An event that says less than the specification, or more at once, is explained by
+several steps, each of them an action of the specification, none a formula of its own:
 
 - the first ``Restart`` begins the run; each other one is ``CrashDriver`` and ``Restart``: a query that was stopped and
-  one that was killed are the same to the exchange; between the two somebody may have acknowledged in its place,
-  ``AcknowledgeForDriver``, as the exchange shows when it is asked next;
-- rows of which the exchange says that it has them are ``Offer`` and ``Produce``, or, beyond the permits,
+  one that was killed are the same to the exchange; between the two another program may have acknowledged in its place
+  (``AcknowledgeForDriver``), as the next answer of the exchange shows;
+- rows that the exchange reports are ``Offer`` and ``Produce``, or, beyond the permits,
   ``ProduceBatch``;
-- an attempt that another one follows was ``FailTask``, whether it had read all its rows or not;
+- an attempt with a successor is ``FailTask``, whether it had read all its rows or not;
 - a commit without a recorded publication is ``Publish`` and ``WriteCommitLog``;
 - a loss is ``CrashExchange`` and ``ReportLoss``, if the exchange may lose rows.
 
@@ -39,7 +39,7 @@ _FAULTS = 1
 
 
 class QueryEvent(NamedTuple):
-    """What a recorder says; rows of one channel, counted from where the query began."""
+    """A recorded event; rows of one channel, counted from the query's first row."""
 
     action: str
     start: int = 0
@@ -49,11 +49,11 @@ class QueryEvent(NamedTuple):
     produced: int = 0
     """Rows that the exchange had then; of ``Acknowledge`` and ``PlanBatch``."""
     where: str = ""
-    """Who has recorded it, in words."""
+    """The recorder, in words."""
 
 
 class QueryWorld(NamedTuple):
-    """Where a run may be."""
+    """A possible state of the run."""
 
     state: State
     has_begun: bool
@@ -99,7 +99,7 @@ class SparkMicroBatchReplay:
 
     @property
     def actions(self) -> frozenset[str]:
-        """What recorders may say."""
+        """The events that recorders may write."""
         return frozenset(self._explain)
 
     def start(self) -> QueryWorld:
@@ -128,7 +128,7 @@ class SparkMicroBatchReplay:
         parameters = self.parameters if cap is None else replace(self.parameters, batch_cap=cap)
         return SYSTEM.perform(name, state._replace(faults=_FAULTS), parameters, *arguments)
 
-    # What the source says.
+    # Events of the source.
 
     def _restart(self, world: QueryWorld, _event: QueryEvent) -> Sequence[State]:
         state = world.state
@@ -205,7 +205,7 @@ class SparkMicroBatchReplay:
                 f"{beyond}"
             ) from None
 
-    # What the logs, the tasks and the sink say.
+    # Events of the logs, the tasks and the sink.
 
     def _write_offset_log(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
         if (event.start, event.end) != (world.state.end, world.state.plan):
@@ -221,7 +221,7 @@ class SparkMicroBatchReplay:
     def _stage(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
         state = world.state
         staged = self._of_batch(world, event, "Stage", state.start, state.end)
-        # It has read its rows; whether it could stage them, only the sink knows.
+        # It has read its rows; only the sink knows whether it staged them.
         return (staged, self._step(state, "FailTask"))
 
     def _publish(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:

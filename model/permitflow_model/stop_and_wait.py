@@ -115,7 +115,7 @@ OUT_OF_ORDER = -1
 
 
 def due_after(due: int, message: int, parameters: Parameters) -> int:
-    """The number that is due after a message, or ``OUT_OF_ORDER`` if the message was not the one that was due."""
+    """The number that is due after a message, or ``OUT_OF_ORDER`` if another message was due."""
     return successor(due, parameters) if message == due else OUT_OF_ORDER
 
 

@@ -1,7 +1,7 @@
-"""What is proved for all parameters, and decided for anybody's own.
+"""Theorems for all parameters, and decisions for given numbers.
 
 ``catalogue`` lists the theorems, ``prove`` examines one, ``prove_catalogue`` many at once, by one solver or two;
-``decide`` answers for concrete numbers, ``safe_max_chunk_cost`` says how far one may go.
+``decide`` answers for concrete numbers, ``safe_max_chunk_cost`` gives the largest safe chunk.
 """
 
 from permitflow_proofs.catalogue import catalogue

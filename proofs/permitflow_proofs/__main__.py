@@ -25,7 +25,7 @@ def _prove_all() -> list[Verdict]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prove, and say how it went: 0 as the catalogue expects, 1 otherwise, 2 for unusable arguments."""
+    """Prove and print the results; return 0 as the catalogue expects, 1 otherwise, 2 for unusable arguments."""
     if arguments and (arguments[0] != "theorems" or len(arguments) != 2):
         print(__doc__, file=sys.stderr)
         return 2

@@ -7,5 +7,5 @@ __all__ = ["catalogue"]
 
 
 def catalogue() -> tuple[Theorem, ...]:
-    """Every theorem, each with the obligations that make it one."""
+    """Every theorem, each with its obligations."""
     return tuple(theorem for registered in systems().values() for theorem in registered.load_theorems())

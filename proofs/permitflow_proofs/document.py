@@ -1,4 +1,4 @@
-"""``THEOREMS.md``: the catalogue with what came out, for people."""
+"""``THEOREMS.md``: the catalogue with its results, for readers."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ _BOUNDS_SECONDS = (0.1, 1, 10)
 
 
 def _coarse(seconds: float) -> str:
-    # Coarse on purpose: the table should not change with the weather.
+    # Coarse on purpose: the table should not change from run to run.
     return next((f"< {bound} s" for bound in _BOUNDS_SECONDS if seconds < bound), "longer")
 
 

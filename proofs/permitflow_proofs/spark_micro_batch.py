@@ -1,4 +1,4 @@
-"""Streaming queries: what holds in every state, when they get stuck, and where they come to rest.
+"""Streaming queries: their invariants, when they get stuck, and the states in which they come to rest.
 
 The clauses are shown in states that satisfy all of them, so they are inductive together.  Runs with symbolic parameters
 show how the replay buffer fills: one obligation stands for the step from any number of rows to the next, so that by
@@ -65,11 +65,11 @@ def any_rows(parameters: Parameters) -> tuple[int]:
     return (rows,)
 
 
-# Clauses that the induction needs besides the specification's own.
+# More clauses for the induction, besides the specification's own.
 
 
 def phases_agree(state: State, parameters: Parameters) -> bool:
-    """What the driver is at agrees with what logs and sink say."""
+    """The driver's step agrees with the logs and the sink."""
     return all(
         (
             *(implies(state.phase == phase, state.committed) for phase in ("idle", "planned")),
@@ -234,7 +234,7 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
             lambda s, _: s._replace(lost=1),
             "a row is lost",
             about="CrashExchange",
-            # The clause says nothing of an exchange in memory.
+            # The clause does not apply to an exchange in memory.
             breaks=lambda s, _: s.lost == 0,
         ),
     )
@@ -316,7 +316,7 @@ def _in_latest_offset() -> Parameters:
 
 
 def _without_staging() -> Parameters:
-    """Nobody publishes batches into the channel: they would come beside the permits."""
+    """No job publishes batches into the channel: their rows would come in addition to the permits."""
     return any_parameters(acknowledge_in="latestOffset", staging_rows=0)
 
 
@@ -464,7 +464,7 @@ _BATCH = 16
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """How much is still to do; falls with every step of exchange, driver and sink."""
+    """The remaining work; falls with every step of exchange, driver and sink."""
     phase = next(weight for phase, weight in _STILL_TO_DO.items() if state.phase == phase)
     task = -2 if state.running else 0
     acknowledgement = 1 if state.acknowledged < state.end else 0

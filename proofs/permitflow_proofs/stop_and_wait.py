@@ -1,4 +1,4 @@
-"""Stop-and-wait, for any line and any numbers: what holds in every state, and that what waits is served.
+"""Stop-and-wait, for any line and any numbers: its invariants, and that each waiting message is served.
 
 The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
 """

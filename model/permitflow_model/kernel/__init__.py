@@ -1,1 +1,1 @@
-"""What every model shares: actions and guards, queues, the explorer.  Nothing here knows a protocol."""
+"""The common parts of all models: actions and guards, queues, the explorer.  Nothing here depends on a protocol."""

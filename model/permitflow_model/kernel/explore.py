@@ -1,7 +1,7 @@
 """Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples.
 
-States are visited as integers, and steps are looked up where the action has been worked out before in a state that
-looks the same to it; see ``packing`` and ``looking_up``.  Graphs hand out states as the model has them.
+States are packed into integers, and the outcome of an action is looked up if it was computed before in a state with the
+same values of all variables that the action reads; see ``looking_up``.  Graphs return the model's own states.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class StateLimitReached(Exception):
     """There are more reachable states than the caller allowed."""
 
     def __init__(self, limit: int) -> None:
-        """Name the limit that was met."""
+        """Name the limit that was reached."""
         super().__init__(f"more than {limit:,} reachable states; raise the limit or choose smaller parameters")
         self.limit = limit
 
@@ -63,7 +63,7 @@ class Graph(Generic[S]):
 
     @property
     def state_count(self) -> int:
-        """How many states there are; cheaper than to ask for them."""
+        """The number of states; cheaper than the states themselves."""
         return len(self.packed)
 
     @property
@@ -93,7 +93,7 @@ class Graph(Generic[S]):
         return tuple(reversed(steps))
 
     def violation(self, invariant: str, position: int) -> Violation[S]:
-        """What happens in a state that must not, and how it comes there."""
+        """The violation in a state, with a shortest run to it."""
         return Violation(invariant, self._unpack(self.packed[0]), self.path_to(position))
 
 
@@ -135,7 +135,7 @@ class _Search(Generic[S, P]):
         self._positions = {look_up.start & self._identity: 0}
 
     def run(self) -> None:
-        """Visit everything, or as far as is wanted."""
+        """Visit all states, or stop at the first violation if asked to."""
         graph = self.graph
         if self._is_broken(0) and self._stops:
             return
@@ -153,7 +153,7 @@ class _Search(Generic[S, P]):
             position += 1
 
     def _take(self, position: int, steps: list[tuple[int, int]]) -> bool:
-        """Note all steps out of a state; say whether one of them ends the search."""
+        """Record all steps out of a state; return whether one of them ends the search."""
         graph, positions, identity = self.graph, self._positions, self._identity
         repackings = self._repackings
         for move, packed in steps:
@@ -179,7 +179,7 @@ class _Search(Generic[S, P]):
         return position
 
     def _is_broken(self, position: int) -> bool:
-        """Note the invariants that are broken for the first time, and say whether there are any."""
+        """Record the invariants that are broken for the first time; return whether there are any."""
         broken = self._look_up.broken(self.graph.packed[position])
         if self._repackings != self._look_up.repackings:
             self._keep_up()

@@ -1,10 +1,10 @@
 """Several channels of one kind in one state, by their names 0, 1, 2, …: a family.
 
-A model asks for one member, or for all of them, and takes no other way; so the same text is explored with a few members
-and proved for any number of them.  Proofs bring their own implementation, which knows one or two members and some sums.
+A model reads one member, or all of them, in no other form; so the same text is explored with a few members and proved
+for any number of them.  Proofs have their own implementation, with one or two members and some sums.
 
-What a function needs besides the member stands behind it, as its context, and not in a closure: answers are remembered
-under the function and the context.
+Values that a function needs besides the member are passed as its context, never in a closure: answers are cached by the
+function and the context.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,11 @@ class Family(Protocol[M]):
     """A fixed number of members as a value: no operation changes it."""
 
     def size(self) -> int:
-        """How many there are; it may be symbolic."""
+        """The number of members; it may be symbolic."""
         ...
 
     def names(self) -> Iterable[int]:
-        """The members to try where one of them is looked for; of equal ones, one is enough."""
+        """The names to try in a search for a member; of equal members, one is enough."""
         ...
 
     def get(self, name: int) -> M:
@@ -83,9 +83,9 @@ class Members(tuple[M, ...]):
 
 
 class Alike(Generic[M]):
-    """So many members, all equal but for a few: where a family of any size starts, and what a run makes of it.
+    """A number of members, all equal but for a few: a family of any size at the start of a run and after some steps.
 
-    A run that names the members 0 and 1 is a run for any size of at least 2; its caller must see to the size.
+    A run that names the members 0 and 1 is a run for any size of at least 2; the caller ensures that size.
     """
 
     __slots__ = ("_member", "_others", "_size")
@@ -101,7 +101,7 @@ class Alike(Generic[M]):
         return self._size - len(self._others)
 
     def size(self) -> int:
-        """How many there are; it may be symbolic."""
+        """The number of members; it may be symbolic."""
         return self._size
 
     def names(self) -> Iterable[int]:
@@ -138,5 +138,5 @@ class Alike(Generic[M]):
 
 
 def family(member: M, size: int) -> Family[M]:
-    """So many equal members: what a model starts with."""
+    """A family of ``size`` equal members, for the initial state of a model."""
     return Members([member] * size) if isinstance(size, int) else Alike(member, size)

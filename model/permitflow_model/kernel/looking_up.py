@@ -1,20 +1,18 @@
-"""What a function of the model looks at in a state, so that it is worked out once for all states that look the same.
+"""Caches the outcome of a model's function for all states that agree in the values it reads.
 
-*Looks.*  The text of a model runs on numbers and on Z3's terms; here it runs on a state that takes notes.  What a
-function has looked at decides what comes of it: in every other state in which that is the same, the same comes of it.
-A function looks at a whole variable (``state.permits``) or, of a queue, at less: whether it is empty, its oldest item,
-the sum over it.  Queues are built when somebody looks at them: a guard that is only asked whether it holds throws away
-the next state, and what would have been in it was not looked at.  The members of a family are looked at one by one,
-variable by variable: a state is flat (``Layout``).
+*Looks.*  The text of a model runs on numbers and on Z3's terms; here it runs on a state that records each read, a
+*look*.  The values read determine the outcome: every other state with these values has the same outcome. A function
+looks at a whole variable (``state.permits``) or, of a queue, at less: whether it is empty, its oldest item, the sum
+over it.  Queues are built when they are read: evaluating a guard discards the next state, so its queues are neither
+built nor read.  The members of a family are looked at one by one, variable by variable: a state is flat (``Layout``).
 
 *States as integers.*  Each variable has a few bits of its own, which hold the number of its value: values are numbered
-as they are met.  Other bits hold what functions of the model see when they look at a variable (``Look``).  So the
-states in which a function sees the same are those that agree in the bits of its looks: ``packed & mask``.
+in the order of their first use.  Other bits hold the results of looks at a variable (``Look``).  So two states give a
+function the same results if they agree in the bits of its looks: ``packed & mask``.
 
-*Looking up.*  Where to look next may depend on what was seen: a function that finds the wire empty does not ask for its
-oldest message.  So what is known of a function is a tree: a node has some looks, and for what they see either the
-outcome or a node with further looks.  A function that looks at so much that its outcome is rarely known is set aside
-for a while, and asked itself.
+*Looking up.*  The next look may depend on earlier results: a function that finds the wire empty does not read its
+oldest message.  So the cache of a function is a tree: a node has some looks, and for each of their results either the
+outcome or a node with further looks.  If lookups of a function rarely hit, its cache is not used for a while.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +32,7 @@ S = TypeVar("S")
 
 
 class _Place(NamedTuple):
-    """Where a variable stands."""
+    """The position of a variable in a flat state."""
 
     offset: int
     """Its first position, counted from that of the state or member that has it."""
@@ -43,11 +41,11 @@ class _Place(NamedTuple):
     """Of a family; None: a value, which has one position."""
 
     members: int
-    """How many the family has."""
+    """The number of members of the family."""
 
 
 class Layout:
-    """Where everything stands in a flat state: each variable, and each variable of each member of a family.
+    """The positions in a flat state: of each variable, and of each variable of each member of a family.
 
     Other named tuples in a state are values: they are looked at as a whole.
     """
@@ -146,7 +144,7 @@ ABSENT = _Absent()
 
 
 def look_at(value: object, look: Look) -> object:
-    """What is seen of a variable's value; ``ABSENT`` if there is nothing to see."""
+    """The result of the look at a variable's value; ``ABSENT`` if there is none."""
     if not look.question:
         return value
     try:
@@ -176,7 +174,7 @@ class Notes:
 
 
 def watched(layout: Layout, values: Sequence[object], notes: Notes) -> Any:
-    """A state that takes notes of what is looked at; a state that is no named tuple is looked at as a whole.
+    """A state that records each look; a look at a state that is no named tuple reads it as a whole.
 
     Args:
         layout: of the state.
@@ -204,7 +202,7 @@ def _watched_variable(place: _Place, start: int, values: Sequence[object], notes
 
 
 def changes_of(layout: Layout, after: object) -> dict[int, object]:
-    """What a function has given a value, by positions; ``after`` is what it made of a watched state.
+    """The values that a function has assigned, by positions; ``after`` is the state that it returned.
 
     Raises:
         ValueError: a family has another number of members than before.
@@ -238,7 +236,7 @@ def _note_changes(layout: Layout, start: int, after: Any, changes: dict[int, obj
 
 
 class _Watched:
-    """What takes notes, and is built where it is looked at as a whole."""
+    """Records looks; builds its value when it is read as a whole."""
 
     __slots__ = ()
 
@@ -452,7 +450,7 @@ class _Slot:
         self._numbers: dict[object, int] = {}
 
     def bits_of(self, seen: object) -> int:
-        """The bits for what is seen; the same for equal things."""
+        """The bits of a look's result; equal results have equal bits."""
         return self._numbers.setdefault(seen, len(self._numbers)) << self._shift
 
 
@@ -580,7 +578,7 @@ _UNKNOWN = _Unknown()
 
 
 class _Node(Generic[T]):
-    """Looks that are always taken one after the other, and what comes of what they see."""
+    """Looks that always follow each other, with the outcome of each of their results."""
 
     __slots__ = ("known", "looks", "mask")
 
@@ -607,7 +605,7 @@ class _Change:
 
 
 class _Function(Generic[S, T]):
-    """A function of states, and what is known of it."""
+    """A function of states, and its cached outcomes."""
 
     __slots__ = ("_aside", "_misses", "_since", "_until", "evaluate", "tree")
 
@@ -629,7 +627,7 @@ class _Function(Generic[S, T]):
             self._since = visited
 
     def is_aside(self, visited: int) -> bool:
-        """Is it quicker to ask the function itself?"""
+        """Is it quicker to call the function itself?"""
         if self.tree is not _ASIDE:
             return False
         if visited < self._until:
@@ -727,7 +725,7 @@ class LookUp(Generic[S, P]):
         return broken
 
     def drop(self, condition: str) -> None:
-        """Ask no more whether this condition holds."""
+        """Stop checking this condition."""
         del self._conditions[condition]
 
     def _state(self, packed: int) -> S:
@@ -752,7 +750,7 @@ class LookUp(Generic[S, P]):
         return None if after is None else _Change(changes_of(self.packing.layout, after))
 
     def _learn(self, function: _Function[S, T], packed: int, conclude: Callable[[Any], T]) -> T:
-        """Work out what comes of a function, and remember it."""
+        """Compute the outcome of a function, and cache it."""
         notes = Notes()
         outcome = conclude(function.evaluate(watched(self.packing.layout, self.packing.values(packed), notes)))
         looks_before = self.packing.looks

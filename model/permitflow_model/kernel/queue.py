@@ -1,7 +1,7 @@
 """The queues of all models.  Proofs bring their own implementation, which knows only lengths and totals.
 
-One is a tuple, for exploration; the other is for long runs: each step costs the same however much is in it, and so does
-each sum over it.
+One is a tuple, for exploration; the other is for long runs: the cost of a step, and of a sum over it, does not grow
+with its length.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ class Queue(Protocol[T]):
         ...
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
-        """Where the items lead, oldest first: each leads on from where the one before it has led."""
+        """Fold over the items, oldest first: each step starts from the result of the one before."""
         ...
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
@@ -115,7 +115,7 @@ class Fifo(tuple[T, ...]):
         return all(holds(item, parameters) for item in self)
 
     def join(self, behind: "Fifo[T]") -> "Fifo[T]":
-        """The items of both queues, those of the other one behind."""
+        """The items of both queues, those of the other queue last."""
         return Fifo((*self, *behind))
 
 

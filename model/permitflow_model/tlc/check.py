@@ -1,4 +1,4 @@
-"""Check the models of the manifest: by TLC, by the explorer as far as that goes, or by both against each other."""
+"""Check the models of the manifest: by TLC, by the explorer where it can, or by both, compared with each other."""
 
 import time
 from collections import deque
@@ -24,12 +24,12 @@ Engine: TypeAlias = Literal["tlc", "explorer", "both"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one engine found about one model."""
+    """One engine's findings about one model."""
 
     engine: Literal["tlc", "explorer"]
 
     verdict: Verdict | None
-    """None: it came to none; the result's problems say why."""
+    """None: it reached none; the result's problems say why."""
 
     states: int
     """Distinct states found."""
@@ -40,12 +40,12 @@ class Finding:
     seconds: float
 
     counterexample: Violation[Any] | None = None
-    """What the explorer found: a shortest run into what the verdict names."""
+    """What the explorer found: a shortest run into the violation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult:
-    """What became of one model."""
+    """The result of checking one model."""
 
     model: Model
     findings: tuple[Finding, ...]
@@ -55,7 +55,7 @@ class ModelResult:
     """Are the model's state graph and TLC's equal?  None: they were not compared."""
 
     problems: tuple[str, ...]
-    """How the findings differ from what the manifest records; empty if they do not."""
+    """The differences between the findings and the manifest; empty if there are none."""
 
     @property
     def is_checked(self) -> bool:
@@ -64,7 +64,7 @@ class ModelResult:
 
     @property
     def ok(self) -> bool:
-        """Is nothing known that differs from the record?"""
+        """Do all findings agree with the record?"""
         return not self.problems
 
 
@@ -78,7 +78,7 @@ def run_manifest(
 ) -> Generator[ModelResult, None, None]:
     """Check models and yield one result each, in the manifest's order, as soon as it is there.
 
-    Whoever stops before the last result must close the iterator: that ends what is still running.
+    To stop before the last result, close the iterator: that ends the running checks.
 
     Args:
         engine: ``explorer`` needs no Java, but leaves temporal properties and some modules unchecked; ``tlc`` checks
@@ -104,7 +104,7 @@ def run_manifest(
 
 
 def check_model(model: Model, *, engine: Engine, spec_directory: Path, timeout_seconds: float = 120) -> ModelResult:
-    """Check one model and hold the findings against its record.
+    """Check one model and compare the findings with its record.
 
     Raises:
         TlcNotFoundError: Java or TLC is missing, and the engine needs it.
@@ -177,7 +177,7 @@ def _needs_graph(model: Model, engine: Engine) -> bool:
 
 
 def _checked(model: Model, engine: Engine, output_of: Callable[[], TlcOutput] | None) -> ModelResult:
-    """Explore if that is wanted, then see what TLC says, and hold both against the record."""
+    """Explore if asked to, then get TLC's result, and compare both with the record."""
     checks: list[_Checked] = []
     if engine != "tlc" and is_explorable(model):
         checks.append(_by_explorer(model, with_graph=_needs_graph(model, engine)))
@@ -237,13 +237,13 @@ def _choose(models: Mapping[str, Model], names: Collection[str] | None) -> list[
 def _beside_tlc(
     run: Callable[[Model, TlcProcesses], TlcOutput], models: Sequence[Model], engine: Engine, parallel: int
 ) -> Generator[ModelResult, None, None]:
-    """Let threads wait for TLC, and do everything else here, where Ctrl-C can break it off."""
+    """Let threads wait for TLC, and do everything else in this thread, which Ctrl-C can interrupt."""
     processes = TlcProcesses()
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="tlc")
     coming: deque[Future[TlcOutput]] = deque()
     try:
         for position, model in enumerate(models):
-            # Not all at once: what TLC has written is kept until it is read.
+            # Not all at once, because TLC's output is kept until it is read.
             for later in models[position + len(coming) : position + 2 * parallel]:
                 coming.append(pool.submit(run, later, processes))
             yield _checked(model, engine, partial(result_of, coming.popleft()))

@@ -1,6 +1,6 @@
 """Are two state graphs the same: initial states, states, labelled steps?
 
-This is what makes the model and the specification one text.  It sees no fairness: that is not in the graph.
+Equal graphs make the model and the specification one text.  Fairness is not in the graph, so it is not compared.
 """
 
 from collections import defaultdict, deque
@@ -63,7 +63,7 @@ def first_difference(
             return _describe(state, extra[0], left_name, right_name)
         if extra := sorted(right_steps[state] - left_steps[state]):
             return _describe(state, extra[0], right_name, left_name)
-    # All that can be reached is equal: one of the graphs has states or steps beyond.
+    # All reachable states and steps are equal: one of the graphs has unreachable ones.
     stray = min((left.states ^ right.states) or {edge[0] for edge in left.edges ^ right.edges})
     name = left_name if stray in left.states else right_name
     return f"no step reaches this state, of which {name} knows:\n{stray}"

@@ -1,4 +1,4 @@
-"""Mistakes made on purpose in a copy of the specification: what notices them?
+"""Deliberate mistakes in a copy of the specification, and the check that notices each.
 
 An invariant, a temporal property, TLC's deadlock check, or the comparison with the model's state graph.  A change of
 fairness changes no graph, so that only a temporal property can notice it.
@@ -31,7 +31,7 @@ _KEYS = {"name", "lesson", "edits", "constants", "model", "invariants", "propert
 
 @dataclass(frozen=True)
 class Edit:
-    """A text that stands once in a module, and what takes its place."""
+    """A text that occurs once in a module, and its replacement."""
 
     old: str
     new: str
@@ -41,7 +41,7 @@ class Edit:
         """Change the module in this folder.
 
         Raises:
-            ManifestError: the text does not stand there exactly once.
+            ManifestError: the text does not occur exactly once.
         """
         path = directory / self.file
         text = path.read_text(encoding="utf-8")
@@ -54,11 +54,11 @@ class Edit:
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """One mistake, and what must notice it."""
+    """One mistake, and the check that must notice it."""
 
     name: str
     lesson: str
-    """Where the mistake was really made; empty if nowhere that we know of."""
+    """A real system with this mistake; empty if we know of none."""
 
     edits: tuple[Edit, ...]
     constants: Mapping[str, TlaValue]
@@ -76,11 +76,11 @@ class Mutant:
 
     @property
     def is_control(self) -> bool:
-        """Does it only show that this model is not enough?  Another one must notice the same mistake."""
+        """Does it only show that this model is not enough?  Then another model must notice the same mistake."""
         return self.expect == UNNOTICED
 
     def applied_to(self, model: Model) -> Model:
-        """The model with what this mutant changes in it."""
+        """The model with this mutant's changes."""
         return replace(
             model,
             constants={**model.constants, **self.constants},
@@ -91,7 +91,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant."""
+    """The result of trying a mutant."""
 
     mutant: Mutant
     noticed_by: str
@@ -106,7 +106,7 @@ class Outcome:
 
     @property
     def is_as_expected(self) -> bool:
-        """Was it noticed by what the list says?"""
+        """Did the check in the list notice it?"""
         return self.noticed_by == self.mutant.expect
 
 
@@ -130,7 +130,7 @@ def read_mutants(path: Path, models: Mapping[str, Model]) -> list[Mutant]:
 def run_mutants(
     mutants: Sequence[Mutant], *, spec_directory: Path | None = None, parallel: int = 1
 ) -> Iterator[Outcome]:
-    """Try mutants and yield what became of each, in their order, as soon as it is known.
+    """Try mutants and yield the result of each, in their order, as soon as it is known.
 
     Raises:
         ManifestError: an edit does not fit the text.

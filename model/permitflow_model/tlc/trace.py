@@ -1,15 +1,14 @@
-"""TLC as a referee over recorded runs: are these steps, one after the other, steps of the specification's own text?
+"""Lets TLC judge recorded runs: are these steps, one after the other, steps of the specification's own text?
 
 A generated module, ``RecordedRun``, holds the run; ``spec/RecordedTrace.tla`` says how it is walked: the next recorded
-step is taken if the specification allows it with what was recorded of it.  How far TLC comes is the verdict.  No
-invariants are checked on the way: what every behaviour of the specification keeps to, TLC and the proofs have shown
-elsewhere.
+step is taken if the specification allows it with the recorded values.  The verdict is the number of steps that TLC
+takes.  No invariants are checked: TLC and the proofs have shown them for every behaviour elsewhere.
 
-What a recorded step of a protocol is, a module of its own may say; without one a step is the action of that name with
-these arguments, and its counters are not looked at.
+A module of its own may define the recorded steps of a protocol; without one a step is the action of that name with
+these arguments, and its counters are not compared.
 
-A long run is walked in segments.  Each starts in the state in which the one before it had to end: TLC itself has
-shown that it is this one, so nothing is taken on trust.
+A long run is walked in segments.  Each starts in the state in which the one before it had to end, as TLC itself has
+checked.
 """
 
 import re
@@ -47,15 +46,15 @@ class Told(NamedTuple):
 
     action: str
     arguments: tuple[int, ...] = ()
-    """Fewer than it has: the step explains an event together with others, and the rest was not told."""
+    """Fewer than it has: the step explains an event together with others, and the rest was not recorded."""
 
     counters: tuple[int, ...] = ()
-    """What the end counted afterwards; empty: nothing was told."""
+    """The end's counters afterwards; empty: not recorded."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """How far TLC came."""
+    """TLC's progress."""
 
     steps: int
     """Steps that were given."""
@@ -124,7 +123,7 @@ def walk_trace(
 def module_text(
     system: System[Any, Any], steps: Sequence[Told], impossible: Sequence[Told], start: Any = None, end: Any = None
 ) -> str:
-    """The generated module: the run, and what ``RecordedTrace.tla`` wants to know of it.
+    """The generated module: the run, and the definitions that ``RecordedTrace.tla`` needs.
 
     Raises:
         ValueError: a number is too large for TLC.
@@ -184,7 +183,7 @@ def _value(value: object) -> str:
 def _config(parameters: Any, specification: str) -> str:
     constants: dict[str, TlaValue] = {}
     for name, value in asdict(parameters).items():
-        # Collections and numbers beyond TLC's bound what is explored, and a recorded run is not.
+        # Only exploration needs collections and numbers beyond TLC's range; a recorded run is not explored.
         constants[camel_case(f"_{name}")] = _bound(value)
     if re.search(r"^ +Fair\b", specification, re.MULTILINE):
         constants["Fair"] = frozenset()

@@ -1,1 +1,1 @@
-"""What every proof shares: symbolic numbers and queues, the explorer of paths, obligations; no protocol."""
+"""The common parts of all proofs: symbolic numbers and queues, the explorer of paths, obligations; no protocol."""

@@ -25,7 +25,7 @@ def arbitrary(kind: Callable[..., T], prefix: str = "", special: Mapping[str, ob
         kind: the type; its fields are integers, truth values, words (``Literal``), queues, families, or named tuples of
             these.
         prefix: of the symbols' names.
-        special: the values of some fields, in place of symbols: fixed ones, and queues of which laws are known.
+        special: the values of some fields, instead of symbols: fixed ones, and queues with known laws.
 
     Raises:
         TypeError: a field is of another type, or there is no field of that name.
@@ -41,7 +41,7 @@ def any_parameters_of(kind: Callable[..., T], **special: object) -> T:
 
 
 def any_value(kind: Any) -> Callable[[str], Any]:
-    """What makes any value of a type, given a name for it.
+    """A function that makes any value of a type, given a name for it.
 
     Raises:
         TypeError: it makes no values of this type.
@@ -70,7 +70,7 @@ def assume_all(clauses: Iterable[Callable[[S, P], bool]], state: S, parameters: 
     return state
 
 
-# Asked for on each path of each proof; reading annotations takes longer than making symbols.
+# Called on each path of each proof; reading annotations takes longer than making symbols.
 @cache
 def _makers(kind: Callable[..., object]) -> tuple[tuple[str, Callable[[str], Any]], ...]:
     return tuple((name, _deferred(hint)) for name, hint in get_type_hints(kind).items())

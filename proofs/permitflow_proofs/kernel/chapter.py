@@ -1,4 +1,4 @@
-"""Theorems about one protocol: what they have in common is said once, so that each is one row."""
+"""Theorems about one protocol: their common parts are given once, so that each theorem is one row."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def claim(name: str, holds: Callable[[int], bool], twin_change: str) -> Symbolic
 
 @dataclass(frozen=True)
 class Chapter(Generic[S, P]):
-    """What all theorems about a protocol have in common."""
+    """The common parts of all theorems about a protocol."""
 
     subject: Subject[S, P]
     invariant: Mapping[str, Clause[S, P]]
@@ -32,7 +32,7 @@ class Chapter(Generic[S, P]):
     """Of the theorems' names."""
 
     def theorem(self, name: str, operator: str, statement: str, *obligations: Obligation) -> Theorem:
-        """A statement about a definition of the specification, and what has to be shown for it."""
+        """A statement about a definition of the specification, and its obligations."""
         return Theorem(
             id=f"{self.prefix}{name}",
             statement=statement,
@@ -61,7 +61,7 @@ class Chapter(Generic[S, P]):
             mistake: made after the step, by the twins.
             in_words: this mistake.
             about: the definition that it is about, if that has another name than the clause.
-            breaks: what the mistake breaks where the clause itself says nothing.
+            breaks: the clause that the mistake breaks, if it is not this one.
         """
         obligations = self.subject.induction(self.invariant[clause], mistake, in_words, breaks)
         return self.theorem(name, about or clause, statement, *obligations)

@@ -1,8 +1,8 @@
 """Verification conditions for another solver, as SMT-LIB.
 
-The condition of an obligation holds together everything that Z3 claimed on the way: each side of a fork that it
-pruned, and each path on which the claim would be false.  A second solver that finds it unsatisfiable confirms all.
-It is asked, too, whether the premises can be met, and whether the twin is false somewhere.
+The condition of an obligation combines all of Z3's claims: each pruned side of a fork, and each path on which the claim
+would be false.  A second solver that finds it unsatisfiable confirms all. Two more questions ask whether the premises
+can be met, and whether the twin is false somewhere.
 """
 
 from collections.abc import Iterator
@@ -32,12 +32,12 @@ class Script:
 
     @property
     def file_name(self) -> str:
-        """Where it is written to."""
+        """The name of its file in the folder."""
         return f"{self.theorem}-{self.number:02}-{self.about}.smt2"
 
 
 def export(theorem: Theorem) -> Iterator[Script]:
-    """What Z3 claims of a theorem; nothing for what the explorer checked."""
+    """Z3's claims about a theorem; empty for obligations of the explorer."""
     for number, obligation in enumerate(theorem.obligations, start=1):
         for question in obligation.examine().questions:
             text = question.to_smtlib()
@@ -45,7 +45,7 @@ def export(theorem: Theorem) -> Iterator[Script]:
 
 
 def write_scripts(theorem: Theorem, folder: Path) -> int:
-    """Write a file for each question, with what it is about and the expected answer on top; returns their number.
+    """Write a file for each question, with its subject and the expected answer on top; return the number of files.
 
     Raises:
         OSError: the folder cannot be made, or not be written to.

@@ -1,21 +1,21 @@
-"""A family of any size: one member or two in focus, and of all the others what was asked.
+"""A family of any size: one member or two in focus, and the answers to earlier questions about all the others.
 
-It has the interface of the model's family, and behaves like every real family at once.  Of the others it knows
+It has the interface of the model's family, and behaves like every real family at once.  About the others it knows
 
 - *every*: a truth value.  What holds for all of them holds for each that is looked at; and if it does not hold for all,
   it fails for one of them, the witness, of which everything is known that is known of all;
 - *sums*: a number.  Sums are compared: if each member's measure is at most another one of it, so is the sum;
-- *a change of all*: nothing more.  Questions about the changed ones are questions about what they were before.
+- *a change of all*: nothing more.  Questions about the changed members become questions about the members before.
 
-``kernel/family_facts.py`` proves these very assumptions of all finite families.
+``kernel/family_facts.py`` proves these assumptions for all finite families.
 
-What is proved with it holds for any member as the one in focus, and for any number of others, if
+A proof with it holds for any member as the one in focus, and for any number of others, if
 
 - the model reaches members by this interface only, and neither compares nor stores their names;
 - a step is made by one named member, 0, or changes all of them alike;
-- a claim says of all members what it says by ``every`` and ``sum_of``; and ``names`` stands only where "one of them" is
-  claimed: if one of them waits, one of them can move.  The one that waits is then in focus, and so is the one that
-  moves.  To assume such a claim, or to refute it, takes all members: an ``Alike`` has them.
+- claims about all members use ``every`` and ``sum_of``; and ``names`` is used only in a claim about "one of them": if
+  one of them waits, one of them can move.  The waiting member is then in focus, and so is the moving one.  Assuming or
+  refuting such a claim needs all members: an ``Alike`` has them.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,16 +48,16 @@ _Change = tuple[Callable[..., Any], _Context]
 _Key = tuple[object, ...]
 
 
-# What is assumed.
+# Assumptions.
 
 
 def has_all(size: int, answer: bool) -> bool:
-    """Where nobody is, everything holds for all."""
+    """If there are no members, everything holds for all."""
     return implies(equal(size, 0), answer)
 
 
 def told(size: int, answer: bool, holds: bool) -> bool:
-    """What holds for all holds for this one, if there is anybody."""
+    """What holds for all holds for this one, if there are members."""
     return implies(_some(size), implies(answer, holds))
 
 
@@ -72,7 +72,7 @@ def compared(every: bool, total: int, other: int) -> bool:
 
 
 def left_out(whole: bool, others: bool, own: bool) -> bool:
-    """What holds for all holds for all others, and for the one that is left out."""
+    """What holds for all holds for all others, and for the excluded member."""
     return _same(whole, all_of((others, own)))
 
 
@@ -90,7 +90,7 @@ class _Others(Generic[M]):
     def __init__(
         self, name: str, any_member: Callable[[str], M], size: int, whole: "tuple[_Others[M], M] | None" = None
     ) -> None:
-        """``whole``: all of these, and the one more that it has."""
+        """``whole``: the family of these and one more member, with that member."""
         self.name = name
         self.size = size
         self._any_member = any_member
@@ -104,7 +104,7 @@ class _Others(Generic[M]):
         self._kept: list[_Context] = []
 
     def keep(self, context: _Context) -> None:
-        """Questions are known by the identity of their contexts, which must not be given to others."""
+        """Questions are identified by the identity of their contexts, which must not be reused while they are known."""
         self._kept.append(context)
 
     def every(self, key: _Key, holds: _Holds) -> bool:
@@ -134,7 +134,7 @@ class _Others(Generic[M]):
         assume(witnessed(self.size, answer, merged(partial(holds, witness))))
 
     def _known(self) -> list[tuple[_Holds, bool]]:
-        """What was asked of all of these, and of more."""
+        """The questions asked of all of these, also as a part of a larger family."""
         more = self._whole[0]._known() if self._whole is not None else []
         return [*more, *self._every.values()]
 
@@ -158,7 +158,7 @@ class _Others(Generic[M]):
         return self._sums[key][1]
 
     def part(self, key: _Key, holds: _Holds) -> "tuple[M, _Others[M]]":
-        """One for which it holds, if there is such a one, and the others; there must be one at all."""
+        """A member for which it holds, if there is one, and the others; there must be at least one member."""
         if key not in self._parts:
             nobody: _Key = ("nobody", key)
             self.every(nobody, partial(_fails, holds))
@@ -196,7 +196,7 @@ class SymbolicFamily(Generic[M]):
 
         Args:
             name: of its symbols.
-            any_member: makes any member; what it assumes must be possible whatever else is assumed.
+            any_member: makes any member; its assumptions must be compatible with all others.
             focus: how many members are in focus; the family has at least so many.
         """
         members = [any_member(f"{name}.{number}") for number in range(focus)]
@@ -207,7 +207,7 @@ class SymbolicFamily(Generic[M]):
         return self._others.size + len(self._focus)
 
     def names(self) -> range:
-        """Those in focus: any of them all."""
+        """The members in focus, which stand for any member."""
         return range(len(self._focus))
 
     def get(self, name: int) -> M:
@@ -249,9 +249,9 @@ class SymbolicFamily(Generic[M]):
             assume(condition)
 
     def with_some(self, holds: Callable[..., bool], *context: object) -> "SymbolicFamily[M]":
-        """The same family with one more in focus: one for which it holds, if there is such a one among the others.
+        """The same family with one more member in focus: one for which it holds, if there is one among the others.
 
-        Where there are no others, it is as it was.
+        Without others, the family is unchanged.
         """
         if not self._others.size > 0:
             return self
@@ -259,7 +259,7 @@ class SymbolicFamily(Generic[M]):
         return SymbolicFamily((*self._focus, _changed(self._changes, one)), others, self._changes)
 
     def _each(self, holds: Callable[..., bool], context: _Context) -> list[bool]:
-        # The others first: what is known of them must not depend on forks.
+        # The others first: the answers about them must not depend on forks.
         others = self._others.every(*self._question(holds, context))
         return [*(merged(partial(holds, member, *context)) for member in self._focus), others]
 

@@ -1,9 +1,8 @@
-"""Why the symbolic family may assume what it assumes: it holds for every array of members.
+"""Proves the assumptions of the symbolic family: they hold for every array of members.
 
-Of member ``i`` it is asked whether ``holds(i)``, and what it measures; ``every(n)`` says whether it holds for the first
-``n`` members, and ``total(n)`` is the sum of what they measure.  Every family of ``n`` members is such an array.  The
-claims below are shown by induction over ``n``, and stated with the very functions whose results ``kernel/family.py``
-assumes.
+Member ``i`` has a truth value ``holds(i)`` and a measure; ``every(n)`` says whether it holds for the first ``n``
+members, and ``total(n)`` is the sum of their measures.  Every family of ``n`` members is such an array.  The claims
+below are shown by induction over ``n``, and use the same functions whose results ``kernel/family.py`` assumes.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ __all__ = ["family_obligations"]
 
 
 class _Array:
-    """Members, of which the needed equations are assumed."""
+    """Members, with the needed equations assumed."""
 
     def __init__(self, name: str = "") -> None:
         self.holds = predicate(f"{name}holds")
@@ -27,12 +26,12 @@ class _Array:
         self.total = function(f"{name}total")
 
     def start(self) -> None:
-        """Assume what holds of nobody."""
+        """Assume the equations for no members."""
         assume(self.every(0))
         assume(self.total(0) == 0)
 
     def add(self, n: int) -> None:
-        """Assume the equations of one member more, the one behind the first ``n``."""
+        """Assume the equations of one more member, the one after the first ``n``."""
         assume(self.every(n + 1) == all_of((self.every(n), self.holds(n))))
         assume(self.total(n + 1) == self.total(n) + self.measure(n))
 
@@ -44,7 +43,7 @@ def _none(*, wrong: bool = False) -> bool:
 
 
 def _telling(*, start: bool, wrong: bool = False) -> bool:
-    """A member that is among the first ``n``; the mistake: it may be the one behind them."""
+    """A member among the first ``n``; the mistake: it may be the one after them."""
     array = _Array()
     n, member = 0 if start else natural("n", 1), natural("member")
     array.start()
@@ -55,7 +54,7 @@ def _telling(*, start: bool, wrong: bool = False) -> bool:
 
 
 def _witness(*, start: bool, wrong: bool = False) -> bool:
-    """The first for which it fails, or else anybody; the mistake: it is never the newest."""
+    """The first member for which it fails, or any member; the mistake: it is never the newest."""
     array, witness = _Array(), function("witness")
     n = 0 if start else natural("n", 1)
     array.start()
@@ -108,7 +107,7 @@ def _is_left_out(whole: _Array, others: _Array, left: int, n: int) -> bool:
 
 
 def family_obligations() -> tuple[SymbolicObligation, ...]:
-    """What ``SymbolicFamily`` assumes about members holds for each real family."""
+    """The assumptions of ``SymbolicFamily`` hold for each real family."""
     by_induction: tuple[tuple[str, Callable[..., bool], str], ...] = (
         ("what holds for all holds for each", _telling, "for one behind them, too"),
         ("what does not hold for all fails for a witness", _witness, "the newest is no witness"),

@@ -27,7 +27,7 @@ Relation = Callable[[S, S, P], bool]
 
 @dataclass(frozen=True)
 class Subject(Generic[S, P]):
-    """A model, and how to make any of its parameters, states and arguments."""
+    """A model, with functions that make any of its parameters, states and arguments."""
 
     system: System[S, P]
     any_parameters: Callable[[], P]
@@ -38,7 +38,7 @@ class Subject(Generic[S, P]):
     """Of the actions that have arguments, besides the name of a member."""
 
     def protocol_actions(self) -> tuple[str, ...]:
-        """The actions that are not the application's."""
+        """The actions of the protocol, without the application's."""
         return tuple(action.name for action in self.system.actions if not action.is_environment)
 
     def perform(self, action: str, state: S, parameters: P) -> S:
@@ -134,7 +134,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class ExhaustiveObligation(Generic[C]):
-    """Something that holds for each of finitely many cases."""
+    """A statement that holds for each of finitely many cases."""
 
     name: str
     cases: Callable[[], Iterable[C]]

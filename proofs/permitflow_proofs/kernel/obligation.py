@@ -1,8 +1,8 @@
-"""What has to be shown, its twin that must fail, and what came out.
+"""Obligations, their twins that must fail, and the results of both.
 
 A claim is an ordinary function without arguments that makes symbols, assumes things and returns a truth value.
-It is proved when it is true on every path; it is vacuous when no path gets as far as returning.  Runs of a model are
-concrete ones to show, or symbolic ones to prove that something can be reached.
+It is proved when it is true on every path; it is vacuous when no path returns.  Runs of a model are concrete, to show
+them, or symbolic, to prove that a state can be reached.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -81,7 +81,7 @@ def shortest_run(system: System[S, P], parameters: P, until: Callable[[S, P], bo
 
 
 def take(system: System[S, P], parameters: P, state: S, moves: Iterable[Move]) -> S | None:
-    """Where these steps lead, also symbolically; None where one of them is not possible."""
+    """The state after these steps, also symbolic; None if one of them is not possible."""
     try:
         for action, arguments in moves:
             state = system.perform(action, state, parameters, *arguments)
@@ -97,16 +97,16 @@ Claim = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Where a claim is false."""
+    """A counterexample: values for which a claim is false."""
 
     values: Mapping[str, int | bool | str]
     """Values of the symbols, by name."""
 
     run: Run[Any, Any] | None = None
-    """A run of the model that gets there, if one was asked for."""
+    """A run of the model into it, if one was asked for."""
 
     def __str__(self) -> str:
-        """One line; of families, without the members that are not in focus."""
+        """One line, without the members of families that are not in focus."""
         shown = sorted((name, value) for name, value in self.values.items() if ".others." not in name)
         return ", ".join(f"{name}={value}" for name, value in shown)
 
@@ -116,7 +116,7 @@ Conjunctions = tuple[tuple[z3.BoolRef, ...], ...]
 
 @dataclass(frozen=True)
 class Question:
-    """Can one of these be?  The answer that confirms what Z3 claims is known."""
+    """Is one of these conditions possible?  The answer that confirms Z3's claim is known."""
 
     about: Literal["claim", "premises", "twin"]
     conjunctions: Conjunctions
@@ -131,7 +131,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the solver says about a claim."""
+    """The solver's result for a claim."""
 
     outcome: Outcome
     reached: int
@@ -139,7 +139,7 @@ class Finding:
 
     counterexample: Counterexample | None
     pruned: Conjunctions
-    """What cannot be, says the solver: sides of forks that were not taken."""
+    """Conditions that the solver found impossible: sides of forks that were not taken."""
 
     violated: Conjunctions
     """The paths on which the claim is false."""
@@ -148,15 +148,15 @@ class Finding:
     """A path on which the claim was found true; None if there is none."""
 
     def must_hold(self, about: Literal["claim", "twin"] = "claim") -> Question:
-        """That nothing pruned can be, and the claim is false nowhere."""
+        """The question whether nothing pruned is possible and the claim is false nowhere."""
         return Question(about, (*self.pruned, *self.violated), "unsat")
 
     def must_fail(self, about: Literal["claim", "twin"] = "twin") -> Question:
-        """That the claim is false somewhere."""
+        """The question whether the claim is false somewhere."""
         return Question(about, self.violated, "sat")
 
     def must_say_something(self) -> Question:
-        """That its premises can be met."""
+        """The question whether its premises can be met."""
         return Question("premises", () if self.example is None else (self.example,), "sat")
 
 
@@ -188,7 +188,7 @@ def decide(claim: Claim) -> Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """What came out for one obligation and its twin."""
+    """The results of one obligation and its twin."""
 
     name: str
     outcome: Outcome
@@ -196,16 +196,16 @@ class Examination:
     """Are the premises impossible, or the action never enabled?"""
 
     twin_failed: bool
-    """Did the twin come out as a twin must: the other way round?"""
+    """Did the twin have the opposite result, as it must?"""
 
     counterexample: Counterexample | None
-    """Against the obligation itself."""
+    """A counterexample to the obligation itself."""
 
     twin_counterexample: Counterexample | None
-    """Against the twin, as it should be."""
+    """A counterexample to the twin, which is expected."""
 
     questions: tuple[Question, ...] = field(default=(), repr=False, compare=False)
-    """What another solver can confirm; nothing of what the explorer found.  Bound to this process."""
+    """Questions for another solver; none for findings of the explorer.  Bound to this process."""
 
     @property
     def could_fail(self) -> bool:
@@ -214,16 +214,16 @@ class Examination:
 
 
 class Obligation(Protocol):
-    """One thing to show."""
+    """One statement to show."""
 
     @property
     def name(self) -> str:
-        """What is claimed, in a few words."""
+        """The claim, in a few words."""
         ...
 
     @property
     def twin_change(self) -> str:
-        """What is wrong in the twin."""
+        """The mistake in the twin."""
         ...
 
     def examine(self) -> Examination:
@@ -243,7 +243,7 @@ class SymbolicObligation:
     twin_change: str
 
     def examine(self) -> Examination:
-        """Prove it, check that it says something, refute the twin."""
+        """Prove it, check that it is not vacuous, refute the twin."""
         found = decide(self.claim)
         twin = decide(self.twin)
         return Examination(

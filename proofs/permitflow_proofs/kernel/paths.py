@@ -7,9 +7,9 @@ violated claims they are the verification condition, which another solver can ch
 The trail: Z3 keeps the conditions of the current path; going back to the last open decision keeps what comes before it.
 
 Merging evaluates a function over symbols into one condition, with its forks inside: all answers to its questions are
-tried, and checked only where the function raises.  What it assumes on the way is assumed of the cases in which it does
-so.  When a path is walked again, only the cases with such side effects are run.  What is merged within another merge is
-evaluated anew in each of its cases, and is one condition there.
+tried, and checked only where the function raises.  An assumption holds only in the cases in which the function makes
+it.  When a path is walked again, only the cases with such side effects are run.  A merge within another merge is
+evaluated anew in each case of the outer one, and is one condition there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ class Endless(Exception):
     """The function forks without end: some loop depends on a symbolic condition."""
 
     def __init__(self, met: str) -> None:
-        """Say which limit was met."""
+        """Name the limit that was reached."""
         super().__init__(f"{met}; a loop seems to depend on a symbolic condition")
 
 
@@ -96,14 +96,14 @@ class Condition(Protocol):
 
 @dataclass
 class _Step:
-    """One question or assumption of the function, and what it was told."""
+    """One question or assumption of the function, and the answer."""
 
     answer: bool
     condition: z3.BoolRef | None = None
     """What this step adds to the path's conditions, if the answer is yes; None: it follows from those before."""
 
     known: tuple[int, ...] = ()
-    """Under which identities the answer was noted."""
+    """The identities under which the answer was stored."""
 
     is_open: bool = False
     """Is the other answer still to be explored?"""
@@ -129,7 +129,7 @@ class Trail:
 
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", _SOLVER_STEPS)
-        # Or else Z3 takes Ctrl-C for itself, says that it cannot say, and Python never hears of it.
+        # Otherwise Z3 handles Ctrl-C itself, answers "unknown", and Python gets no signal.
         self._solver.set("ctrl_c", False)
         self._steps: list[_Step] = []
         self._at = 0
@@ -171,7 +171,7 @@ class Trail:
         return self._next(condition, self._fork)
 
     def knows(self, condition: Condition) -> bool:
-        """Is it known here that this holds?  Asks no solver, and is answered alike when the path is walked again."""
+        """Is it known here that this holds?  Asks no solver; the answer is the same when the path is walked again."""
         if self._at == len(self._steps):
             self._steps.append(_Step(self._truth_of(z3.simplify(condition.term)) is True))
         self._at += 1
@@ -273,7 +273,7 @@ class Trail:
         answer = self._solver.check()
         witness = self._solver.model() if answer == z3.sat else None
         self._solver.pop()
-        # What the solver cannot tell counts as possible: nothing is pruned without a proof.
+        # An unknown answer counts as possible: nothing is pruned without a proof.
         return answer != z3.unsat, witness
 
     def _is_witnessed(self, term: z3.BoolRef) -> bool:
@@ -320,7 +320,7 @@ class Merge:
     def run(self, function: Callable[[], Condition | bool], is_excluded: Callable[[], bool]) -> None:
         """Evaluate the function in every case.
 
-        Answers that contradict each other may lead it astray; ``is_excluded`` must confirm that they do.
+        Contradictory answers may make the function raise; ``is_excluded`` must confirm that they are contradictory.
         """
         cases: list[_Case] = []
         while True:
@@ -401,7 +401,7 @@ class _Cases:
 def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
     if not cases:
         return z3.BoolVal(False)
-    # What all cases have in common stands apart, so that it is known on the path.
+    # The common part of all cases is separate, so that it is known on the path.
     known = [[(part.get_id(), part) for part in case] for case in cases]
     shared = set.intersection(*({identity for identity, _ in case} for case in known))
     common = [part for identity, part in known[0] if identity in shared]
@@ -592,7 +592,7 @@ class Explorer:
         finally:
             self._trail.is_checking = before
 
-    # Used by whoever wants to know.
+    # Used by callers of an exploration.
 
     def paths(self, function: Callable[[], R]) -> Iterator[Path[R]]:
         """All feasible paths of a function without arguments, which must be deterministic.
@@ -606,7 +606,7 @@ class Explorer:
                 yield path
             if not self._trail.backtrack():
                 return
-            # What was merged after the decision that is now taken otherwise belongs to another path.
+            # Merges after the decision that now changes belong to another path.
             while self._merges and self._merges[-1].start >= len(self._trail):
                 self._merges.pop()
         raise Endless(f"more than {self._max_paths:,} paths")
@@ -625,7 +625,7 @@ class Explorer:
         except Contradiction:
             return None
         except Exception:
-            # Where forks are not checked, a run can go astray before it is found to be impossible.
+            # Where forks are not checked, a run can raise before it is found to be impossible.
             if self._trail.is_possible():
                 raise
         finally:

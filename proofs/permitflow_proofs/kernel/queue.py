@@ -1,10 +1,10 @@
-"""A queue of which only the number and the sums of the items are known, and where they lead.
+"""A queue of which only the number, the sums and the folds of the items are known.
 
-It has the interface of the model's queue, and behaves like every real queue at once: taking an item gives a fresh
-one, of which is assumed what holds for any queue (``kernel/queue_facts.py`` proves these very assumptions of arrays).
-Of the order of the unknown items it knows what sums and folds tell; pushed items are remembered.
+It has the interface of the model's queue, and behaves like every real queue at once: taking an item gives a fresh one,
+with assumptions that hold for any queue (``kernel/queue_facts.py`` proves them for arrays).  Sums and folds are all
+that it knows about the order of the unknown items; pushed items are remembered.
 
-A queue of which nothing is forgotten: any sequence of items, as the solver's own sequences.
+A queue that keeps all its items: any sequence of them, as the solver's own sequences.
 
 Two of them are equal if they hold equal items in the same order.  Taking an item apart gives a fresh one, and a fresh
 rest: a queue that is not empty is an item and a rest, and only one.
@@ -54,7 +54,7 @@ P = TypeVar("P")
 
 
 class Sums(Protocol):
-    """Anything that has a number of items and sums over them."""
+    """A collection with a number of items and sums over them."""
 
     def size(self) -> int:
         """The number of items."""
@@ -94,28 +94,28 @@ class Single(Generic[T]):
 
 
 def numbers_of(law: Law, sums: Sums) -> tuple[int, ...]:
-    """The numbers that a law speaks of."""
+    """The numbers to which a law applies."""
     numbers = law(sums)
     return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
 def sized(size: int, value: V, nothing: V) -> bool:
-    """What is assumed of a sum over so many items: there is none without items."""
+    """The assumption about a sum over ``size`` items: without items it is ``nothing``."""
     return implies(equal(size, 0), equal(value, nothing))
 
 
 def parted(whole: V, ahead: V, behind: V, plus: Callable[[V, V], V]) -> bool:
-    """What is assumed of a sum when an item is taken away from one end."""
+    """The assumption about a sum when an item is taken away from one end."""
     return equal(plus(ahead, behind), whole)
 
 
 def followed(whole: V, rest: V) -> bool:
-    """What is assumed of a fold when its first step, or its last one, is taken by itself."""
+    """The assumption about a fold when its first or last step is taken separately."""
     return equal(whole, rest)
 
 
 class _Fold(NamedTuple):
-    """Where the unknown items lead."""
+    """The fold over the unknown items."""
 
     follow: Callable[[Any, Any, Any], Any]
     parameters: Any
@@ -124,7 +124,7 @@ class _Fold(NamedTuple):
 
 
 class _Unknown(Generic[T]):
-    """The items that nobody has looked at."""
+    """The items that were not read."""
 
     def __init__(
         self, name: str, any_item: Callable[[str], T], laws: tuple[Law, ...], dead_ends: DeadEnds, size: int
@@ -174,7 +174,7 @@ class _Unknown(Generic[T]):
         return value
 
     def _relate(self, fold: _Fold, end: End) -> None:
-        """Say the same of a fold, with the item at this end by itself."""
+        """The same fold, with the item at this end as a separate step."""
         follow, parameters, start, value = fold
         item, rest = self._parts[end]
         if end == "head":
@@ -240,7 +240,7 @@ class SymbolicQueue(Generic[T]):
     ) -> "SymbolicQueue[T]":
         """Any queue of such items.
 
-        Whoever gives laws or dead ends owes a proof of them (``law_obligations`` and ``dead_end_obligations`` in
+        A caller that gives laws or dead ends must prove them (``law_obligations`` and ``dead_end_obligations`` in
         ``kernel/queue_facts.py``).
         """
         size = integer(f"{name}.size")
@@ -344,7 +344,7 @@ def _item_sort(item_type: type[tuple[int, ...]]) -> z3.DatatypeSortRef:
 
 
 class _UnknownItems:
-    """Any number of items that nobody has looked at."""
+    """Any number of unread items."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -445,7 +445,7 @@ class SymbolicSequence(Shape, Generic[N]):
         return SymbolicSequence(self._pattern, (*self._parts, item))
 
     def join(self, behind: "SymbolicSequence[N] | tuple[N, ...]") -> "SymbolicSequence[N]":
-        """The items of both, those of the other one behind."""
+        """The items of both, those of the other queue last."""
         return SymbolicSequence(self._pattern, (*self._parts, *self._like(behind)._parts))
 
     def without_head(self) -> "SymbolicSequence[N]":
@@ -459,7 +459,7 @@ class SymbolicSequence(Shape, Generic[N]):
     def sum_of(self, measure: Callable[[N], int], plus: Callable[[int, int], int], nothing: int) -> int:
         """The measures of all items together.
 
-        Of the unknown items it is known that equal ones have the same sum, and what laws say of it.
+        Equal unknown items have the same sum, which obeys the laws.
         """
         return reduce(plus, (self._sum_of_part(part, measure) for part in self._parts), nothing)
 
@@ -485,5 +485,5 @@ class SymbolicSequence(Shape, Generic[N]):
 
 
 def no_items(pattern: N) -> Fifo[N]:
-    """An empty queue of such items, typed as what it stands for; ``any_like`` makes any other queue of them."""
+    """An empty queue of such items, typed as the model's queue; ``any_like`` makes any other queue of them."""
     return cast("Fifo[N]", SymbolicSequence(pattern))

@@ -1,13 +1,13 @@
-"""What a proof may assume of its own queues: laws of sums, and dead ends of folds.
+"""Proves assumptions about queues: laws of sums, and dead ends of folds.
 
-What holds for no items, and for one item more, holds for every queue.
+A statement that holds for no items, and for one more item if it holds before, holds for every queue.
 
-Why the symbolic queue may assume what it assumes: it holds for every array of items.
+Proves the assumptions of the symbolic queue: they hold for every array of items.
 
 Item ``i`` measures ``item(i)``; ``sum(low, high)`` adds up the items from ``low`` up to, but not including, ``high``,
-oldest first.  Every queue of ``n`` items is such an array, and its sum is ``sum(0, n)``.  Nothing is known of ``plus``
-but that it is associative, and that adding ``nothing`` changes nothing.  The claims below are stated with the very
-functions whose results ``kernel/queue.py`` assumes.
+oldest first.  Every queue of ``n`` items is such an array, and its sum is ``sum(0, n)``.  The only facts about ``plus``
+are that it is associative, and that adding ``nothing`` changes nothing.  The claims below use the same functions whose
+results ``kernel/queue.py`` assumes.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class _Some:
 
 
 class _Both:
-    """The sums over two lots of items together."""
+    """The sums over two groups of items together."""
 
     def __init__(self, left: Sums, right: Sums) -> None:
         self._left = left
@@ -149,7 +149,7 @@ def dead_end_obligation(
 
 
 class _Array:
-    """Items and their sums, of which the needed equations are assumed."""
+    """Items and their sums, with the needed equations assumed."""
 
     def __init__(self) -> None:
         self.item = function("item")
@@ -233,7 +233,7 @@ def _lawful(*, start: bool, closed: bool = True) -> bool:
 
 
 class _Way:
-    """Where the items of an array lead: all of them from a start, and all but the first from where that one leads."""
+    """Two folds over the items of an array: all of them, and those after the first, from its result."""
 
     def __init__(self) -> None:
         self.follow = operation("follow")
@@ -306,7 +306,7 @@ def _by_induction(name: str, claim: Callable[..., bool], parts: tuple[str, str])
 
 
 def queue_obligations() -> tuple[SymbolicObligation, ...]:
-    """What ``SymbolicQueue`` assumes about sums and folds holds for each real queue."""
+    """The assumptions of ``SymbolicQueue`` about sums and folds hold for each real queue."""
     from_one, from_none = ("one item", "one more item"), ("no items", "one more item")
     return (
         _shifted("an empty queue sums up to nothing", _empty),

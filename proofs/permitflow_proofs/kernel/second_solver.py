@@ -1,4 +1,4 @@
-"""cvc5, the second solver: another program by other people, which gets Z3's questions as text."""
+"""cvc5, the second solver: an independent program, which gets Z3's questions as text."""
 
 from importlib.util import find_spec
 
@@ -11,12 +11,12 @@ _SOLVER_STEPS = 100_000_000
 
 
 def is_installed() -> bool:
-    """Can it be asked?"""
+    """Is it installed?"""
     return find_spec("cvc5") is not None
 
 
 def answer(text: str) -> str:
-    """What it says to one question in SMT-LIB: sat or unsat, or why it cannot say.
+    """Its answer to one question in SMT-LIB: sat or unsat, or the reason for none.
 
     Raises:
         ModuleNotFoundError: it is not installed.

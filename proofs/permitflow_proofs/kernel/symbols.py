@@ -1,9 +1,9 @@
-"""Symbols that stand for all values at once, and what is assumed of them.
+"""Symbols that stand for all values at once, and assumptions about them.
 
 Integers, truth values and choices behave like ``int``, ``bool`` and ``str`` in guards and updates.  A comparison is a
-truth value, and Python's question for its truth (``if``, ``and``, ``min``, ``all``) forks the run.  What cannot be
-symbolic (hashing, indexing, ``range``) raises ``TypeError``.  The functions that make symbols are typed as what these
-stand for, so that models and proofs stay plain typed Python.
+truth value, and Python's question for its truth (``if``, ``and``, ``min``, ``all``) forks the run.  Operations that
+cannot be symbolic (hashing, indexing, ``range``) raise ``TypeError``.  The functions that make symbols have the types
+of the values that these stand for, so that models and proofs stay plain typed Python.
 """
 
 import operator
@@ -192,7 +192,7 @@ class Choice(_Term):
     def __eq__(self, other: object) -> Truth:  # type: ignore[override]  # a symbolic comparison has no value yet
         if isinstance(other, Choice) and other.options == self.options:
             return Truth(lambda: self.term == other.term)
-        # A word that is no option is a slip of the pen, not just false.
+        # A word that is no option is a mistake, not just false.
         if not isinstance(other, str) or other not in self.options:
             raise TypeError(f"{other!r} is none of {self.options}")
         index = self.options.index(other)
@@ -337,7 +337,7 @@ def suppose(condition: Callable[[], bool]) -> None:
 
 @contextmanager
 def assuming(*refusals: type[Exception]) -> Iterator[None]:
-    """Evaluate what is about to be assumed, without asking the solver at each fork.
+    """Evaluate an assumption without asking the solver at each fork.
 
     An exception of the given types means that the assumption is not met.
     """
@@ -348,7 +348,7 @@ def assuming(*refusals: type[Exception]) -> Iterator[None]:
 class Sizes:
     """Chunk sizes from 0 to a largest one, all of them or some.
 
-    What is safe with all of them is safe with any set of sizes that has the same largest.
+    A statement that is safe with all of them is safe with any set of sizes with the same largest one.
     """
 
     def __init__(self, largest: int, is_offered: Callable[[int], bool] = lambda _rows: True) -> None:

@@ -19,13 +19,13 @@ Solvers = Literal["z3", "cvc5", "both"]
 
 @dataclass(frozen=True, kw_only=True)
 class Theorem:
-    """A statement about a model, and what has to be shown for it."""
+    """A statement about a model, with its obligations."""
 
     id: str
     """Unique in the catalogue."""
 
     statement: str
-    """In words, for people who do not read the proofs."""
+    """In words, for readers who do not read the proofs."""
 
     module: str
     """The TLA+ module that it is about."""
@@ -39,7 +39,7 @@ class Theorem:
 
     tool: str = "Z3"
     expected: Outcome = "proved"
-    """A false statement that others made is listed too, to be refuted."""
+    """False statements from other sources are listed too, to be refuted."""
 
     @property
     def reference(self) -> str:
@@ -49,7 +49,7 @@ class Theorem:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the second solver said to one question."""
+    """The second solver's answer to one question."""
 
     obligation: str
     about: Literal["claim", "premises", "twin"]
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What came out for one obligation; can be sent from one process to another."""
+    """The result of one obligation; can be sent from one process to another."""
 
     examination: Examination
     seconds: float
@@ -78,7 +78,7 @@ class Examined:
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """What one solver says of a theorem."""
+    """One solver's result for a theorem."""
 
     solver: str
     """Or the explorer."""
@@ -88,12 +88,12 @@ class Opinion:
     """Processor time, which a busy machine changes little."""
 
     problems: tuple[str, ...]
-    """Why it is not as expected; empty if it is."""
+    """The reason why it is not as expected; empty if it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a theorem."""
+    """The result of a theorem."""
 
     theorem: Theorem
     examined: tuple[Examined, ...]
@@ -101,7 +101,7 @@ class Verdict:
 
     @property
     def opinions(self) -> tuple[Opinion, ...]:
-        """One for each solver whose word is taken.  What the explorer checked, no solver can."""
+        """One for each solver that was asked.  No solver checks the explorer's obligations."""
         answers = [answer for one in self.examined for answer in one.answers]
         if not answers:
             return (self._first(),)
@@ -109,13 +109,13 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """What all solvers say; unknown if they disagree."""
+        """The result of all solvers; unknown if they disagree."""
         outcomes = {opinion.outcome for opinion in self.opinions}
         return outcomes.pop() if len(outcomes) == 1 else "unknown"
 
     @property
     def is_as_expected(self) -> bool:
-        """Did it come out as the catalogue says, with all twins failing and no premise empty?"""
+        """Is the result as in the catalogue, with all twins failing and no premise empty?"""
         return not self.problems()
 
     @property
@@ -125,7 +125,7 @@ class Verdict:
 
     @property
     def examinations(self) -> tuple[Examination, ...]:
-        """What came out for each obligation."""
+        """The result of each obligation."""
         return tuple(one.examination for one in self.examined)
 
     @property
@@ -140,11 +140,11 @@ class Verdict:
 
     @property
     def counterexample(self) -> Counterexample | None:
-        """Against the theorem, if it is refuted."""
+        """A counterexample to the theorem, if it is refuted."""
         return next((found.counterexample for found in self.examinations if found.outcome == "refuted"), None)
 
     def problems(self) -> list[str]:
-        """Why it is not as expected; empty if it is."""
+        """The reason why it is not as expected; empty if it is."""
         return [problem for opinion in self.opinions for problem in opinion.problems]
 
     def _first(self) -> Opinion:
@@ -187,7 +187,7 @@ def _outcome_of(wrong_claims: list[Answer], expected: Outcome) -> Outcome:
 
 
 def examine(obligation: Obligation, solvers: Solvers = "z3") -> Examined:
-    """Examine one obligation, and ask the second solver if its word is wanted.
+    """Examine one obligation, also by the second solver if asked to.
 
     Raises:
         ModuleNotFoundError: cvc5 is wanted, and not installed.

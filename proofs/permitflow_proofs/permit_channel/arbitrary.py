@@ -70,7 +70,7 @@ def any_rows(parameters: Parameters) -> tuple[int]:
     return (rows,)
 
 
-# Clauses that the induction needs besides the specification's own.
+# More clauses for the induction, besides the specification's own.
 
 
 def is_offered_size(message: Message, parameters: Parameters) -> bool:

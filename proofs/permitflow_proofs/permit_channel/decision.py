@@ -1,4 +1,4 @@
-"""Live or not, for somebody's own numbers: a proof, or a shortest run into the deadlock.
+"""Live or not, for given numbers: a proof, or a shortest run into the deadlock.
 
 First: which residues a receiver can be left with, and the shortest way to one that makes a chunk wait for ever.
 """
@@ -27,7 +27,7 @@ def _last_costs(row_permits: int, permit_batch: int, costs: Sequence[int]) -> di
         residue = queue.popleft()
         for cost in costs:
             after = residue + cost
-            # A chunk that does not fit into what is left is stuck already: it leaves no further residue.
+            # A chunk that costs more than the remaining permits is stuck already: it leaves no further residue.
             if after < permit_batch and after <= row_permits and after not in last_costs:
                 last_costs[after] = cost
                 queue.append(after)
@@ -54,7 +54,7 @@ def stuck_residue(row_permits: int, permit_batch: int, costs: Sequence[int]) -> 
 
 
 def pile_for(row_permits: int, permit_batch: int, largest: int) -> tuple[int, ...] | None:
-    """The same where every cost from 1 to the largest may occur."""
+    """The same if every cost from 1 to the largest may occur."""
     needed = max(0, row_permits - largest + 1)
     if needed >= permit_batch:
         return None
@@ -64,12 +64,12 @@ def pile_for(row_permits: int, permit_batch: int, largest: int) -> tuple[int, ..
 
 _CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
 
-# The catalogue's theorems are about these too; without them an answer for given numbers takes half a second.
+# The catalogue's theorems cover these too, and save half a second for each answer.
 _BESIDE_THE_POINT: Mapping[str, int | bool] = {"tags": 1, "waiters": 1, "withdrawals": False, "watermarks": False}
 
 
 class Undecided(Exception):
-    """The solver could neither prove nor refute: a fault of ours, not of the numbers."""
+    """The solver could neither prove nor refute: a defect of this package, not of the numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Decision:
 
     is_live: bool
     largest_cost: int
-    """The most a chunk costs, in row permits: what was asked about."""
+    """The most that a chunk costs, in row permits, as asked."""
 
     safe_max_chunk_cost: int
     """The most a chunk may cost with these row permits and this permit batch; 0: they leave room for none."""
@@ -212,7 +212,7 @@ def _prove_live(row_permits: int, permit_batch: int, largest: int, residue: int,
 def _deadlock(
     row_permits: int, permit_batch: int, largest: int, pile: tuple[int, ...], *, flush_idle: bool
 ) -> Run[State, Parameters]:
-    """Pile the chunks up, offer the largest; the model itself confirms every step and the end."""
+    """Collect the chunks at the receiver, offer the largest; the model itself confirms every step and the end."""
     parameters = Parameters(
         row_permits=row_permits,
         permit_batch=permit_batch,

@@ -1,10 +1,10 @@
-"""The inductive invariant, and what follows from it in one step.
+"""The inductive invariant, and its consequences in one step.
 
 Every clause holds at the start, and every action keeps it.  Each is shown in states that satisfy all clauses, so they
 are inductive together.  Then: how much a channel holds at most; the order of the data; how many grant messages the
 receiver sends, by ghosts that count what the state forgets, as ``PermitChannelHistory.tla`` does (of the messages the
-proof keeps permit_batch times their number, so that it stays linear); and two equations that circulate since 2014
-(E. Varga's mail "back pressure"), refuted: the first has the wrong sign, the second forgets what is stored and owed.
+proof keeps permit_batch times their number, so that it stays linear); and two equations that circulate since 2014 (E.
+Varga's mail "back pressure"), refuted: the first has the wrong sign, the second omits stored and owed permits.
 """
 
 from collections.abc import Iterator

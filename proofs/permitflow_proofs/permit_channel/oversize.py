@@ -1,4 +1,4 @@
-"""Rows, not permits: what the channel holds when chunks above max_chunk_cost are admitted whole, or split."""
+"""Bounds on rows, not permits, in the channel if chunks above max_chunk_cost are admitted whole, or split."""
 
 from collections.abc import Callable
 from operator import add
@@ -124,7 +124,7 @@ def _split_bound(*, largest_may_exceed: int, slack: int) -> bool:
 
 def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
     names = ("permits beyond max_chunk_cost for each oversize chunk", "permits and excess beyond the rows")
-    # A message must be lawful for the parameters that the law speaks of, so both come from one maker.
+    # A message must obey the law for the law's own parameters, so one function makes both.
     made: dict[str, Parameters] = {}
 
     def law(name: str) -> Law:

@@ -1,11 +1,11 @@
-"""The protocol comes to rest: every step of its own brings every permit nearer to home.
+"""The protocol comes to rest: each of its steps brings permits nearer to the sender.
 
 The rank counts, for each permit, how many places it still has to pass.  It falls with every action of the protocol,
-so what waits is served, or stuck, after boundedly many of them.
+so a waiting message is served, or stuck, after a bounded number of them.
 
-What becomes of everything that was offered: where the protocol can do nothing more, all of it has been consumed.
+Delivery: when no step of the protocol is possible any more, every offered message has been consumed.
 
-``rank-falls`` says that the protocol comes to rest, and ``bounded-response`` when; this says where.
+``rank-falls`` shows that the protocol comes to rest, ``bounded-response`` shows when; this shows in which state.
 
 How soon the oldest waiting chunk is sent, in steps of the protocol.
 
@@ -14,9 +14,9 @@ Each step but SendChunk uses up some of three supplies, and adds to none:
 * the *way* of row permits to the application: two steps in flight, one in the inbox; at most 2 R in all;
 * the row permits *away* from the sender: each grant brings back permit_batch or more of at most R, so there are at most
   floor(R / permit_batch) grants;
-* what is left to do for barriers and watermarks, which have permits of their own.
+* the remaining steps of barriers and watermarks, which have permits of their own.
 
-Ghosts count the steps by the supply that each uses up, so that their number is bounded by what there was at first.
+Ghosts count the steps by the supply that each uses up, so that their number is bounded by the initial supplies.
 Where the channel is live, a chunk that waits is therefore sent after at most so many steps, and one more.
 """
 
@@ -72,7 +72,7 @@ def _rank_is_positive(state: State, parameters: Parameters) -> bool:
 
 
 def _steps_are_few(fewer: int) -> bool:
-    """What a falling rank comes to: there are no more steps of the protocol than the rank was at first."""
+    """The consequence of a falling rank: the protocol takes no more steps than the initial rank."""
     parameters = CHANNEL.any_parameters()
     state, steps, first = CHANNEL.any_state(parameters), natural("steps"), natural("rank_at_first")
     assume(steps + rank(state, parameters) <= first)
@@ -221,7 +221,7 @@ class _Steps:
             self.batches += times * parameters.permit_batch
 
     def are_supplied(self, state: State, parameters: Parameters) -> bool:
-        """What was used up and what is left are no more than there can be."""
+        """The used and the remaining supplies together do not exceed their bound."""
         return (
             self.way + _way(state) <= 2 * parameters.row_permits
             and self.beside + _beside(state) <= _most_beside(parameters)
@@ -242,7 +242,7 @@ def _is_supplied(action: str, times: int) -> bool:
 
 
 def _published_steps_are_few(wrong: int) -> bool:
-    """From what is used up to the number of steps, and one more that sends the chunk."""
+    """From the used supplies to the number of steps, and one more that sends the chunk."""
     parameters = _PUBLISHED.any_parameters()
     state = _PUBLISHED.any_state(parameters)
     steps, batches = _Steps(), natural("batch_steps")
@@ -330,7 +330,7 @@ def longest_wait(parameters: Parameters) -> int:
 def _counted(
     claim: Callable[[str, int], bool], actions: Sequence[str], others: Sequence[str]
 ) -> Iterator[SymbolicObligation]:
-    """Each of these actions is a step that uses up a supply; the others are none, and supply nothing."""
+    """Each of these actions uses up a supply; the others are no steps of the protocol, and add to no supply."""
     for action in actions:
         yield SymbolicObligation(action, partial(claim, action, 1), partial(claim, action, 2), "it counts twice")
     for action in others:

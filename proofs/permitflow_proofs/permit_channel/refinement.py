@@ -1,7 +1,7 @@
 """A permit channel is a bounded queue of chunks, whatever its parameters.
 
-The model's own steps are taken in any state, and compared with the steps of the model's own queue on what a user sees
-of that state: chunks one after another, as sequences of any length.
+The model's own steps are taken in any state, and compared with the steps of the model's own queue in the user's view of
+that state: chunks one after another, as sequences of any length.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _NOTHING = no_items(Chunk(0, 0))
 
 
 def seen(state: State) -> QueueState:
-    """What a user sees of a state, as sequences of chunks."""
+    """The user's view of a state, as sequences of chunks."""
     return queue_in(state, _NOTHING)
 
 
@@ -57,7 +57,7 @@ SEEN = Subject(
 def implements(
     subject: Subject[State, Parameters], action: str, mistake: _Mistake | None = None, *, too_small: int = 0
 ) -> bool:
-    """Is this action one step of the queue, or not to be seen?"""
+    """Is this action one step of the queue, or invisible?"""
     parameters = subject.any_parameters()
     before = subject.any_state(parameters)
     arguments = subject.arguments_of(action, parameters)
@@ -145,7 +145,7 @@ def _itself(law: Law) -> Law:
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """What a user sees."""
+    """The theorems about the user's view."""
     return (
         Theorem(
             id="bounded-queue",

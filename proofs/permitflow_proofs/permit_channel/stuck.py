@@ -1,12 +1,12 @@
-"""How a channel gets stuck: chunks pile up at the receiver, below its batch, until another one does not fit.
+"""How a channel gets stuck: the receiver keeps permits back below its batch, until a chunk costs more than the rest.
 
 These runs are symbolic: one obligation stands for the step from any residue to the next, so that by induction every
 pile is reached, whatever the parameters.
 
 When a channel can get stuck, and when never: the exact thresholds, in both directions.
 
-Live means: in no state that satisfies the inductive invariant does anybody wait while the protocol cannot move.
-The converse is shown by the runs above.
+Live means: in no state that satisfies the inductive invariant does a message wait while the protocol cannot move.  The
+runs above show the converse.
 
 The exact condition for any set of chunk sizes.
 
@@ -63,7 +63,7 @@ _SENT_AND_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Co
 
 
 def at_rest(parameters: Parameters, residue: int, number: int = 0) -> State:
-    """The receiver keeps ``residue`` permits back, the sender has all others, nothing is under way.
+    """The receiver keeps ``residue`` permits back, the sender has all others, nothing is in flight.
 
     ``number``: of the next chunk.
     """
@@ -140,14 +140,14 @@ def published() -> Parameters:
 
 
 def live_below(parameters: Parameters, largest_residue: int) -> bool:
-    """Is nobody ever stuck, if the receiver never keeps back more than this?  (To be called in a claim.)"""
+    """Is no message ever stuck, if the receiver never keeps back more than this?  (To be called in a claim.)"""
     state = any_state(parameters)
     assume(state.unreturned <= largest_residue)
     return never_stuck(state, parameters)
 
 
 def is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
-    """The premise leaves nobody stuck, in any state."""
+    """With the premise, no message is stuck, in any state."""
     parameters = make()
     premise(parameters, too_far)
     return never_stuck(any_state(parameters), parameters)
@@ -244,7 +244,7 @@ def _barrier_is_never_stuck(lost: int) -> bool:
     return not is_stuck(state._replace(permits=permits), parameters)
 
 
-# What the decision for given numbers uses.
+# Used by the decision for given numbers.
 
 
 def _is_live_with_residue(too_far: int) -> bool:
@@ -311,7 +311,7 @@ def _thresholds() -> tuple[Theorem, ...]:
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Who can get stuck."""
+    """The theorems about which channels get stuck."""
     return (
         *_thresholds(),
         CHAPTER.theorem(
