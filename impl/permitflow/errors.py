@@ -288,14 +288,15 @@ class TransportError(PermitflowError):
 
 @_declared
 class AlteredMessageError(TransportError):
-    """A message came otherwise than it was sent, by its checksum: nothing of it was delivered, counted or kept."""
+    """A message was altered or one before it lost, by its checksum: nothing of it was delivered, counted or kept."""
 
     size_bytes: int  # without the checksum, as it came
     stated: str  # the checksum that came with it: 16 hexadecimal digits, as the other
     computed: str  # that of the bytes that came
     text = (
-        "a message of {size_bytes} bytes was altered on the way: its checksum is {stated}, that of its bytes "
-        "{computed}; nothing of it was used: open the stream again, and if this comes again test memory and network"
+        "a message of {size_bytes} bytes was altered on the way, or one before it was lost: its checksum is {stated}, "
+        "that of its bytes {computed}; nothing of it was used: open the stream again, and if this comes again test "
+        "memory and network"
     )
 
 

@@ -16,7 +16,7 @@ from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Carrier, Conversation, Listener, Received
-from permitflow.transports.checksum import checked, with_checksum
+from permitflow.transports.checksum import Checksums, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -131,6 +131,7 @@ class PlayedCarrier(Carrier):
     def __init__(self, dialled: Iterable[Sequence[Buffer]]) -> None:
         """With the messages by which the other end has dialled."""
         self._first = list(dialled)
+        self.checksums = Checksums(wanted=True)
         self._listener: Listener | None = None
 
     def listen(self, listener: Listener) -> None:
@@ -143,7 +144,7 @@ class PlayedCarrier(Carrier):
         """Let messages come together."""
         assert self._listener is not None, "nobody listens yet"
         for behind, message in zip(reversed(range(len(messages))), messages, strict=True):
-            self._listener.on_message(message_of(message), behind > 0)
+            self._listener.on_message(b"".join(self.checksums.add(message)), behind > 0)
 
     def take_more(self) -> None:
         """Take messages again."""
@@ -191,7 +192,7 @@ class PlayedProducer(PlayedCarrier):
 
     def write(self, message: Sequence[Buffer]) -> bool:
         """The receiving end says something."""
-        frames = decode_downstream(checked(b"".join(message)), PERMITS)
+        frames = decode_downstream(self.checksums.check(b"".join(message)), PERMITS)
         self.returned_rows += [frame.said.rows for frame in frames if isinstance(frame, Feedback)]
         return True
 

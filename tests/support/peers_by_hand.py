@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import grpc
@@ -18,7 +19,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Conversation
-from permitflow.transports.checksum import checked, with_checksum
+from permitflow.transports.checksum import Checksums
 from permitflow.transports.codec import (
     EncodedChunks,
     decode_downstream,
@@ -63,14 +64,18 @@ class Outcome(NamedTuple):
 class ByHand(Conversation):
     """Whatever is written gets its checksum: what is wrong with it is something else."""
 
+    @cached_property
+    def _checksums(self) -> Checksums:
+        return Checksums(wanted=True)
+
     async def read(self) -> bytes | None:
         """The next message, without its checksum."""
         message = await super().read()
-        return None if message is None else bytes(checked(message))
+        return None if message is None else bytes(self._checksums.check(message))
 
     async def write(self, message: Sequence[Buffer]) -> None:
         """Write a message and its checksum."""
-        await super().write(with_checksum(message))
+        await super().write(self._checksums.add(message))
 
 
 class CallByHand(ByHand):

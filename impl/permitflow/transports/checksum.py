@@ -1,5 +1,9 @@
 """A checksum behind each message on a network: made just before it is sent, checked before anything of it is read.
 
+Its seed is the message's number in its direction of the stream, from 0.  So a message that is lost or repeated
+is noticed at the next one: one flipped bit in a header of HTTP/2 makes a frame of an unknown kind, which a receiver
+has to ignore, and the messages in it are gone without a word.
+
 TCP's own check is a sum of 16 bits, and proxies take messages apart and make that sum again.  XXH3 of 64 bits notices
 what it misses, at the speed of memory.  Memory that two processes share is no network: no message there has a checksum.
 """
@@ -27,12 +31,12 @@ CHECKSUM_BYTES = _FIELD.size
 
 
 def with_checksum(message: Sequence[Buffer]) -> list[Buffer]:
-    """A message in pieces, with one piece more: its checksum stands last, so that the others stay where they are."""
+    """The first message of a stream in pieces, with one piece more: its checksum, the last, so that no other moves."""
     return Checksums(wanted=True).add(message)
 
 
 def checked(message: Received) -> memoryview:
-    """The message without its checksum, which fits.
+    """The first message of a stream without its checksum, which fits.
 
     Raises:
         UndecodableDataError: it carries none.
@@ -48,12 +52,14 @@ class Checksums:
         """``wanted``: by an end that is dialled; None: of an end that dials."""
         self._wanted = wanted
         self._are_made = wanted is not False
+        self._sent = self._received = 0
 
     def add(self, message: Sequence[Buffer]) -> list[Buffer]:
         """``with_checksum``, or with the word that there is none."""
         if not self._are_made:
             return [*message, _NONE]
-        summed = xxh3_64()
+        summed = xxh3_64(seed=self._sent)
+        self._sent += 1
         for piece in message:
             summed.update(piece)
         return [*message, _FIELD.pack(_KEY, summed.intdigest())]
@@ -70,8 +76,9 @@ class Checksums:
         key, stated = _FIELD.unpack_from(view, end) if end >= 0 else (0, 0)
         view = view[:end]
         if key == _KEY:
-            if (computed := xxh3_64_intdigest(view)) != stated:
+            if (computed := xxh3_64_intdigest(view, seed=self._received)) != stated:
                 raise AlteredMessageError(size_bytes=end, stated=f"{stated:016x}", computed=f"{computed:016x}")
+            self._received += 1
         elif key != _KEY_OF_NONE or stated:
             raise _missing(message, "it was altered on the way, or a release before protocol version 2 has sent it")
         elif self._wanted:

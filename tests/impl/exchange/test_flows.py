@@ -15,13 +15,12 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import is_tcp
 from permitflow.transports.carrier import Conversation
-from permitflow.transports.checksum import checked, with_checksum
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe, get, put
 from permitflow.transports.wire_errors import decode_error
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.number_streams import CHANNEL, SCHEMA, SMALL, batch, everything, numbers
-from tests.support.peers_by_hand import answered
+from tests.support.peers_by_hand import ByHand, answered
 
 STATED: dict[str, Any] = {"protocol_version": PROTOCOL_VERSION, "channel": CHANNEL}
 FIRST: dict[str, Callable[..., bytes]] = {
@@ -59,7 +58,7 @@ FEEDBACK: dict[str, tuple[bytes, type[PermitflowError]]] = {
 async def refused(stream: Conversation, method: str, told: list[PermitflowError | None]) -> None:
     """Read to the end, which is an error; note one that comes in band, and close this half then."""
     while (message := await stream.read()) is not None:
-        for frame in answered(method, checked(message)):
+        for frame in answered(method, message):
             if isinstance(frame, Failure):
                 told.append(decode_error(frame.error, who="the exchange"))
                 stream.half_close()
@@ -70,7 +69,7 @@ async def calling(address: str, method: str) -> AsyncIterator[Conversation]:
     """A stream on which a test may write anything."""
     carriers = tcp if is_tcp(address) else grpc_calls
     async with carriers.calling(address, method, "the exchange", 10.0) as call:
-        yield Conversation(call)
+        yield ByHand(call)
 
 
 async def works(exchange: Exchange, address: str) -> None:
@@ -90,7 +89,7 @@ async def test_wishes_that_cannot_be_met_are_refused(listen: str, wishes: str, m
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange, listen) as server:
         async with calling(server.address, method) as stream:
-            await stream.write(with_checksum([FIRST[method](**stated)]))
+            await stream.write([FIRST[method](**stated)])
             with pytest.raises(kind) as caught:
                 await refused(stream, method, [])
         assert facts.items() <= caught.value.facts.items()
@@ -104,10 +103,10 @@ async def test_feedback_that_cannot_be_of_the_channels_flow_ends_the_stream(list
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     told: list[PermitflowError | None] = []
     async with ExchangeServer(exchange, listen) as server, calling(server.address, GET_STREAM) as stream:
-        await stream.write(with_checksum([FIRST[GET_STREAM]()]))
-        assert answered(GET_STREAM, checked(await stream.read() or b""))[0].flow == "permits"
+        await stream.write([FIRST[GET_STREAM]()])
+        assert answered(GET_STREAM, await stream.read() or b"")[0].flow == "permits"
         frames = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=said)])
-        await stream.write(with_checksum([frames.SerializeToString()]))
+        await stream.write([frames.SerializeToString()])
         with pytest.raises(kind):
             await refused(stream, GET_STREAM, told)
     assert [type(error) for error in told] == [kind]

@@ -72,7 +72,9 @@ def test_each_bit_of_each_kind_of_message_counts(name: str) -> None:
 
 def test_what_was_altered_is_told_in_numbers() -> None:
     altered = flipped(MESSAGES["end"], 0)
-    with pytest.raises(AlteredMessageError, match="was altered on the way: its checksum is") as caught:
+    with pytest.raises(
+        AlteredMessageError, match="was altered on the way, or one before it was lost: its checksum is"
+    ) as caught:
         checked(altered)
     facts = caught.value.facts
     assert facts["size_bytes"] == len(altered) - CHECKSUM_BYTES
@@ -102,6 +104,17 @@ def test_the_end_that_was_dialled_decides_whether_there_are_checksums() -> None:
     assert answer == b"Agreement\x71" + bytes(8)
     assert bytes(dialler.check(answer)) == b"Agreement"
     assert b"".join(dialler.add([b"AddPermits"])) == b"AddPermits\x71" + bytes(8)
+
+
+@pytest.mark.parametrize("came", [[1], [0, 2], [0, 0]], ids=["the first is lost", "one is lost", "one is repeated"])
+def test_a_message_that_is_lost_or_repeated_is_noticed_at_the_next_one(came: list[int]) -> None:
+    sender, receiver = Checksums(wanted=True), Checksums(wanted=True)
+    sent = [b"".join(sender.add([b"the same"])) for _ in range(3)]
+    *good, bad = (sent[number] for number in came)
+    for message in good:
+        assert bytes(receiver.check(message)) == b"the same"
+    with pytest.raises(AlteredMessageError, match="or one before it was lost"):
+        receiver.check(bad)
 
 
 def test_an_end_that_was_dialled_and_wants_checksums_takes_nothing_without() -> None:

@@ -16,7 +16,6 @@ from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.checksum import checked
 from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_sender import RemoteSender
@@ -68,7 +67,7 @@ async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender
     await end.dialled()
     end.accept(WINDOW, schema=schema, stream="s")
     await until(lambda: bool(wire.written))
-    wire.written.clear()
+    wire.checksums.check(wire.written.pop())
     yield end, wire
     running.cancel()
     await asyncio.wait({running})
@@ -106,7 +105,7 @@ def test_chunks_that_came_as_one_batch_leave_as_one(complete: Complete) -> None:
     async def test() -> None:
         async with agreed(texts.schema) as (end, wire):
             assert end.send_at_once(joined, joined.rows) == 3
-            ((frame,),) = (decode_upstream(checked(message)) for message in wire.written)
+            ((frame,),) = (decode_upstream(wire.checksums.check(message)) for message in wire.written)
             assert isinstance(frame, EncodedChunks)
             assert frame.rows == joined.rows
             (arrow,) = frame.arrow
