@@ -54,7 +54,7 @@ from permitflow.protocol.staging import MOST_ATTEMPTS, StagingBooks
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Buffer, Conversation, Listener
-from permitflow.transports.checksum import checked
+from permitflow.transports.checksum import Checksums, checked
 from permitflow.transports.codec import decode_upstream, front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import decode_reply, encode_reply, encode_request
@@ -88,10 +88,11 @@ async def test_a_peer_that_never_reads_holds_up_nobody_else() -> None:
         channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
         async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
             stream: Any = grpc_channel.stream_stream(GET_STREAM)()
-            await stream.write(message_of([encoded(GET_STREAM, get_frame(channel="wide"))]))
+            checksums = Checksums(wanted=True)
+            await stream.write(b"".join(checksums.add([encoded(GET_STREAM, get_frame(channel="wide"))])))
             for _ in range(20):
                 await channel.sender.send(wide)
-            await stream.write(message_of([encoded(GET_STREAM, Feedback(Permits(rows=10**9)))]))
+            await stream.write(b"".join(checksums.add([encoded(GET_STREAM, Feedback(Permits(rows=10**9)))])))
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
                 await send_for_ever(channel.sender, wide)
             assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
@@ -229,9 +230,10 @@ REFUSED = {
 def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, when: str) -> None:
     """And not only when the garbage is collected, which does not depend on how many bytes there are."""
     method, (*before, refused) = REFUSED[when]
+    checksums = Checksums(wanted=True)
 
     async def until_over(stream: Conversation) -> None:
-        message = bytearray(message_of([refused]))
+        message = bytearray(b"".join(checksums.add([refused])))
         message[0] ^= when == "altered on the way"
         await stream.write([bytes(message)])
         while await stream.read() is not None:
@@ -246,7 +248,7 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
         ):
             stream = Conversation(call)
             for message in before:
-                await stream.write([message_of([message])])
+                await stream.write(checksums.add([message]))
                 assert await stream.read() is not None
             with pytest.raises(AlteredMessageError if when == "altered on the way" else UndecodableDataError):
                 await until_over(stream)
