@@ -44,7 +44,7 @@ class Clause(StrEnum):
 _WORDS = {
     Clause.SEQUENCE: "events count from 1 without gaps",
     Clause.BOUNDED: "what an end counts stays between its bounds",
-    Clause.CONSERVATION: "an end's books follow from its events",
+    Clause.CONSERVATION: "the ledger follows from the events",
     Clause.OFFERED: "only what was offered is sent or withdrawn, once",
     Clause.IN_ORDER: "delivered and consumed as sent, in order, once",
     Clause.RETURNED: "nothing comes back that was not returned",

@@ -446,7 +446,7 @@ class _Merging:
                 result.events += side.whole.events
                 if side.whole.uncounted:
                     result.remarks.append(
-                        f"{side.whole.uncounted:,} events of the {side.whole.end} have no counters: books not checked"
+                        f"{side.whole.uncounted:,} events of the {side.whole.end} have no counters: ledger not checked"
                     )
         if sender is not None and sender.whole is not None:
             result.sent_messages, result.sent_rows = sender.whole.arrived.messages, sender.whole.arrived.rows

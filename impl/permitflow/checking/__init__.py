@@ -1,6 +1,6 @@
-"""Can these numbers get stuck?  Decided by the theorems, or explored by the model; for one channel, or for a grid.
+"""Decides by the theorems, or explores with the model, whether a channel or a grid of channels can get stuck.
 
-What Spark and the command line share: one cell of a grid is checked by ``check_cell``, wherever that is.
+Spark and the command line share it: both check a cell of a grid with ``check_cell``.
 """
 
 from permitflow.checking.deciding import Finding

@@ -1,4 +1,4 @@
-"""What becomes of two ends with numbers of their own: decided by the theorems.  Needs ``permitflow[proofs]``."""
+"""Decides by the theorems whether two ends with their own numbers can get stuck.  Needs ``permitflow[proofs]``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Finding", "Verdict", "answer_for", "decided", "finding_of", "overspend_of", "spelt"]
 
 
-# Sums of sizes that are looked at, about ten seconds; beyond it, every size up to the largest is asked about.
+# The most sums of sizes to examine, about ten seconds; beyond it, the question covers every size up to the largest.
 _MOST_RESIDUES = 20_000_000
 
 
@@ -22,14 +22,14 @@ Verdict = Literal["live", "deadlock", "overspend", "violation", "impossible", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of one combination of numbers."""
+    """The result for one combination of numbers."""
 
     values: Mapping[str, int]
     """By the name of the axis, in rows."""
 
     verdict: Verdict
     reason: str
-    """Of the verdict, in words."""
+    """The reason of the verdict, in words."""
 
     run: tuple[str, ...] = ()
     """The actions of a shortest run into a deadlock."""
@@ -44,13 +44,13 @@ class Finding:
     """The largest batch with which such chunks are live, as the theorems say; only if decided."""
 
     states: int | None = None
-    """How many can be reached; only if explored."""
+    """Number of reachable states; only if explored."""
 
     depth: int | None = None
     """States on the longest shortest path; only if explored."""
 
     seconds: float = 0.0
-    """That it took."""
+    """Duration of the check."""
 
     @property
     def holds(self) -> bool:
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is to be said of two ends."""
+    """The verdict about two ends, with its grounds."""
 
     setting: Setting
     decision: "Decision"
@@ -69,14 +69,14 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """In a word."""
+        """The verdict in one word."""
         if not self.decision.is_live:
             return "deadlock"
         return "overspend" if self.overspend else "live"
 
 
 def answer_for(setting: Setting) -> Answer:
-    """Everything that is to be said of two ends.
+    """Examine two ends.
 
     Raises:
         Undecided: the solver gave up.
@@ -95,7 +95,7 @@ def decided(setting: Setting) -> "Decision":
     sender, receiver, costs = setting.sender, setting.receiver, costs_of(setting)
     is_published = sender.max_chunk_cost == sender.row_permits - sender.permit_batch
     differ = sender.permit_batch != receiver.permit_batch
-    # What costs as much as the batch leaves no residue; of those, only the largest can wait for ever.
+    # A chunk that costs as much as the batch leaves no residue; of the others, only the largest can wait for ever.
     relevant = (
         None if costs is None else tuple(cost for cost in costs if cost < receiver.permit_batch or cost == costs[-1])
     )
@@ -112,7 +112,7 @@ def decided(setting: Setting) -> "Decision":
 
 
 def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
-    """What the theorems say of one combination of numbers."""
+    """The theorems' result for one combination of numbers."""
     from permitflow_proofs import Undecided
 
     try:

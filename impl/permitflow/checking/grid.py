@@ -1,6 +1,6 @@
-"""A grid of channels: what varies, how each combination of numbers is checked, and what becomes of it.
+"""A grid of channels: the varied numbers, and the check of each combination.
 
-Solver and model are loaded where a cell is checked, not where it is only talked about.
+Solver and model are loaded only where a cell is checked.
 """
 
 import heapq
@@ -43,7 +43,7 @@ class Check(StrEnum):
 
 
 NAMES = ("row_permits", "permit_batch", "max_chunk_cost", "chunk_rows")
-"""What may vary: rates and delays change no verdict."""
+"""The numbers that may vary: rates and delays change no verdict."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Grid:
     """One channel with many numbers."""
 
     setting: Setting
-    """What does not vary."""
+    """The numbers that do not vary."""
 
     axes: Sequence[Axis]
 
     @property
     def names(self) -> list[str]:
-        """Of the axes."""
+        """The names of the axes."""
         return [axis.name for axis in self.axes]
 
 
@@ -92,12 +92,12 @@ def grid_of(varied: Mapping[str, Iterable[int]], *, flush_idle: bool = False) ->
 def shares(efforts: Sequence[int], *, most: int) -> list[list[int]]:
     """Numbers of cells for each task: about equal efforts, the largest first.
 
-    Greedy: the largest that is left goes to the task that has least to do.  A cell that is larger than an equal share
-    is alone in its task.
+    Greedy: the largest remaining cell goes to the task with the least work.  A cell larger than an equal share is alone
+    in its task.
 
     Args:
         efforts: of each cell, in any unit.
-        most: so many tasks at most.
+        most: the most tasks.
     """
     tasks: list[list[int]] = [[] for _ in range(min(most, len(efforts)))]
     ahead = [(0, number) for number in range(len(tasks))]
@@ -114,14 +114,14 @@ class Cell:
 
     point: Point
     setting: Setting | None
-    """None if there is no such channel."""
+    """None if such a channel is impossible."""
 
     reason: str = ""
-    """Why there is none."""
+    """Why it is impossible."""
 
     @property
     def states(self) -> int:
-        """How many there are at most."""
+        """An upper bound of the number of states."""
         from permitflow.checking.permits import model_of, most_states
 
         return 0 if self.setting is None else most_states(model_of(self.setting))
@@ -144,7 +144,7 @@ def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Fi
     Args:
         check: how.
         cell: what.
-        max_states: to explore at most; beyond it the verdict is "too large".
+        max_states: the most states to explore; beyond it the verdict is "too large".
     """
     values = {name: int(value) for name, value in cell.point.values.items()}
     if cell.setting is None:

@@ -1,4 +1,4 @@
-"""Two ends with numbers of their own, run through the model: every state that can be reached is visited."""
+"""Explores two ends with their own numbers in the model: visits every reachable state."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,16 +19,16 @@ def model_of(setting: Setting) -> Parameters:
         row_permits=setting.sender.row_permits,
         permit_batch=setting.receiver.permit_batch,
         max_chunk_cost=largest,
-        # What costs the same behaves the same, so each cost stands for all sizes that have it.
+        # Chunks of equal cost behave alike, so each cost stands for all sizes that have it.
         sizes=tuple(range(1, largest + 1)) if costs is None else costs,
         flush_idle=setting.flush_idle,
     )
 
 
 def explored_finding(setting: Setting, values: Mapping[str, int], *, max_states: int) -> Finding:
-    """What becomes of one combination of numbers if all of its states are visited."""
+    """The result for one combination of numbers, after visiting all of its states."""
     parameters = model_of(setting)
-    # With chunks of one row everything that may be, is reached, so one need not run into the limit to know of it.
+    # With chunks of one row every counted state is reachable, so the count alone shows that the limit is exceeded.
     if 1 in parameters.sizes and (states := most_states(parameters)) > max_states:
         return _too_large(values, "it has", states, max_states)
     try:

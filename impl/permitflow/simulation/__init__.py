@@ -1,5 +1,5 @@
-"""One channel in simulated time: how fast it is, where its permits are, and how large its window has to be.
+"""Simulates one channel: its throughput, the places of its permits, and the window that it needs.
 
-The two ends are the real ones, ``PermitSender`` and ``PermitReceiver``; only time, delays and the application are made
-up here.  No clock, no I/O: the same setting and the same seed give the same figures.
+The two ends are the real ones, ``PermitSender`` and ``PermitReceiver``; only time, delays and the application are
+simulated.  No clock, no I/O: the same setting and the same seed give the same figures.
 """

@@ -1,4 +1,4 @@
-"""How many rows the producer's chunks have: distributions to draw from."""
+"""Distributions of the producer's chunk sizes, in rows."""
 
 import math
 from bisect import bisect
@@ -25,7 +25,7 @@ class ChunkSizes(Protocol):
 
     @property
     def possible(self) -> Sequence[int] | None:
-        """The sizes that may occur, ascending; None: every size from 1 on, without an end."""
+        """The possible sizes, ascending; None: every size from 1 on."""
 
     def draw(self, random: Random) -> int:
         """The size of the next chunk."""
@@ -63,7 +63,7 @@ class WeightedSizes:
         """Sizes in rows, and how often each occurs in relation to the others; by default equally often.
 
         Raises:
-            InvalidParametersError: there is no size, or a weight too many or too few, or one that cannot be.
+            InvalidParametersError: there is no size, a weight too many or too few, or an impossible one.
         """
         weights = [1.0] * len(rows) if weights is None else weights
         _require(len(rows) > 0, "rows", list(rows), "must name at least one size")
@@ -136,7 +136,7 @@ class GeometricSizes:
 
 
 class PoissonSizes:
-    """What arrives by chance in an interval: sizes near the mean; sometimes none, which is an empty chunk."""
+    """The number of random arrivals in an interval: sizes near the mean; 0 is an empty chunk."""
 
     possible: Sequence[int] | None = None
 

@@ -1,7 +1,7 @@
-"""One channel as a sequence of events in simulated time: a run that is long enough to mean something.
+"""Runs one channel as a sequence of events in simulated time, long enough for steady figures.
 
-A heap of events and not a simulation library: there are four kinds of events, their handlers are a few lines each, and
-a process for each end (as in simpy) would hide the one thing that matters, which is what happens at the same instant.
+It uses a heap of events, not a simulation library: there are four kinds of events with short handlers, and a process
+for each end (as in simpy) would hide the order of simultaneous events, which matters most.
 """
 
 import math
@@ -36,14 +36,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Slice:
-    """What a message carries: when its chunk was offered, and whether it is the chunk's last."""
+    """A message's content: the time of its chunk's offer, and whether it is the chunk's last slice."""
 
     offered_at: float
     is_last: bool
 
 
 class Whereabouts(NamedTuple):
-    """Row permits by where they are."""
+    """Row permits by place."""
 
     permits: float
     """At the sender."""
@@ -58,7 +58,7 @@ class Whereabouts(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What has added up since the beginning."""
+    """Sums since the beginning."""
 
     seconds: float
     rows: int
@@ -68,7 +68,7 @@ class Totals(NamedTuple):
     grants: int
     """Messages that returned permits."""
     blocked_seconds: float
-    """During which the producer waited for permits."""
+    """Seconds in which the producer waited for permits."""
     permit_seconds: Whereabouts
 
 
@@ -106,11 +106,11 @@ class Channel:
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """Where the row permits are now."""
+        """The present places of the row permits."""
         return Whereabouts(self.sender.permits.rows, self._wire, self._inbox, self.receiver.unreturned, self._granted)
 
     def totals(self) -> Totals:
-        """Everything that has added up until now."""
+        """The sums until now."""
         waiting = 0.0 if self._blocked_since is None else self.now - self._blocked_since
         return Totals(
             seconds=self.now,
@@ -122,10 +122,10 @@ class Channel:
         )
 
     def step(self) -> bool:
-        """Let the next event happen; False if there is none: then nothing will ever happen again.
+        """Process the next event; False if there is none: then the channel is stuck.
 
         Raises:
-            OverspendError: the sender believes in a larger window than the receiver.
+            OverspendError: the sender assumes a larger window than the receiver.
         """
         if not self._events:
             return False
@@ -141,7 +141,7 @@ class Channel:
             self.now = then
 
     def _schedule(self, then: float, happen: Callable[[T], None], what: T) -> None:
-        self._scheduled += 1  # of what happens at one instant, what was scheduled first comes first
+        self._scheduled += 1  # events of one instant happen in the order of their scheduling
         heappush(self._events, (then, self._scheduled, lambda: happen(what)))
 
     # The producer and the sender.
@@ -211,20 +211,20 @@ class Channel:
 
 
 Progress = Callable[[float], None]
-"""Told now and then which share of a run is done, from 0 to 1."""
+"""Is called from time to time with the finished share of a run, from 0 to 1."""
 
 LEAST_CHUNKS = 2_000
 LEAST_WINDOWS = 10
 # A few minutes.
 MOST_MESSAGES = 20_000_000
 _EVENTS_PER_REPORT = 8_192
-# Before the first back-pressure a window has to fill; where that takes for ever, so many windows are enough.
+# Before the first back-pressure a window has to fill; if it never does, this many windows are enough.
 _MOST_WINDOWS_TO_FILL = 20
 
 
 @dataclass(frozen=True)
 class RunLength:
-    """How much is consumed, in rows: first to get into the swing, then to measure."""
+    """Rows to consume for the warm-up, and then for the measurement."""
 
     warm_up_rows: int
     measured_rows: int
@@ -232,7 +232,7 @@ class RunLength:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What was measured after the warm-up."""
+    """The figures of the measurement after the warm-up."""
 
     seconds: float
     rows: int
@@ -240,9 +240,9 @@ class Figures:
     throughput: float
     """Rows consumed a second."""
     utilisation: float
-    """Throughput as a share of what the slowest of producer, link and consumer can do; 0 if nothing is slow."""
+    """Throughput as a share of the slowest rate of producer, link and consumer; 0 if nothing is slow."""
     link_utilisation: float | None
-    """Throughput as a share of what fits onto the wire; None if there is no limit."""
+    """Throughput as a share of the link's rate; None if it is unlimited."""
     blocked_share: float
     """Share of the time during which the producer waited for permits."""
     whereabouts: Whereabouts
@@ -256,7 +256,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Stuck:
-    """A state after which nothing will ever happen."""
+    """A state without further events."""
 
     seconds: float
     chunks: int
@@ -268,7 +268,7 @@ class Stuck:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedRun:
-    """How a run went: it has figures, or it got stuck, or the receiver refused what it got."""
+    """The result of a run: figures, or a stuck state, or a refusal by the receiver."""
 
     setting: Setting
     seed: int
@@ -281,17 +281,17 @@ class SimulatedRun:
 
     @property
     def verdict(self) -> Literal["flows", "deadlock", "overspend"]:
-        """In a word."""
+        """The result in one word."""
         if self.stuck is not None:
             return "deadlock"
         return "flows" if self.refusal is None else "overspend"
 
 
 def run_length(setting: Setting, *, least_chunks: int = LEAST_CHUNKS, least_windows: int = LEAST_WINDOWS) -> RunLength:
-    """How long a run must be for its figures to be those of a steady state.
+    """The length of a run that shows the steady state.
 
-    The warm-up: two windows, and until the window has filled up if it ever does.  Measured are whole windows, because
-    a channel that its window holds back repeats itself after each.
+    The warm-up lasts two windows, and until the window has filled up, if it ever does.  The measurement covers whole
+    windows, because a channel that its window limits repeats itself after each.
     """
     window, mean = setting.sender.row_permits, setting.chunks.mean
     behind = min(setting.link_rate, setting.consumer_rate)
@@ -307,10 +307,10 @@ def run_length(setting: Setting, *, least_chunks: int = LEAST_CHUNKS, least_wind
 def simulate(
     setting: Setting, *, seed: int = 0, length: RunLength | None = None, on_progress: Progress | None = None
 ) -> SimulatedRun:
-    """Run a channel until its figures mean something.
+    """Run a channel until its figures are steady.
 
     Raises:
-        InvalidParametersError: nothing in the setting takes any time, or the run would take too much of ours.
+        InvalidParametersError: nothing in the setting takes any time, or the run would have too many messages.
     """
     if not setting.takes_time:
         raise InvalidParametersError(
@@ -354,7 +354,7 @@ def simulate(
 
 
 def _measured(channel: Channel, length: RunLength, on_progress: Progress | None) -> Figures | None:
-    """None if the channel gets stuck before the end."""
+    """The figures; None if the channel gets stuck before the end."""
     end = length.warm_up_rows + length.measured_rows
 
     def report() -> None:
@@ -371,7 +371,7 @@ def _measured(channel: Channel, length: RunLength, on_progress: Progress | None)
 
 
 def _consume(channel: Channel, rows: int, report: Callable[[], None]) -> bool:
-    """Let things happen until so many rows were consumed; False if they never will be."""
+    """Process events until ``rows`` more rows are consumed; False if the channel gets stuck first."""
     while True:
         for _ in range(_EVENTS_PER_REPORT):
             if not channel.step():

@@ -1,4 +1,4 @@
-"""What is simulated: two ends, each with numbers of its own, the way between them, who uses them, and what varies."""
+"""The setting of a simulation: two ends with their own numbers, the network, the applications, and the varied axes."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,16 +30,16 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndParameters(ChannelParameters):
-    """What one end reckons with, as its configuration says, whether that can work or not.
+    """The parameters in one end's configuration, whether they can work or not.
 
-    Completed as ``ChannelParameters`` are, which refuse what may get stuck.  Here one wants to see it get stuck.
+    Completed like ``ChannelParameters``, which refuse numbers that may get stuck; a simulation must accept those.
 
     Raises:
-        InvalidParametersError: a number that no end can reckon with, or no room for any chunk.
+        InvalidParametersError: a number is impossible, or no chunk has room.
     """
 
     def __post_init__(self) -> None:
-        """Fill in what was left open, as the published protocol does."""
+        """Fill in missing numbers as the published protocol does."""
         is_clamp_open = self.max_chunk_cost == 0
         self._fill_in()
         if is_clamp_open and self.max_chunk_cost < 1:
@@ -51,7 +51,7 @@ class EndParameters(ChannelParameters):
 
     @classmethod
     def of(cls, stated: StatedParameters) -> "EndParameters":
-        """Complete what was stated."""
+        """Complete the stated numbers."""
         given = {name: value for name, value in stated._asdict().items() if value is not None}
         return cls(**given | {"oversize": Oversize(given.get("oversize", Oversize.SPLIT))})
 
@@ -68,19 +68,19 @@ class Setting:
     """The sender's configuration; ``row_permits`` must be stated."""
 
     chunks: ChunkSizes
-    """What the producer offers."""
+    """The sizes of the producer's chunks."""
 
     downstream: StatedParameters = NOTHING_STATED
-    """The receiver's configuration; what it does not state is as upstream."""
+    """The receiver's configuration; the upstream's numbers are its defaults."""
 
     flush_idle: bool = False
     """Does an idle receiver return what is below its batch?  permitflow's does, the published protocol's does not."""
 
     forward_seconds: float = 0.0
-    """From the sender to the receiver."""
+    """Delay from the sender to the receiver."""
 
     return_seconds: float = 0.0
-    """From the receiver to the sender: the way of returned permits."""
+    """Delay from the receiver to the sender, for returned permits."""
 
     producer_rate: float = math.inf
     """Rows a second that the producer makes while it does not wait for permits."""
@@ -92,7 +92,7 @@ class Setting:
     """Rows a second that fit onto the wire."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be; what merely gets stuck may."""
+        """Refuse impossible numbers, but not those that get stuck."""
         for name in ("producer_rate", "consumer_rate", "link_rate"):
             if not getattr(self, name) > 0:
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule="must be above 0")
@@ -106,23 +106,23 @@ class Setting:
 
     @property
     def sender(self) -> EndParameters:
-        """What the sender reckons with."""
+        """The sender's parameters."""
         return EndParameters.of(self.upstream)
 
     @property
     def receiver(self) -> EndParameters:
-        """What the receiver reckons with."""
+        """The receiver's parameters."""
         own = {name: value for name, value in self.downstream._asdict().items() if value is not None}
         return EndParameters.of(self.upstream._replace(**own))
 
     @property
     def rtt_seconds(self) -> float:
-        """There and back."""
+        """The round-trip time."""
         return self.forward_seconds + self.return_seconds
 
     @property
     def bottleneck_rate(self) -> float:
-        """Rows a second that the slowest of producer, link and consumer can do."""
+        """The lowest rate of producer, link and consumer, in rows a second."""
         return min(self.producer_rate, self.link_rate, self.consumer_rate)
 
     @property
@@ -132,12 +132,12 @@ class Setting:
 
     @property
     def bandwidth_delay_product(self) -> float:
-        """Rows that the slowest can do in one round trip; infinite if nothing is slow."""
+        """Rows that pass the bottleneck in one round trip; infinite if nothing is slow."""
         return self.bottleneck_rate * self.rtt_seconds if self.rtt_seconds else 0.0
 
     @property
     def constant_cost(self) -> int | None:
-        """What every message costs, if all chunks are equal and none has to be split; else None."""
+        """The cost of every message, if all chunks are equal and none has to be split; else None."""
         possible, max_chunk_cost = self.chunks.possible, self.sender.max_chunk_cost
         if possible is None or len(possible) != 1:
             return None
@@ -167,7 +167,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(setting: Setting) -> list[Disagreement]:
-    """Where the two configurations differ."""
+    """The parameters in which the two configurations differ."""
     up, down = PERMITS.state(setting.sender), PERMITS.state(setting.receiver)
     return [
         Disagreement(name, ours, theirs)
@@ -177,7 +177,7 @@ def disagreements(setting: Setting) -> list[Disagreement]:
 
 
 def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | ParameterMismatchError:
-    """What both ends would count by after permitflow's handshake, or why it would refuse."""
+    """The parameters after permitflow's handshake, or its refusal."""
     try:
         own = PERMITS.complete(PERMITS.state(setting.sender))
         return PERMITS.agree(own, PERMITS.state(setting.receiver))
@@ -192,7 +192,7 @@ def largest_cost(setting: Setting) -> int:
 
 
 def costs_of(setting: Setting) -> tuple[int, ...] | None:
-    """All costs that messages may have, ascending; None if it is every one from 1 to the largest.
+    """All possible costs of messages, ascending; None for every cost from 1 to the largest.
 
     More than ten thousand sizes are taken for all sizes.
     """
@@ -207,7 +207,7 @@ def costs_of(setting: Setting) -> tuple[int, ...] | None:
 
 
 def _shortened(rows: int, parameters: ChannelParameters) -> int:
-    """Fewer rows that come to the same sizes of slices: a million equal ones are as good as one."""
+    """A smaller number of rows that gives the same sizes of slices: one of many equal slices suffices."""
     max_chunk_cost = parameters.max_chunk_cost
     return (
         rows
@@ -238,13 +238,13 @@ def _largest_sum(costs: Sequence[int], limit: int) -> int:
 
 
 def _rtt(setting: Setting, seconds: float) -> Setting:
-    """There and back in the same proportion as before; half and half if there was no delay."""
+    """Split the round-trip time in the same proportion as before; in halves if there was no delay."""
     share = setting.forward_seconds / setting.rtt_seconds if setting.rtt_seconds else 0.5
     return replace(setting, forward_seconds=seconds * share, return_seconds=seconds * (1 - share))
 
 
 class Axis(NamedTuple):
-    """What is varied, and the values it takes: rows, seconds, or rows a second."""
+    """A varied quantity and its values: rows, seconds, or rows a second."""
 
     name: str
     values: Sequence[float]
@@ -259,7 +259,7 @@ _OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
     "link_rate": lambda setting, rows_per_second: replace(setting, link_rate=rows_per_second),
 }
 AXES = (*_NUMBERS, *_OTHERS)
-"""What can be varied; the first three at both ends alike."""
+"""The names of the axes; the first three vary at both ends alike."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Point:
         """The same setting with these values.
 
         Raises:
-            InvalidParametersError: the combination cannot be.
+            InvalidParametersError: the combination is impossible.
         """
         # All at once: one number alone may not fit the others as they were.
         numbers = {name: int(value) for name, value in self.values.items() if name in _NUMBERS}
@@ -289,6 +289,6 @@ class Point:
 
 
 def points(axes: Sequence[Axis]) -> Iterator[Point]:
-    """All combinations; the last axis turns fastest."""
+    """All combinations; the last axis varies fastest."""
     for combination in product(*(axis.values for axis in axes)):
         yield Point(dict(zip((axis.name for axis in axes), combination, strict=True)))

@@ -1,4 +1,4 @@
-"""How many row permits keep the pipe full: found by simulation, and by a formula that says why."""
+"""Finds the number of row permits that keeps the pipe full: by simulation, and by a formula that explains it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ from permitflow.simulation.setting import Setting
 
 __all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_permits"]
 
-# Times are sums of floats; a pipe that is full to nine digits is full.
+# Times are sums of floats; nine equal digits count as full.
 _ROUNDING = 1e-9
-# A channel that starves does so in each window.
+# A channel that starves does so in every window.
 _WINDOWS = 4
 # Equal chunks repeat the same pattern soon.
 _EQUAL_CHUNKS = 200
 
 
 class Terms(NamedTuple):
-    """What the formula for equal chunks adds up, in rows."""
+    """The terms of the formula for equal chunks, in rows."""
 
     under_way: int
     """Rate times the time until a chunk's permits could be back, in whole chunks."""
@@ -33,24 +33,24 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The smallest window that keeps the pipe full, and what it is made of; all in rows."""
+    """The smallest window that keeps the pipe full, and its terms; all in rows."""
 
     smallest: int
     """Found by bisection over simulated runs."""
 
     full_share: float
-    """What counts as full: this share of what a generous window carries."""
+    """A pipe counts as full at this share of a generous window's throughput."""
 
     bandwidth_delay_product: float
     terms: Terms | None
-    """What the formula for equal chunks adds up; None if it does not apply."""
+    """The terms of the formula for equal chunks; None if it does not apply."""
 
     enough: int | None
-    """Enough whatever the sizes of chunks are, as long as rates are steady; None if chunks have no largest size."""
+    """A sufficient window for any chunk sizes at steady rates; None if chunks have no largest size."""
 
     @property
     def exact(self) -> int | None:
-        """What the formula says."""
+        """The formula's result."""
         return None if self.terms is None else sum(self.terms)
 
 
@@ -122,7 +122,7 @@ def smallest_window(
 
 
 def with_row_permits(setting: Setting, row_permits: int) -> Setting:
-    """The same with another window, the same at both ends."""
+    """The setting with another window, the same at both ends."""
     return replace(
         setting,
         upstream=setting.upstream._replace(row_permits=row_permits),
@@ -131,7 +131,7 @@ def with_row_permits(setting: Setting, row_permits: int) -> Setting:
 
 
 class _Search:
-    """What is known to be too small, and what to be large enough."""
+    """A bisection between a window that is too small and one that suffices."""
 
     def __init__(self, setting: Setting, seed: int, full_share: float, on_progress: Progress | None) -> None:
         self._setting = setting
@@ -160,7 +160,7 @@ class _Search:
             self.too_small = row_permits
 
     def _throughput(self, row_permits: int) -> float:
-        """0 for what gets stuck, or leaves no room for any chunk."""
+        """Throughput; 0 if the channel gets stuck, or no chunk fits."""
         try:
             setting = with_row_permits(self._setting, row_permits)
         except InvalidParametersError:
@@ -174,13 +174,13 @@ class _Search:
         if self._on_progress is None:
             return
         ahead = math.log2(max(2, self.large_enough - self.too_small))
-        # What is still ahead is a guess; what was told is never taken back.
+        # The remaining work is an estimate; reported progress never decreases.
         self._told = max(self._told, (self._runs + share) / (self._runs + 1 + ahead))
         self._on_progress(self._told)
 
 
 def _generous(setting: Setting) -> int:
-    """Certainly enough: twice what is enough for the largest chunk, or for one that is rarely exceeded."""
+    """Certainly enough: twice the sufficient window for the largest chunk, or for a size that is rarely exceeded."""
     possible = setting.chunks.possible
     largest = 20 * math.ceil(setting.chunks.mean) if possible is None else possible[-1]
     room = (setting.upstream.max_chunk_cost or 0) + (setting.receiver.permit_batch)

@@ -1,7 +1,7 @@
-"""Recordings of what channels did, in the specification's own words.
+"""Recordings of the channels' actions, in the specification's own terms.
 
 A trace file holds JSON lines: for each end of each channel a header with the channel's parameters, then one line for
-each action in the order in which this process performed them, and at the end a line that says how many there were.
+each action in the order in which this process performed them, and at the end a line with their number.
 Nothing in it depends on clocks.  The model replays it: see ``permitflow.testing.traces``.
 """
 

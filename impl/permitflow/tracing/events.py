@@ -1,4 +1,4 @@
-"""What a trace consists of, checked value by value where it is read: files may come from anywhere."""
+"""The records of a trace; every value is checked when it is read, because files may come from anywhere."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 
 class Header(NamedTuple):
-    """Says that one end of a channel was recorded, of which protocol, and with which parameters the channel works."""
+    """Opens the recording of one end of a channel, with its protocol and parameters."""
 
     channel: str
     """The name of one stream; equal at both of its ends, and different for every other stream."""
@@ -48,10 +48,10 @@ class Event(NamedTuple):
     """The channel's ``ActionTable`` names them."""
 
     time_seconds: float | None = None
-    """By the monotonic clock of the end's machine: for people, never for the order of events."""
+    """By the monotonic clock of the end's machine: for readers, never for the order of events."""
 
     counters: tuple[int, ...] = ()
-    """What the end itself counted after the action, if it did; the channel's ``ActionTable`` names them."""
+    """The end's own counters after the action, if recorded; the channel's ``ActionTable`` names them."""
 
 
 # As in columns of Parquet.
@@ -62,11 +62,11 @@ class HeadersAsJson:
     """Writes headers; the first one of a protocol holds its table."""
 
     def __init__(self) -> None:
-        """None has been written."""
+        """Begin a file without headers."""
         self._known: set[str] = set()
 
     def content_of(self, header: Header) -> dict[str, object]:
-        """What is written of a header."""
+        """The JSON form of a header."""
         table = header.table
         content: dict[str, object] = {
             "channel": header.channel,
@@ -84,7 +84,7 @@ class HeadersFromJson:
     """Reads headers, of one file, in their order."""
 
     def __init__(self) -> None:
-        """Files of before there was more than one protocol say nothing of it."""
+        """Begin with the protocol of old files, whose headers do not name one."""
         self._tables = {PERMIT_ACTIONS.flow: PERMIT_ACTIONS}
 
     def header_of(self, content: Mapping[str, object]) -> Header:
@@ -92,7 +92,7 @@ class HeadersFromJson:
 
         Raises:
             KeyError: something is missing.
-            TypeError, ValueError: something is not what it should be.
+            TypeError, ValueError: a value is malformed.
         """
         flow = text_of(content.get("flow", PERMIT_ACTIONS.flow))
         if "actions" in content:
@@ -139,7 +139,7 @@ def event_of(content: Mapping[str, object], table: ActionTable, names: dict[str,
 
     Raises:
         KeyError: something is missing.
-        TypeError, ValueError: something is not what it should be.
+        TypeError, ValueError: a value is malformed.
     """
     channel, end, action = text_of(content["channel"]), end_of(content["end"]), text_of(content["action"])
     arguments = tuple(_arguments(content, arguments_of(table, end, action)))
@@ -166,7 +166,7 @@ def arguments_of(table: ActionTable, end: End, action: str) -> tuple[str, ...]:
     """The names of an action's arguments.
 
     Raises:
-        ValueError: it does not happen at this end.
+        ValueError: the action does not happen at this end.
     """
     names = table.actions[end].get(action)
     if names is None:
@@ -197,7 +197,7 @@ def text_of(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} must be a string")
     if not value.isascii():
-        value.encode()  # JSON can say halves of characters, which nothing can show
+        value.encode()  # JSON allows lone surrogates, which cannot be printed
     return value
 
 
@@ -210,7 +210,7 @@ def _numbers(name: str, value: object, count: int) -> tuple[int, ...]:
 
 
 def _number(value: object) -> int:
-    if type(value) is not int:  # true is one, and no number
+    if type(value) is not int:  # bool is a subclass of int, but no number
         raise TypeError(f"{value!r} must be a whole number")
     _require_holdable(value)
     return value

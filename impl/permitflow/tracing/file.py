@@ -3,7 +3,7 @@
 A recorder never raises and never waits for anything but the operating system's page cache: it is called in the
 middle of a change of state, where an exception would lose a message.  When the disk is full, the recording stops,
 the channel goes on, and ``close`` raises ``TraceWriteError``.  Then, as after a kill, the last line may be half
-written and the closing line is missing; the reader says so.  (Of a Parquet file nothing can be read then.)
+written and the closing line is missing, which the reader reports.  (A Parquet file is unreadable then.)
 """
 
 import atexit
@@ -37,10 +37,10 @@ class Writer(Protocol):
         """Append records, or raise ``OSError``."""
 
     def close(self) -> None:
-        """Say that this is all and close the file, or raise ``OSError``."""
+        """Write the closing record and close the file, or raise ``OSError``."""
 
     def abandon(self) -> None:
-        """Close the file as it is: it belongs to another process, or nothing more can be written."""
+        """Close the file without a closing record: it belongs to another process, or writing has failed."""
 
 
 class FileTrace:
@@ -48,7 +48,7 @@ class FileTrace:
 
     Events are buffered; they reach the file when ``buffered_events`` have come together, on ``flush``, on ``close``
     and when the interpreter exits.  A process that is killed takes the buffer with it.  A forked child does not
-    write into its parent's file: it opens its own.  What recorders are told after ``close`` is not kept.
+    write into its parent's file: it opens its own.  Recorders drop events after ``close``.
 
     Use it as a context manager, or close it.
     """
@@ -118,7 +118,7 @@ class FileTrace:
         return record
 
     def flush(self) -> None:
-        """Write what is buffered.  A failure is kept for ``close``."""
+        """Write the buffered events.  ``close`` reports a failure."""
         with self._lock:
             self._drain()
 
@@ -148,7 +148,7 @@ class FileTrace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close; an exception of the block is more interesting than one of the recording."""
+        """Close; an exception of the block hides one of the recording."""
         try:
             self.close()
         except TraceWriteError as failure:
@@ -185,7 +185,7 @@ class FileTrace:
 
     def _drain(self) -> None:
         records = self._records
-        # Another thread may append meanwhile: take only what was there, and never exchange the deque.
+        # Another thread may append meanwhile: take only the present events, and never replace the deque.
         block = [records.popleft() for _ in range(len(records))]
         if self._writer is None or self._failure is not None or not block:
             return
@@ -258,12 +258,12 @@ class MemoryTrace:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What is kept, in the order in which this process did it."""
+        """The kept events, in the order in which this process performed them."""
         return tuple(self._ring)
 
     @property
     def dropped(self) -> int:
-        """Events that the ring could not keep."""
+        """Number of events that the ring has dropped."""
         return self._recorded.total() - len(self._ring)
 
     def recorder(
@@ -288,5 +288,5 @@ class MemoryTrace:
         return record
 
     def trace(self) -> Trace:
-        """What was recorded until now, as if it had been read from a file."""
+        """The recording so far, as if it had been read from a file."""
         return assemble([Recording("memory", self._headers, self.events)])

@@ -1,6 +1,6 @@
-"""Trace files of JSON lines: readable up to the moment at which their writer was killed.
+"""Trace files of JSON lines, readable even if their writer was killed.
 
-They are read strictly: a line that is none of ours is an error that names it.
+They are read strictly: any other line is an error that names the line.
 """
 
 import json
@@ -15,12 +15,12 @@ from permitflow.tracing.events import FORMAT_VERSION, Event, Header, HeadersAsJs
 
 __all__ = ["JsonLinesReading", "JsonLinesWriter", "arguments_as_json"]
 
-# A file may hold anything, and a device has no end.
+# A limit, because a file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
 
 
 class JsonLinesWriter:
-    """Writes a header for each end of a channel, a line for each event, and at the end how many there were."""
+    """Writes a header for each end of a channel, a line for each event, and at the end the number of events."""
 
     def __init__(self, path: Path) -> None:
         """Create the file, or empty it.
@@ -28,7 +28,7 @@ class JsonLinesWriter:
         Raises:
             OSError: it cannot be created.
         """
-        # Unbuffered: the trace's own buffer is the only one, so that a failed write is noticed where it happens.
+        # Unbuffered: only the trace buffers, so that a failed write is noticed at once.
         self._file: BinaryIO = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
         self._headers = HeadersAsJson()
         self._opened: dict[tuple[str, End], tuple[str, Mapping[str, tuple[str, ...]]]] = {}
@@ -45,7 +45,7 @@ class JsonLinesWriter:
         self._events += len(lines)
 
     def close(self) -> None:
-        """Say that this is all, and close the file.
+        """Write the closing line, and close the file.
 
         Raises:
             OSError: not everything could be written.
@@ -56,7 +56,7 @@ class JsonLinesWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is, without a word."""
+        """Close the file without a closing line."""
         self._file.close()
 
     def _write(self, text: str) -> None:
@@ -78,7 +78,7 @@ class JsonLinesWriter:
 
 
 def arguments_as_json(table: ActionTable, event: Event) -> dict[str, int | list[int]]:
-    """The arguments of an event by their names, as a line has them."""
+    """The arguments of an event by name, as in its line."""
     told: dict[str, int | list[int]] = {}
     start = 0
     for name, parts in fields_of(table.actions[event.end][event.action]):
@@ -89,7 +89,7 @@ def arguments_as_json(table: ActionTable, event: Event) -> dict[str, int | list[
 
 @cache
 def _rest_of(action: str, names: tuple[str, ...], has_time: bool, counters: int) -> str:
-    """A line from its action on, where its numbers are to be put in."""
+    """A template for the part of a line from its action on."""
     fields = [f'"{name}": {_list_of(parts) if parts else "%d"}' for name, parts in fields_of(names)]
     if has_time:
         fields.append('"time_seconds": %.6f')
@@ -115,7 +115,7 @@ class JsonLinesReading:
         self.headers: list[Header] = []
         self.events: list[Event] = []
         self.is_closed = False
-        """Does it end with its closing line?"""
+        """Does the file end with its closing line?"""
         self._path = path
         self._headers = HeadersFromJson()
         self._tables: dict[tuple[str, str], ActionTable] = {}

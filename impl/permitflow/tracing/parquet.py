@@ -1,13 +1,12 @@
 """Trace files in Parquet: a fraction of the size, and readable by Spark, DuckDB or pandas as they are.
 
 One row for each event; the columns for arguments and counters are named by the protocol's ``ActionTable``, and a file
-holds channels of one protocol.  What the headers say stands in the file's metadata, in the footer: a file whose writer
-was killed has none and cannot be read at all.  Where that may happen, record JSON lines.
+holds channels of one protocol.  The file's footer holds the headers as metadata: a file whose writer was killed has no
+footer and is unreadable.  If that may happen, record JSON lines.
 
-In a row group the events of each end of each channel lie together, and ``position`` tells the order of all.  What one
-end counts has no value where the other end acted: so values are there, or missing, in one run for each end, and not in
-turns, which takes twice as long to read.  ``sequence`` counts up by one, and a reader of one end finds its events
-side by side.
+In a row group the events of each end of each channel are adjacent, and ``position`` gives the order of all events.  A
+counter of one end is null in the other end's events: so nulls come in one run for each end, not in alternation, which
+takes twice as long to read.  ``sequence`` counts up by one, and a reader of one end finds its events side by side.
 """
 
 import json
@@ -49,22 +48,22 @@ POSITION = "position"
 TIME = "time_seconds"
 
 _COUNTING_UP = ("sequence", POSITION)
-"""Columns in which each number is a little more than the one before: those of one end."""
+"""Columns in which each number is slightly larger than the one before, within one end."""
 
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""What Arrow raises where a file is cut off or damaged."""
+"""Arrow's errors for a truncated or damaged file."""
 
 # A million events are 16 row groups of less than 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
 
 _VERSION = 2
-"""Of the layout.  In the first one, events lay in the order of the recording, and no column told their positions."""
+"""Version of the layout.  In version 1, events lay in the order of the recording, without a column of positions."""
 
 _METADATA = b"permitflow_trace"
 
 
 def schema_of(table: ActionTable) -> pa.Schema:
-    """The columns: those of ``Event``, its arguments, the counters of the end that the event happened at, and where."""
+    """The columns: the fields of ``Event``, the arguments, the counters of each end, and the position."""
     told = _argument_places(table).values()
     arguments = [
         pa.field(name, pa.int64(), nullable=any(places[number] is None for places in told))
@@ -85,7 +84,7 @@ def schema_of(table: ActionTable) -> pa.Schema:
 
 
 def _argument_places(table: ActionTable) -> dict[tuple[End, str], tuple[int | None, ...]]:
-    """For each action of each end: for each column of arguments, which argument stands there; None: none does."""
+    """For each action of each end: the index of the argument in each argument column; None: no argument."""
     return {
         (end, action): _places(_columns(names), table.argument_columns)
         for end in ENDS
@@ -98,7 +97,7 @@ def _places(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int | Non
 
 
 def table_of(events: Sequence[Event], of: ActionTable, *, before: int = 0) -> pa.Table:
-    """Events, in their order, as a table with the columns of ``schema_of``; so many were before."""
+    """Events, in their order, as a table with the columns of ``schema_of``; ``before`` events precede them."""
     schema = schema_of(of)
     if not events:
         return schema.empty_table()
@@ -124,13 +123,13 @@ def table_of(events: Sequence[Event], of: ActionTable, *, before: int = 0) -> pa
 
 
 def by_end(table: pa.Table) -> pa.Table:
-    """The events end by end, of each end channel by channel, each in the order in which they were."""
+    """The events sorted by end and channel, otherwise in their former order."""
     keys = pa.table({name: coded(table, name).indices for name in ("end", "channel")})
     return table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The events in the order of the recording, wherever they lie; without positions they are there already."""
+    """The events in the order of the recording; a table without positions already has this order."""
     if POSITION not in table.schema.names:
         return table
     return table.unify_dictionaries().sort_by(POSITION)
@@ -145,7 +144,7 @@ def coded(table: pa.Table, name: str) -> pa.DictionaryArray:
 def in_one_piece(table: pa.Table, name: str) -> pa.Array:
     """A column."""
     column = table.column(name)
-    # Putting together what is in one piece would copy it.
+    # Combining the chunks of a column that has only one would copy it.
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -159,7 +158,7 @@ class ParquetWriter:
             OSError: it cannot be created.
         """
         self._file = pa.OSFile(str(path), mode="wb")
-        self._parquet: pq.ParquetWriter | None = None  # once a header has told the columns
+        self._parquet: pq.ParquetWriter | None = None  # set once a header gives the columns
         self._table = PERMIT_ACTIONS
         self._row_group_events = row_group_events
         self._headers: list[Header] = []
@@ -196,7 +195,7 @@ class ParquetWriter:
 
     def abandon(self) -> None:
         """Close the file as it is.  Without a footer it cannot be read."""
-        # First the file: whatever Parquet's writer wants to write later must not reach it.
+        # Close the file first: no later write of Parquet's writer must reach it.
         self._file.close()
         if self._parquet is not None:
             with suppress(OSError, ValueError):
@@ -217,10 +216,9 @@ class ParquetWriter:
             self._parquet = pq.ParquetWriter(
                 self._file,
                 schema,
-                # Nothing compresses what an audit reads as well as the order of the rows does: the rest shall be quick
-                # to read.
+                # The order of the rows already compresses the columns that an audit reads; so favour reading speed.
                 compression={name: "zstd" if name in {TIME, POSITION} else "snappy" for name in schema.names},
-                # Where no number comes twice, a dictionary is only in the way.
+                # A dictionary is useless for a column of distinct numbers.
                 use_dictionary=[name for name in schema.names if name not in {*_COUNTING_UP, TIME}],
                 column_encoding=dict.fromkeys(_COUNTING_UP, "DELTA_BINARY_PACKED"),
             )
@@ -235,7 +233,7 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
         ValueError: it is not Parquet, or no trace; the message says what is wrong.
     """
     try:
-        # Footer first: it says whether this is a trace.
+        # The footer first: it shows whether this is a trace.
         with pq.ParquetFile(path) as file:
             headers = read_headers(file)
             of = headers[0].table if headers else PERMIT_ACTIONS
@@ -246,7 +244,7 @@ def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
 
 
 def why_unreadable(error: Exception) -> str:
-    """Words for what Arrow says of a file that is cut off or damaged: one of ``UNREADABLE``."""
+    """A message for one of ``UNREADABLE``."""
     reason = str(error).partition(". Either")[0]
     return f"is no whole Parquet file (was its writer killed before it closed it?): {reason}"
 
@@ -256,7 +254,7 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
 
     Raises:
         ValueError: it is no trace; the message says what is wrong.
-        KeyError, TypeError: a header is not what it should be.
+        KeyError, TypeError: a header is malformed.
     """
     metadata = file.schema_arrow.metadata or file.metadata.metadata or {}
     if _METADATA not in metadata:

@@ -1,4 +1,4 @@
-"""Reads trace files: what each channel did, as one log per process that saw it."""
+"""Reads trace files: the actions of each channel, as one log per recording process."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ __all__ = ["ChannelTrace", "Recording", "Trace", "assemble", "in_words", "read_t
 
 
 class Recording(NamedTuple):
-    """What one process wrote."""
+    """The recording of one process."""
 
     source: str
     """Its name, for messages."""
@@ -23,7 +23,7 @@ class Recording(NamedTuple):
     headers: Sequence[Header]
     events: Sequence[Event]
     is_closed: bool = True
-    """Was it closed in good order?  If not, its last events may be missing."""
+    """Does it have its closing record?  If not, its last events may be missing."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ChannelTrace:
 
     channel: str
     table: ActionTable
-    """Which protocol was recorded, and what its events' numbers are."""
+    """The recorded protocol, with the names of its events' numbers."""
 
     parameters: Mapping[str, ParameterValue]
     ends: frozenset[End]
@@ -42,7 +42,7 @@ class ChannelTrace:
     """One for each process that recorded an end; both ends in one process share a log, whose order is real."""
 
     cut_ends: frozenset[End] = frozenset()
-    """Ends whose last events may be missing: their file was not closed in good order."""
+    """Ends whose last events may be missing, because their file was not closed."""
 
     @property
     def logs_by_end(self) -> tuple[tuple[Event, ...], ...]:
@@ -59,13 +59,13 @@ class Trace:
     """By name, in the order in which the recordings mention them."""
 
     is_complete: bool
-    """Was every file closed in good order?  If not, the last events of a process may be missing."""
+    """Was every file closed?  If not, the last events of a process may be missing."""
 
 
 def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) -> Trace:
     """Read trace files, and all trace files of folders (``*.jsonl``, ``*.parquet``), as one recording.
 
-    With ``allow_truncated`` a half-written last line is left out, as if its writer had been killed a moment earlier.
+    With ``allow_truncated`` it ignores a half-written last line.
 
     Raises:
         TraceUnreadableError: a file is missing or holds something else.
@@ -119,7 +119,7 @@ def _channel(channel: str, opened: list[tuple[Recording, Header]], logs: list[tu
 
 
 def in_words(header: Header) -> str:
-    """A channel's protocol and its parameters."""
+    """A channel's protocol and parameters, for messages."""
     return f"{header.table.flow} with {', '.join(f'{name}={value}' for name, value in header.parameters.items())}"
 
 
