@@ -4,7 +4,7 @@ Each channel has exclusive buffers and borrows floating ones; a credit is a buff
 docs/protocols/gate.md says what holds, and what each switch is for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +14,8 @@ from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 __all__ = [
+    "CHANNEL_CLAUSES",
+    "GATE_CLAUSES",
     "OUT_OF_ORDER",
     "REGISTERED",
     "RESUME",
@@ -390,7 +392,7 @@ def align(state: State, parameters: Parameters) -> State:
     return state._replace(channels=state.channels.map(resumed, parameters), epoch=(state.epoch + 1) % parameters.epochs)
 
 
-# What holds of each channel, and of the gate.
+# What is counted.
 
 
 def valid_credit(channel: Channel) -> int:
@@ -430,7 +432,10 @@ def is_grant(grant: int, _parameters: Parameters) -> bool:
     return grant >= REVOKE
 
 
-def channel_type_ok(channel: Channel, parameters: Parameters) -> bool:
+# Clauses: each is said of one channel, and the epoch that may be consumed.
+
+
+def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
     """Every part of a channel is in its range."""
     return (
         channel.wire.every(is_item, parameters)
@@ -446,66 +451,25 @@ def channel_type_ok(channel: Channel, parameters: Parameters) -> bool:
     )
 
 
-def type_ok(state: State, parameters: Parameters) -> bool:
-    """Every variable is in its range."""
-    return (
-        state.channels.every(channel_type_ok, parameters)
-        and state.channels.size() == parameters.inputs
-        and state.pool >= 0
-        and 0 <= state.epoch < parameters.epochs
-    )
-
-
-def borrowed_by(channel: Channel) -> int:
-    """Floating buffers that a channel has."""
-    return channel.borrowed
-
-
-def channel_conserves(channel: Channel, parameters: Parameters) -> bool:
+def _channel_conserves(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
     """Each buffer of a channel is granted, holds data, or is free."""
     return valid_credit(channel) + data_here(channel) + channel.free == parameters.exclusive + channel.borrowed
 
 
-def conservation(state: State, parameters: Parameters) -> bool:
-    """No buffer is made and none is lost: of the pool, and of each channel."""
-    lent = state.channels.sum_of(borrowed_by)
-    return state.channels.every(channel_conserves, parameters) and state.pool + lent == parameters.floating
-
-
-def floating_here(channel: Channel, parameters: Parameters) -> int:
-    """Data in flight or stored for which the channel's own buffers are not enough."""
-    return max(0, data_here(channel) - parameters.exclusive)
-
-
-def bounded(state: State, parameters: Parameters) -> bool:
-    """The gate never stores more than it has buffers for."""
-    return state.channels.sum_of(floating_here, parameters) <= parameters.floating
-
-
-def channel_stopped_by_barrier(channel: Channel, parameters: Parameters) -> bool:
-    """Is its sender stopped by one barrier, from sending it to being told?"""
+def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+    """Its sender is stopped by one barrier, from sending it to being told."""
     if not parameters.stop:
         return not channel.stopped
     barriers = barriers_here(channel) + _one(channel.blocked) + effect_in(channel.grants).words
     return _one(channel.stopped) == barriers
 
 
-def stopped_by_barrier(state: State, parameters: Parameters) -> bool:
-    """A sender is stopped by one barrier, from sending it to being told."""
-    return state.channels.every(channel_stopped_by_barrier, parameters)
-
-
-def channel_has_nothing_behind(channel: Channel) -> bool:
-    """Is a barrier the last of all that a channel has sent?"""
+def _channel_has_nothing_behind(channel: Channel, _parameters: Parameters, _epoch: int) -> bool:
+    """A barrier is the last of all that it has sent."""
     inbox, wire = content_in(channel.inbox), content_in(channel.wire)
     if channel.blocked:
         return inbox.items + wire.items == 0
     return inbox.behind + wire.behind == 0 and (inbox.barriers == 0 or wire.items == 0)
-
-
-def nothing_behind(state: State, _parameters: Parameters) -> bool:
-    """Nothing is sent or stored behind a barrier before it is aligned."""
-    return state.channels.every(channel_has_nothing_behind)
 
 
 OUT_OF_ORDER = -1
@@ -523,8 +487,8 @@ def _is_of(item: Item, epoch: int) -> bool:
     return item.epoch == epoch
 
 
-def channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> bool:
-    """Is all that was sent of this epoch, and all that waits in order behind it?"""
+def _channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> bool:
+    """All that was sent is of this epoch, and all that waits is in order behind it."""
     due = (epoch + barriers_here(channel) + _one(channel.blocked)) % parameters.epochs
     return (
         channel.wire.every(_is_of, epoch)
@@ -533,27 +497,16 @@ def channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> bo
     )
 
 
-def in_epoch(state: State, parameters: Parameters) -> bool:
-    """All that is sent or stored is of the epoch that may be consumed; what waits is in order."""
-    return state.channels.every(channel_in_epoch, parameters, state.epoch)
-
-
-def channel_released_by_barrier(channel: Channel, parameters: Parameters) -> bool:
-    """Was its credit taken back by a barrier that is not aligned yet?"""
-    held = channel.blocked or content_in(channel.inbox).barriers > 0
-    due = takes_back(parameters) and held
+def _channel_released_by_barrier(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+    """Its credit is taken back from the arrival of a barrier to its alignment."""
+    due = takes_back(parameters) and (channel.blocked or content_in(channel.inbox).barriers > 0)
     if channel.released:
         return due and (channel.free == 0 or parameters.exclusive > 0)
     return not due
 
 
-def released_by_barrier(state: State, parameters: Parameters) -> bool:
-    """Credit is taken back from the arrival of a barrier to its alignment."""
-    return state.channels.every(channel_released_by_barrier, parameters)
-
-
-def channel_backlog_known(channel: Channel) -> bool:
-    """Will the gate know what its sender has told, and no more than waits or travels?"""
+def _channel_backlog_known(channel: Channel, _parameters: Parameters, _epoch: int) -> bool:
+    """The gate will know what its sender has told, and no more than waits or travels."""
     waiting, promise = content_in(channel.waiting).data, promise_in(channel.wire)
     return (
         channel.told <= waiting
@@ -563,20 +516,67 @@ def channel_backlog_known(channel: Channel) -> bool:
     )
 
 
-def backlog_known(state: State, _parameters: Parameters) -> bool:
-    """The gate will know the backlog that the sender has told, and no more than waits or travels."""
-    return state.channels.every(channel_backlog_known)
-
-
-def channel_hoards_nothing(channel: Channel, parameters: Parameters) -> bool:
-    """Is there data for each of its buffers that may hold more?"""
+def _channel_hoards_nothing(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+    """There is data for each of its buffers that may hold more."""
     needed = parameters.exclusive + content_in(channel.waiting).data
     return valid_credit(channel) + channel.free <= needed
 
 
-def nothing_hoarded(state: State, parameters: Parameters) -> bool:
-    """A channel has no floating buffer that its backlog does not need."""
-    return state.channels.every(channel_hoards_nothing, parameters)
+ChannelClause = Callable[[Channel, Parameters, int], bool]
+
+CHANNEL_CLAUSES: Mapping[str, ChannelClause] = {
+    "TypeOK": _channel_type_ok,
+    "Conservation": _channel_conserves,
+    "StoppedByBarrier": _channel_stopped_by_barrier,
+    "NothingBehind": _channel_has_nothing_behind,
+    "InEpoch": _channel_in_epoch,
+    "ReleasedByBarrier": _channel_released_by_barrier,
+    "BacklogKnown": _channel_backlog_known,
+    "NothingHoarded": _channel_hoards_nothing,
+}
+"""What the invariants of these names say of each channel."""
+
+
+def borrowed_by(channel: Channel) -> int:
+    """Floating buffers that a channel has."""
+    return channel.borrowed
+
+
+def _gate_type_ok(state: State, parameters: Parameters) -> bool:
+    return state.channels.size() == parameters.inputs and state.pool >= 0 and 0 <= state.epoch < parameters.epochs
+
+
+def _gate_conserves(state: State, parameters: Parameters) -> bool:
+    return state.pool + state.channels.sum_of(borrowed_by) == parameters.floating
+
+
+GATE_CLAUSES: Mapping[str, Callable[[State, Parameters], bool]] = {
+    "TypeOK": _gate_type_ok,
+    "Conservation": _gate_conserves,
+}
+"""What the invariants of these names say of the gate besides."""
+
+
+def _everywhere(name: str) -> Callable[[State, Parameters], bool]:
+    of_channel, of_gate = CHANNEL_CLAUSES[name], GATE_CLAUSES.get(name)
+
+    def holds(state: State, parameters: Parameters) -> bool:
+        # Said of the gate first: what is known of all channels must not depend on one of them.
+        if of_gate is not None and not of_gate(state, parameters):
+            return False
+        return state.channels.every(of_channel, parameters, state.epoch)
+
+    return holds
+
+
+def floating_here(channel: Channel, parameters: Parameters) -> int:
+    """Data in flight or stored for which the channel's own buffers are not enough."""
+    return max(0, data_here(channel) - parameters.exclusive)
+
+
+def bounded(state: State, parameters: Parameters) -> bool:
+    """The gate never stores more than it has buffers for."""
+    return state.channels.sum_of(floating_here, parameters) <= parameters.floating
 
 
 def is_waiting(channel: Channel) -> bool:
@@ -588,10 +588,6 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
     """Where something waits and is not blocked, the protocol can move."""
     waits = any(is_waiting(state.channels.get(name)) for name in state.channels.names())
     return not waits or SYSTEM.can_move(state, parameters)
-
-
-def _everywhere(holds: Callable[[Channel], bool]) -> Callable[[State, Parameters], bool]:
-    return lambda state, _parameters: state.channels.every(holds)
 
 
 def _is_open(channel: Channel) -> bool:
@@ -633,21 +629,15 @@ SYSTEM: System[State, Parameters] = System(
         Action("Align", align, end="receiver"),
     ),
     invariants={
-        "TypeOK": type_ok,
-        "Conservation": conservation,
+        **{name: _everywhere(name) for name in ("TypeOK", "Conservation")},
         "Bounded": bounded,
-        "StoppedByBarrier": stopped_by_barrier,
-        "NothingBehind": nothing_behind,
-        "InEpoch": in_epoch,
-        "ReleasedByBarrier": released_by_barrier,
-        "BacklogKnown": backlog_known,
-        "NothingHoarded": nothing_hoarded,
+        **{name: _everywhere(name) for name in CHANNEL_CLAUSES if name not in GATE_CLAUSES},
         "NeverStuck": never_stuck,
     },
     probes={
-        "NeverBlockedProbe": _everywhere(_is_open),
+        "NeverBlockedProbe": lambda state, _: state.channels.every(_is_open),
         "PoolNeverEmptyProbe": lambda state, _: state.pool > 0,
-        "StartsColdProbe": _everywhere(_starts_cold),
+        "StartsColdProbe": lambda state, _: state.channels.every(_starts_cold),
     },
 )
 

@@ -1,0 +1,524 @@
+"""The gate, for any number of inputs and any number of buffers: what holds in every state, and when it is live.
+
+One channel is in focus; of the others is known what every channel satisfies.  The clauses are shown in states that
+satisfy all of them.  Runs into a deadlock name two channels, and are runs for any number of inputs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import cast
+
+from permitflow_model.input_gate import (
+    CHANNEL_CLAUSES,
+    GATE_CLAUSES,
+    OUT_OF_ORDER,
+    SYSTEM,
+    Channel,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    data_here,
+    due_after,
+    effect_in,
+    is_grant,
+    is_item,
+    promise_in,
+    takes_back,
+)
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.induction import Fault, Subject
+from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations
+from permitflow_proofs.kernel.symbols import all_of, assume, assuming, integer, merged
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["EPOCHS", "EPOCHS_INVARIANT", "INVARIANT", "STORING", "SUBJECT", "any_parameters", "any_state", "theorems"]
+
+
+INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name != "InEpoch"}
+"""What every reachable state satisfies where senders stop; proved by induction."""
+
+EPOCHS_INVARIANT = {
+    name: SYSTEM.invariants[name] for name in ("TypeOK", "StoppedByBarrier", "NothingBehind", "InEpoch")
+}
+"""... and what the order of epochs needs of it."""
+
+STORING_INVARIANT = {
+    name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "StoppedByBarrier", "ReleasedByBarrier")
+}
+"""... and where they do not stop, and nothing is taken back: the gate stores what is behind a barrier."""
+
+
+def any_parameters(**fixed: object) -> Parameters:
+    """Any parameters with which senders stop."""
+    return any_parameters_of(Parameters, **{"stop": True, **fixed})
+
+
+def any_storing_parameters() -> Parameters:
+    """Any parameters with which senders do not stop, and nothing is taken back."""
+    parameters = any_parameters_of(Parameters, stop=False, revoke=False)
+    with assuming():
+        assume(not takes_back(parameters))
+    return parameters
+
+
+# Laws of queues: each number is never negative.
+
+_COUNTED: tuple[Law, ...] = (
+    lambda items: content_in(items).items - items.size(),
+    lambda items: items.size() - content_in(items).items,
+    lambda items: content_in(items).data,
+    lambda items: content_in(items).barriers,
+    lambda items: content_in(items).items - content_in(items).data - content_in(items).barriers,
+    lambda items: min(content_in(items).items, content_in(items).behind),
+)
+_PROMISED: tuple[Law, ...] = (
+    lambda messages: promise_in(messages).data - content_in(messages).data,
+    lambda messages: content_in(messages).data - promise_in(messages).data,
+    lambda messages: promise_in(messages).most,
+)
+_HEARD: tuple[Law, ...] = (
+    lambda grants: 2 * effect_in(grants).keeps,
+    lambda grants: 1 - effect_in(grants).keeps,
+    lambda grants: effect_in(grants).adds,
+    lambda grants: min(effect_in(grants).words, effect_in(grants).keeps + effect_in(grants).words - 1),
+    lambda grants: _granted_in(grants),
+)
+
+
+def _granted(grant: int) -> int:
+    return grant if grant > 0 else 0
+
+
+def _plus(left: int, right: int) -> int:
+    return left + right
+
+
+def _granted_in(grants: Sums) -> int:
+    """All credit that is granted, void or not."""
+    return grants.sum_of(_granted, _plus, 0)
+
+
+def _any_item(name: str) -> Item:
+    return arbitrary(Item, f"{name}.")
+
+
+def _any_channel(name: str) -> Channel:
+    def items(field: str, *laws: Law) -> SymbolicQueue[Item]:
+        return SymbolicQueue.any_queue(f"{name}.{field}", _any_item, (*_COUNTED, *laws), {due_after: OUT_OF_ORDER})
+
+    queues = {
+        "waiting": items("waiting"),
+        "wire": items("wire", *_PROMISED),
+        "inbox": items("inbox"),
+        "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, _HEARD),
+    }
+    return arbitrary(Channel, f"{name}.", special=queues)
+
+
+def _lawful(channel: Channel, parameters: Parameters, epoch: int, names: tuple[str, ...]) -> bool:
+    """All clauses together: one question about all channels instead of one for each clause."""
+    return all_of([merged(partial(CHANNEL_CLAUSES[name], channel, parameters, epoch)) for name in names])
+
+
+def _any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
+    channels = SymbolicFamily.any_family("channels", _any_channel)
+    state = arbitrary(State, special={"channels": channels})
+    channels.assume_every(_lawful, parameters, state.epoch, tuple(names))
+    return assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return _any_lawful_state(INVARIANT, parameters)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""The gate whose senders stop, with any other parameters."""
+
+EPOCHS = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, EPOCHS_INVARIANT))
+"""The same, with the order of epochs."""
+
+STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT))
+"""The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-")
+_EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-")
+
+
+def _first_changed(change: Callable[[Channel, Parameters], Channel]) -> Fault[State, Parameters]:
+    def fault(state: State, parameters: Parameters) -> State:
+        return state._replace(channels=state.channels.put(0, change(state.channels.get(0), parameters)))
+
+    return fault
+
+
+def _stored_behind(channel: Channel, _parameters: Parameters) -> Channel:
+    return channel._replace(blocked=True, inbox=channel.inbox.push(Item("data", channel.epoch, 0)))
+
+
+def _hoarding(channel: Channel, parameters: Parameters) -> Channel:
+    return channel._replace(free=parameters.exclusive + content_in(channel.waiting).data + 1)
+
+
+# Liveness.
+
+
+def _has_borrowed(channel: Channel) -> bool:
+    return channel.borrowed > 0
+
+
+def _live(subject: Subject[State, Parameters], parameters: Parameters) -> bool:
+    """In any state that satisfies the invariant; in focus are a channel that waits, and one that has borrowed."""
+    state = subject.any_state(parameters)
+    channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
+    return SYSTEM.invariants["NeverStuck"](state._replace(channels=channels), parameters)
+
+
+def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> bool:
+    parameters = subject.any_parameters()
+    assume(parameters.exclusive >= least)
+    return _live(subject, parameters)
+
+
+def _live_with_floating(least: int) -> bool:
+    parameters = any_parameters(exclusive=0, announce=True)
+    assume(parameters.floating >= least)
+    assume(takes_back(parameters))
+    return _live(SUBJECT, parameters)
+
+
+def _conserves(more: int, state: State, parameters: Parameters) -> bool:
+    """The clauses without Stop, with so many buffers more."""
+    state = state._replace(pool=state.pool + more)
+    return all_of([merged(partial(holds, state, parameters)) for holds in STORING_INVARIANT.values()])
+
+
+def _barriers_left(channel: Channel) -> int:
+    """Steps that barriers of a channel still have to take."""
+    waiting, wire, inbox = (content_in(queue).barriers for queue in (channel.waiting, channel.wire, channel.inbox))
+    blocked = 2 if channel.blocked else 0
+    return 5 * waiting + 4 * wire + 3 * inbox + blocked + effect_in(channel.grants).words
+
+
+def _data_left(channel: Channel) -> int:
+    """More than the steps that data, credit and announcements of a channel still have to take until a barrier moves."""
+    waiting, wire, inbox = (content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox))
+    sent = 6 * wire.data + 5 * inbox.data + wire.items - wire.data - wire.barriers
+    credit = channel.credit + 2 * _granted_in(channel.grants) + 3 * channel.free
+    return 7 * waiting.data + 2 * (waiting.data - channel.told) + sent + credit
+
+
+def _ranks(state: State) -> tuple[int, int]:
+    return state.channels.sum_of(_barriers_left), state.channels.sum_of(_data_left) + 4 * state.pool
+
+
+def _falls(least: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """Barriers first, then data."""
+    (barriers, data), (barriers_after, data_after) = _ranks(before), _ranks(after)
+    return barriers_after < barriers or (barriers_after == barriers and data_after <= data - least)
+
+
+def _never_below(least: int, state: State, _parameters: Parameters) -> bool:
+    return min(_ranks(state)) >= least
+
+
+# Runs into what is wrong without a switch, for any number of inputs.
+
+_TOLD: tuple[Move, ...] = (
+    *(("OfferData", (name,)) for name in (0, 1)),
+    *(("AnnounceBacklog", (name,)) for name in (0, 1)),
+    *(("Deliver", (name,)) for name in (0, 1)),
+)
+_LENT: tuple[Move, ...] = (("Borrow", (1,)), ("Grant", (1,)), ("Hear", (1,)))
+_BARRIER: tuple[Move, ...] = (("SendBarrier", (1,)), ("Deliver", (1,)), ("ConsumeBarrier", (1,)))
+
+# Channel 1 has the only floating buffer, as credit behind a barrier.
+_KEPT_AS_CREDIT: tuple[Move, ...] = (("OfferBarrier", (1,)), *_TOLD, *_LENT[:2], *_BARRIER, *_LENT[2:])
+# ... and as data behind a barrier, stored at the gate.
+_KEPT_AS_DATA: tuple[Move, ...] = (
+    ("OfferBarrier", (1,)),
+    *_BARRIER,
+    *_TOLD,
+    *_LENT,
+    ("SendData", (1,)),
+    ("Deliver", (1,)),
+)
+# Credit is used that was taken back.
+_VOID_CREDIT: tuple[Move, ...] = (
+    ("OfferBarrier", (0,)),
+    ("OfferData", (0,)),
+    ("AnnounceBacklog", (0,)),
+    *((action, (0,)) for action in ("Deliver", "Borrow", "Grant", "Hear", "SendBarrier", "SendData", "Deliver")),
+)
+# Credit on its way crosses the barrier, and is granted once more after it.
+_CROSSING_CREDIT: tuple[Move, ...] = (
+    *((action, (0,)) for action in ("OfferData", "SendData", "Deliver", "ConsumeData", "Grant")),
+    *((action, (0,)) for action in ("OfferBarrier", "OfferData", "SendBarrier", "Hear", "SendData")),
+    *((action, (0,)) for action in ("Deliver", "Deliver")),
+)
+
+
+def _reached(moves: tuple[Move, ...], invariant: str, least_inputs: int, **switches: object) -> bool:
+    """These steps lead to a state that breaks the invariant, for any backlog and any larger number of inputs."""
+    parameters = any_parameters_of(Parameters, **switches)
+    assume(parameters.inputs >= least_inputs)
+    assume(parameters.backlog >= 2)
+    end = take(SYSTEM, parameters, SYSTEM.initial(parameters), moves)
+    return end is not None and not SYSTEM.invariants[invariant](end, parameters)
+
+
+def _run(
+    name: str, moves: tuple[Move, ...], invariant: str, instead: dict[str, object], in_words: str, **switches: object
+) -> SymbolicObligation:
+    claim = partial(_reached, moves, invariant, 2, **switches)
+    return SymbolicObligation(name, claim, partial(_reached, moves, invariant, 2, **{**switches, **instead}), in_words)
+
+
+_FLOATING_ONLY: dict[str, object] = {"exclusive": 0, "floating": 1, "revoke": False}
+
+
+def _lawful_item() -> Item:
+    item, parameters = _any_item("item"), any_parameters()
+    assume(is_item(item, parameters))
+    return item
+
+
+def _lawful_grant() -> int:
+    grant = integer("grant")
+    assume(is_grant(grant, any_parameters()))
+    return grant
+
+
+def _laws(name: str, laws: tuple[Law, ...], lawful: Callable[[], object]) -> Iterator[SymbolicObligation]:
+    for number, law in enumerate(laws, start=1):
+        yield from law_obligations(f"{name}, law {number}", partial(_itself, law), lawful)
+
+
+def _itself(law: Law) -> Law:
+    return law
+
+
+def _item_in_range(parameters: Parameters) -> Item:
+    item = _any_item("item")
+    with assuming():
+        assume(is_item(item, parameters))
+    return item
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (*_of_queues(), *_clauses(), *_consequences(), *_without_a_switch())
+
+
+def _of_queues() -> tuple[Theorem, ...]:
+    return (
+        _CHAPTER.theorem(
+            "laws",
+            "TypeOK",
+            "What the proofs assume of queues: counts, what is told, what is granted, and that nothing is due behind "
+            "an item that is out of order.",
+            *_laws("items", _COUNTED, _lawful_item),
+            *_laws("promises", _PROMISED, _lawful_item),
+            *_laws("grants", _HEARD, _lawful_grant),
+            dead_end_obligation(due_after, OUT_OF_ORDER, _item_in_range, lambda: _any_item("item"), any_parameters),
+        ),
+    )
+
+
+def _clauses() -> tuple[Theorem, ...]:
+    kept = _CHAPTER.kept
+    return (
+        kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and every epoch is one.",
+            lambda state, _: state._replace(pool=-1),
+            "-1 floating buffers",
+        ),
+        kept(
+            "conservation",
+            "Conservation",
+            "No buffer is made, none is lost: the pool and all channels have the floating ones, and each buffer of a "
+            "channel is granted, holds data, or is free.",
+            lambda state, _: state._replace(pool=state.pool + 1),
+            "after the step there is a buffer more",
+        ),
+        kept(
+            "stopped",
+            "StoppedByBarrier",
+            "A sender is stopped from sending a barrier to being told that it is aligned, and at no other time.",
+            _first_changed(lambda channel, _: channel._replace(stopped=False, blocked=True)),
+            "after the step a sender goes on while its channel is blocked",
+        ),
+        kept(
+            "nothing-behind",
+            "NothingBehind",
+            "Nothing is sent behind a barrier before it is aligned, so nothing is stored for a blocked input.",
+            _first_changed(_stored_behind),
+            "after the step data is stored for a blocked channel",
+        ),
+        _EPOCHS_CHAPTER.kept(
+            "in-epoch",
+            "InEpoch",
+            "All that is consumed is of the gate's epoch: nothing behind a barrier before the barriers of all inputs, "
+            "nothing in front of it after them.",
+            lambda state, _: state._replace(epoch=state.epoch + 1),
+            "after the step the gate is an epoch ahead",
+        ),
+        kept(
+            "released",
+            "ReleasedByBarrier",
+            "Credit is taken back from the arrival of a barrier to its alignment, and at no other time.",
+            _first_changed(lambda channel, _: channel._replace(released=not channel.released)),
+            "after the step a channel has, or has not, what it should not have, or have",
+        ),
+        kept(
+            "backlog",
+            "BacklogKnown",
+            "The gate learns each backlog that was told, and never expects more than waits or travels.",
+            _first_changed(lambda channel, _: channel._replace(told=channel.told + 1)),
+            "after the step a sender believes to have told more",
+        ),
+        kept(
+            "nothing-hoarded",
+            "NothingHoarded",
+            "No channel keeps a floating buffer for which it has no data.",
+            _first_changed(_hoarding),
+            "after the step a channel has a buffer too many",
+        ),
+    )
+
+
+def _bounded(less: int, state: State, parameters: Parameters) -> bool:
+    floating = parameters.floating - less
+    return state.channels.sum_of(_floating_here, parameters) <= floating
+
+
+def _floating_here(channel: Channel, parameters: Parameters) -> int:
+    return max(0, data_here(channel) - parameters.exclusive)
+
+
+def _at_least_one(name: str, holds: Callable[[int], bool], twin_change: str) -> SymbolicObligation:
+    return SymbolicObligation(name, partial(holds, 1), partial(holds, 0), twin_change)
+
+
+def _consequences() -> tuple[Theorem, ...]:
+    follows = SUBJECT.holds_whenever_invariant
+    theorem = _CHAPTER.theorem
+    return (
+        theorem(
+            "bounded",
+            "Bounded",
+            "The gate never stores more than the buffers of its pool and of its channels.",
+            follows("in every state", SYSTEM.invariants["Bounded"], partial(_bounded, 1), "one buffer less"),
+        ),
+        theorem(
+            "storing",
+            "Conservation",
+            "Where senders do not stop and nothing is taken back, no buffer is made or lost either: data is stored "
+            "behind barriers instead.",
+            *STORING.induction(partial(_conserves, 0), lambda state, _: state, "a buffer more", partial(_conserves, 1)),
+        ),
+        theorem(
+            "live-exclusive",
+            "NeverStuck",
+            "With an exclusive buffer for each channel nobody is ever stuck, with any number of floating buffers, "
+            "whatever is released and announced; nor without Stop, if nothing is taken back.",
+            _at_least_one("where senders stop", partial(_live_with_exclusive, SUBJECT), "no exclusive buffer"),
+            _at_least_one("where they do not", partial(_live_with_exclusive, STORING), "no exclusive buffer"),
+        ),
+        theorem(
+            "live-floating",
+            "NeverStuck",
+            "Without exclusive buffers nobody is ever stuck if there is a floating buffer, senders stop and announce, "
+            "and a barrier takes buffers back.",
+            _at_least_one("in every state", _live_with_floating, "no buffer at all"),
+        ),
+        theorem(
+            "comes-to-rest",
+            "Protocol",
+            "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
+            "to rest if nothing is offered. It is never stuck, so an alignment that all inputs have joined is completed.",
+            *SUBJECT.step_obligations(
+                SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "data falls by a million"
+            ),
+            follows("ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"),
+        ),
+    )
+
+
+def _without_a_switch() -> tuple[Theorem, ...]:
+    return (
+        _CHAPTER.theorem(
+            "stuck",
+            "NeverStuck",
+            "Without exclusive buffers, and with one floating buffer, two of any number of inputs are stuck if "
+            "barriers release nothing, if senders announce nothing, and if they neither stop nor release (FLINK-16404).",
+            _run(
+                "a blocked channel keeps credit",
+                _KEPT_AS_CREDIT,
+                "NeverStuck",
+                {"release": True},
+                "the buffer is released",
+                **_FLOATING_ONLY,
+                stop=True,
+                release=False,
+                announce=True,
+            ),
+            _run(
+                "a sender cannot say that it has data",
+                (("OfferData", (0,)),),
+                "NeverStuck",
+                {"announce": True},
+                "it can",
+                **_FLOATING_ONLY,
+                stop=True,
+                release=True,
+                announce=False,
+            ),
+            _run(
+                "data is stored behind a barrier",
+                _KEPT_AS_DATA,
+                "NeverStuck",
+                {"stop": True},
+                "the sender stops",
+                **_FLOATING_ONLY,
+                stop=False,
+                release=False,
+                announce=True,
+            ),
+        ),
+        _CHAPTER.theorem(
+            "out-of-nothing",
+            "Conservation",
+            "Where credit is taken back and senders do not stop, buffers are made out of nothing: void credit is used, "
+            "and by the ticket's rule credit crosses the barrier.",
+            _run(
+                "void credit is used",
+                _VOID_CREDIT,
+                "Conservation",
+                {"release": False},
+                "nothing is released",
+                **_FLOATING_ONLY,
+                stop=False,
+                release=True,
+                announce=True,
+            ),
+            _run(
+                "credit crosses the barrier",
+                _CROSSING_CREDIT,
+                "Conservation",
+                {"revoke": False},
+                "nothing is revoked",
+                exclusive=1,
+                floating=0,
+                stop=False,
+                revoke=True,
+            ),
+        ),
+    )
