@@ -74,7 +74,7 @@ _COUNTED: tuple[Law, ...] = (
     lambda items: content_in(items).data,
     lambda items: content_in(items).barriers,
     lambda items: content_in(items).items - content_in(items).data - content_in(items).barriers,
-    lambda items: min(content_in(items).items, content_in(items).behind),
+    lambda items: (content_in(items).items, content_in(items).behind),
 )
 _PROMISED: tuple[Law, ...] = (
     lambda messages: promise_in(messages).data - content_in(messages).data,
@@ -85,7 +85,7 @@ _HEARD: tuple[Law, ...] = (
     lambda grants: 2 * effect_in(grants).keeps,
     lambda grants: 1 - effect_in(grants).keeps,
     lambda grants: effect_in(grants).adds,
-    lambda grants: min(effect_in(grants).words, effect_in(grants).keeps + effect_in(grants).words - 1),
+    lambda grants: (effect_in(grants).words, effect_in(grants).keeps + effect_in(grants).words - 1),
     lambda grants: _granted_in(grants),
 )
 
@@ -443,7 +443,7 @@ def _consequences() -> tuple[Theorem, ...]:
             "comes-to-rest",
             "Protocol",
             "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
-            "to rest if nothing is offered. It is never stuck, so an alignment that all inputs have joined is completed.",
+            "to rest if nothing is offered. It is not stuck, so an alignment that all inputs have joined is completed.",
             *SUBJECT.step_obligations(
                 SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "data falls by a million"
             ),
@@ -458,7 +458,7 @@ def _without_a_switch() -> tuple[Theorem, ...]:
             "stuck",
             "NeverStuck",
             "Without exclusive buffers, and with one floating buffer, two of any number of inputs are stuck if "
-            "barriers release nothing, if senders announce nothing, and if they neither stop nor release (FLINK-16404).",
+            "barriers release nothing, if senders announce nothing, or if nobody stops or releases (FLINK-16404).",
             _run(
                 "a blocked channel keeps credit",
                 _KEPT_AS_CREDIT,

@@ -116,7 +116,7 @@ SendBarrier(c) ==
     /\ Starts(channel.waiting, "barrier") /\ ~channel.stopped
     /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].stopped = Stop, ![c].told = 0,
                                     ![c].credit = IF Revoke /\ ~Stop THEN 0 ELSE @,
-                                    ![c].wire = Append(@, Head(channel.waiting))]
+                                    ![c].wire = Append(@, Item("barrier", Head(channel.waiting).epoch, 0))]
     /\ UNCHANGED <<pool, epoch>>
 
 \* A sender without any credit says that it has data; with exclusive buffers the next data says so.
@@ -270,10 +270,9 @@ Bounded ==
 
 \* A sender is stopped by one barrier, from sending it to being told.
 StoppedByBarrier ==
-    \A c \in Names : LET channel == channels[c] IN
-        One(channel.stopped) = IF Stop
-            THEN BarriersHere(channel) + One(channel.blocked) + Len(SelectSeq(channel.grants, LAMBDA n : n <= RESUME))
-            ELSE 0
+    \A c \in Names : LET channel == channels[c]  words == Len(SelectSeq(channel.grants, LAMBDA n : n <= RESUME)) IN
+        IF Stop THEN One(channel.stopped) = BarriersHere(channel) + One(channel.blocked) + words
+        ELSE ~channel.stopped /\ words = 0
 
 \* Nothing is sent or stored behind a barrier before it is aligned.
 NothingBehind ==

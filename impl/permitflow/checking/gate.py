@@ -1,0 +1,162 @@
+"""Can a gate with several inputs get stuck?  By its theorems where they say so, else by a run of the model.
+
+The rules and the theorems: docs/protocols/gate.md.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from permitflow_model.input_gate import SYSTEM, Parameters, State
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Step
+
+__all__ = ["GateFinding", "check_gate"]
+
+Move = tuple[str, int]
+"""An action, and the input that performs it."""
+
+_BACKLOG_OF_ONE_INPUT = 3
+"""What may wait while a gate with a single input is explored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateFinding:
+    """What becomes of a gate."""
+
+    parameters: Parameters
+    """As they were explored, or of the run."""
+
+    verdict: Literal["live", "deadlock", "buffers out of nothing"]
+    reason: str
+    how: Literal["proved", "explored", "run"]
+    theorem: str = ""
+    """The theorem that says so, if it was proved."""
+
+    advice: str = ""
+    steps: tuple[Step[State], ...] = ()
+    """Of the run into what is wrong."""
+
+
+def check_gate(
+    *, inputs: int, exclusive: int, floating: int, stop: bool = True, release: bool = True, announce: bool = True
+) -> GateFinding:
+    """Decide for these numbers, which may be of any size.
+
+    Args:
+        inputs: channels of the gate, at least 1.
+        exclusive: buffers of each channel.
+        floating: buffers of the gate's pool.
+        stop: does a sender stop behind its barrier?
+        release: does a barrier take back the floating buffers of a channel without exclusive ones?
+        announce: does a sender without credit announce its backlog?
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+    parameters = Parameters(
+        inputs=inputs,
+        exclusive=exclusive,
+        floating=floating,
+        # A channel may wait for the whole pool, behind a barrier.
+        backlog=floating + 1,
+        stop=stop,
+        release=release,
+        announce=announce,
+    )
+    if exclusive > 0:
+        return GateFinding(
+            parameters=parameters,
+            verdict="live",
+            how="proved",
+            theorem="gate-live-exclusive",
+            reason="each input has a buffer that no other input can take",
+        )
+    if floating == 0 or not announce:
+        reason = "there is no buffer at all" if floating == 0 else "a sender without credit cannot say that it has data"
+        advice = "--exclusive 1" if floating else "--exclusive 1, or --floating 1"
+        advice += "" if announce else ", or leave --no-announce away" if floating else " without --no-announce"
+        moves = [("OfferData", 0), *_without_buffers(parameters)]
+        return _run(parameters, moves, "NeverStuck", "deadlock", reason, advice)
+    if stop and release:
+        return GateFinding(
+            parameters=parameters,
+            verdict="live",
+            how="proved",
+            theorem="gate-live-floating",
+            reason="an input that is blocked holds no floating buffer, and one that has data says so",
+        )
+    if release:
+        reason = "a sender that does not stop uses credit that its barrier has taken back"
+        advice = "leave --no-stop away, or choose --exclusive 1"
+        moves = _void_credit()
+        return _run(parameters, moves, "Conservation", "buffers out of nothing", reason, advice)
+    if inputs == 1:
+        return _explored(parameters)
+    kept = "as credit that it may not use" if stop else "for data that is stored behind its barrier"
+    reason = f"a blocked input keeps the whole pool, {kept}, and another one waits for it"
+    advice = "leave --no-release away" if stop else "leave --no-stop and --no-release away"
+    moves = _kept(floating, as_data=not stop)
+    return _run(parameters, moves, "NeverStuck", "deadlock", reason, f"{advice}, or choose --exclusive 1")
+
+
+def _without_buffers(parameters: Parameters) -> list[Move]:
+    return [("AnnounceBacklog", 0), ("Deliver", 0)] if parameters.announce else []
+
+
+def _void_credit() -> list[Move]:
+    """Input 0 gets credit for data behind its barrier, which takes it back: both ends have the buffer."""
+    asked = ["OfferBarrier", "OfferData", "AnnounceBacklog", "SendBarrier", "Deliver"]
+    return [(action, 0) for action in (*asked, "Borrow", "Grant", "Hear", "SendData", "Deliver")]
+
+
+def _kept(floating: int, *, as_data: bool) -> list[Move]:
+    """Input 1 gets the whole pool for data behind its barrier, and is blocked; input 0 waits for a buffer."""
+    begin: list[Move] = [("OfferData", 0), ("OfferBarrier", 1), *[("OfferData", 1)] * floating]
+    told: list[Move] = [("AnnounceBacklog", 0), ("AnnounceBacklog", 1), ("Deliver", 0), ("Deliver", 1)]
+    lent: list[Move] = [*[("Borrow", 1)] * floating, ("Grant", 1), ("Hear", 1)]
+    barrier: list[Move] = [("SendBarrier", 1), ("Deliver", 1), ("ConsumeBarrier", 1)]
+    if not as_data:
+        return [*begin, *told, *lent, *barrier]
+    # The barrier tells that nothing is wanted, so the backlog is announced behind it.
+    stored: list[Move] = [*[("SendData", 1)] * floating, *[("Deliver", 1)] * floating]
+    return [*begin, *barrier, *told, *lent, *stored]
+
+
+def _run(
+    parameters: Parameters,
+    moves: Iterable[Move],
+    broken: str,
+    verdict: Literal["deadlock", "buffers out of nothing"],
+    reason: str,
+    advice: str,
+) -> GateFinding:
+    state = SYSTEM.initial(parameters)
+    steps = []
+    for action, name in moves:
+        state = SYSTEM.perform(action, state, parameters, name)
+        steps.append(Step(action, (name,), state))
+    if SYSTEM.invariants[broken](state, parameters):
+        raise AssertionError(f"the run into {verdict} ends in a state where {broken} holds: {parameters}")
+    return GateFinding(
+        parameters=parameters, verdict=verdict, how="run", reason=reason, advice=advice, steps=tuple(steps)
+    )
+
+
+def _explored(parameters: Parameters) -> GateFinding:
+    """A single input is aligned with itself; more buffers than may be waited for change nothing."""
+    small = Parameters(
+        **{**vars(parameters), "backlog": _BACKLOG_OF_ONE_INPUT, "floating": min(parameters.floating, 3)}
+    )
+    graph = explore(SYSTEM, small, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]}, stop_at_violation=True)
+    for violation in graph.violations:
+        return GateFinding(
+            parameters=small, verdict="deadlock", how="explored", reason="the input waits", steps=violation.steps
+        )
+    return GateFinding(
+        parameters=small,
+        verdict="live",
+        how="explored",
+        reason=f"a single input waits for no other one: all {graph.state_count:,} states with at most "
+        f"{small.backlog} messages were visited",
+    )
