@@ -74,10 +74,8 @@ def check_gate(
         )
     if floating == 0 or not announce:
         reason = "there is no buffer at all" if floating == 0 else "a sender without credit cannot say that it has data"
-        advice = "--exclusive 1" if floating else "--exclusive 1, or --floating 1"
-        advice += "" if announce else ", or leave --no-announce away" if floating else " without --no-announce"
         moves = [("OfferData", 0), *_without_buffers(parameters)]
-        return _run(parameters, moves, "NeverStuck", "deadlock", reason, advice)
+        return _run(parameters, moves, "NeverStuck", "deadlock", reason)
     if stop and release:
         return GateFinding(
             parameters=parameters,
@@ -88,16 +86,21 @@ def check_gate(
         )
     if release:
         reason = "a sender that does not stop uses credit that its barrier has taken back"
-        advice = "leave --no-stop away, or choose --exclusive 1"
-        moves = _void_credit()
-        return _run(parameters, moves, "Conservation", "buffers out of nothing", reason, advice)
+        return _run(parameters, _void_credit(), "Conservation", "buffers out of nothing", reason)
     if inputs == 1:
         return _explored(parameters)
     kept = "as credit that it may not use" if stop else "for data that is stored behind its barrier"
     reason = f"a blocked input keeps the whole pool, {kept}, and another one waits for it"
-    advice = "leave --no-release away" if stop else "leave --no-stop and --no-release away"
-    moves = _kept(floating, as_data=not stop)
-    return _run(parameters, moves, "NeverStuck", "deadlock", reason, f"{advice}, or choose --exclusive 1")
+    return _run(parameters, _kept(floating, as_data=not stop), "NeverStuck", "deadlock", reason)
+
+
+def _ways_to_live(parameters: Parameters) -> str:
+    """What to change, in the words of the command; each way is sufficient alone."""
+    switches = {"--no-stop": parameters.stop, "--no-release": parameters.release, "--no-announce": parameters.announce}
+    off = " and ".join(name for name, is_on in switches.items() if not is_on)
+    ways = ["choose --floating 1"] if parameters.floating == 0 else []
+    ways += [f"leave {off} away"] if off else []
+    return f"choose --exclusive 1, or {' and '.join(ways)}"
 
 
 def _without_buffers(parameters: Parameters) -> list[Move]:
@@ -129,7 +132,6 @@ def _run(
     broken: str,
     verdict: Literal["deadlock", "buffers out of nothing"],
     reason: str,
-    advice: str,
 ) -> GateFinding:
     state = SYSTEM.initial(parameters)
     steps = []
@@ -138,6 +140,7 @@ def _run(
         steps.append(Step(action, (name,), state))
     if SYSTEM.invariants[broken](state, parameters):
         raise AssertionError(f"the run into {verdict} ends in a state where {broken} holds: {parameters}")
+    advice = _ways_to_live(parameters)
     return GateFinding(
         parameters=parameters, verdict=verdict, how="run", reason=reason, advice=advice, steps=tuple(steps)
     )
@@ -151,7 +154,12 @@ def _explored(parameters: Parameters) -> GateFinding:
     graph = explore(SYSTEM, small, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]}, stop_at_violation=True)
     for violation in graph.violations:
         return GateFinding(
-            parameters=small, verdict="deadlock", how="explored", reason="the input waits", steps=violation.steps
+            parameters=small,
+            verdict="deadlock",
+            how="explored",
+            reason="the input waits for itself",
+            advice=_ways_to_live(parameters),
+            steps=violation.steps,
         )
     return GateFinding(
         parameters=small,

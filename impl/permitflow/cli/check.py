@@ -15,6 +15,7 @@ import typer
 from permitflow.checking import Check, deciding
 from permitflow.checking.deciding import Answer
 from permitflow.checking.grid import MOST_STATES
+from permitflow.cli.check_gate import MOST_FLOATING, GateOptions, check_gate_options
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
 from permitflow.cli.options import (
@@ -109,6 +110,27 @@ def check(
             dir_okay=False,
         ),
     ] = None,
+    inputs: Annotated[
+        int | None, typer.Option(parser=whole_number(least=1), metavar="N", help="Of a gate: its inputs.")
+    ] = None,
+    exclusive: Annotated[
+        int | None, typer.Option(parser=whole_number(least=0), metavar="N", help="Of a gate: buffers of each input.")
+    ] = None,
+    floating: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number(least=0, most=MOST_FLOATING),
+            metavar="N",
+            help="Of a gate: buffers that its inputs share.",
+        ),
+    ] = None,
+    no_stop: Annotated[bool, typer.Option("--no-stop", help="Of a gate: a sender goes on behind its barrier.")] = False,
+    no_release: Annotated[
+        bool, typer.Option("--no-release", help="Of a gate: a blocked input keeps its floating buffers.")
+    ] = False,
+    no_announce: Annotated[
+        bool, typer.Option("--no-announce", help="Of a gate: a sender without credit cannot say that it has data.")
+    ] = False,
     engine: Annotated[
         Engine | None,
         typer.Option(metavar="NAME", help="What checks the models: explorer, tlc or both. Default: what is available."),
@@ -138,7 +160,13 @@ def check(
       permitflow check orders.toml --sweep permit_batch=256..16384:x2 --sweep max_chunk_cost=1024,30000
       permitflow check grid.toml --explore --spark 'local[*]' --plot map.html
 
-    Without either, check all models of the specification (spec/*/models.toml): each must come out as it records,
+    For a gate, a consumer with several inputs that aligns their barriers, answer for its buffers.
+
+    \b
+      permitflow check gate --inputs 2 --exclusive 0 --floating 1                live
+      permitflow check gate --inputs 2 --exclusive 0 --floating 1 --no-release   a deadlock, step by step
+
+    Without any of these, check all models of the specification (spec/*/models.toml): each must come out as it records,
     the ones with a seeded fault included.
 
     \b
@@ -159,6 +187,22 @@ def check(
     sweeping = {"--explore": explore, "--max-states": max_states, "--spark": spark, "--csv": csv, "--plot": plot}
     of_sweep = [name for name, value in sweeping.items() if value]
     given = [name for name, value in numbers.items() if value is not None]
+    gate = GateOptions(
+        inputs=inputs,
+        exclusive=exclusive,
+        floating=floating,
+        no_stop=no_stop,
+        no_release=no_release,
+        no_announce=no_announce,
+    )
+    if file is not None and str(file) == "gate":
+        others = [*given, *(["--sweep"] if sweep else []), *of_sweep]
+        others += [name for name, value in (("--engine", engine), ("--model", model)) if value]
+        if others:
+            unusable(f"{others[0]} says nothing about a gate: leave it away")
+        check_gate_options(gate, as_json=as_json)
+    if gate.given:
+        unusable(f"{gate.given[0]} belongs to a gate: `permitflow check gate {gate.given[0]} ...`")
     if file is not None:
         given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
         if given:

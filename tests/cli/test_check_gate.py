@@ -1,0 +1,79 @@
+"""``permitflow check gate``: what is proved, what is run into, and what is no gate."""
+
+from itertools import product
+
+import pytest
+
+from permitflow.checking.gate import check_gate
+from permitflow_model.input_gate import SYSTEM, Parameters
+from permitflow_model.kernel.explore import explore
+from tests.cli.conftest import Command, Report
+
+GATE = ("check", "gate", "--inputs", "2", "--exclusive", "0", "--floating", "1")
+FEW = {"inputs": 2, "exclusive": 0, "floating": 1}
+
+
+def test_it_is_live_by_a_theorem(command: Command) -> None:
+    code, text, _ = command(*GATE)
+    assert code == 0
+    assert "proved: an input that is blocked holds no floating buffer" in text
+    assert "theorem gate-live-floating" in text
+
+
+@pytest.mark.parametrize(
+    ("without", "verdict", "steps"),
+    [
+        (["--no-release"], "deadlock", 13),
+        (["--no-announce"], "deadlock", 1),
+        (["--no-stop", "--no-release"], "deadlock", 15),
+        (["--no-stop"], "buffers out of nothing", 10),
+    ],
+)
+def test_without_one_of_the_three_it_shows_a_run(report: Report, without: list[str], verdict: str, steps: int) -> None:
+    code, document = report(*GATE, *without)
+    assert (code, document["verdict"], document["holds"]) == (1, verdict, False)
+    assert len(document["run"]) == 1 + steps
+
+
+def test_a_deadlock_is_told_input_by_input_with_a_way_out(command: Command) -> None:
+    code, text, _ = command(*GATE, "--no-stop", "--no-release")
+    assert code == 1
+    assert "input 0" in text
+    assert text.rstrip().endswith("to be live, choose --exclusive 1, or leave --no-stop and --no-release away")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["gate", "--inputs", "2", "--exclusive", "0"], "--floating is missing"),
+        ([*GATE[1:], "--batch", "3"], "--batch says nothing about a gate"),
+        ([*GATE[1:], "--model", "published"], "--model says nothing about a gate"),
+        (["--inputs", "2"], "--inputs belongs to a gate"),
+        (["gate", "--inputs", "0", "--exclusive", "0", "--floating", "1"], "must be at least 1, not 0"),
+    ],
+)
+def test_what_is_no_gate_is_named(command: Command, arguments: list[str], complaint: str) -> None:
+    code, _, errors = command("check", *arguments)
+    assert code == 2
+    assert complaint in errors
+
+
+@pytest.mark.parametrize(("stop", "release", "announce"), product((True, False), repeat=3))
+def test_the_explorer_says_the_same(stop: bool, release: bool, announce: bool) -> None:
+    switches = {"stop": stop, "release": release, "announce": announce}
+    names = ("Conservation", "NeverStuck")
+    for inputs, exclusive in ((1, 0), (2, 0), (2, 1)):
+        gate = {"inputs": inputs, "exclusive": exclusive, "floating": 1, **switches}
+        parameters = Parameters(**gate, backlog=1 if exclusive else 2)  # type: ignore[arg-type]  # names and numbers
+        graph = explore(
+            SYSTEM, parameters, invariants={name: SYSTEM.invariants[name] for name in names}, stop_at_violation=True
+        )
+        assert (check_gate(**gate).verdict == "live") == (not graph.violations), gate  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("floating", [1, 2, 7])
+def test_a_larger_pool_is_used_up_in_the_same_way(floating: int) -> None:
+    for stop, steps in ((True, 11), (False, 11)):
+        finding = check_gate(inputs=3, exclusive=0, floating=floating, stop=stop, release=False)
+        assert finding.verdict == "deadlock"
+        assert len(finding.steps) == steps + floating * (2 if stop else 4)
