@@ -62,7 +62,7 @@ class Parameters:
     """Data and barriers of a channel that may be offered and not yet consumed."""
 
     epochs: int = 1
-    """Epochs are counted modulo this; 1: they are not told apart."""
+    """Epochs are counted modulo this; 1: they are not told apart; 0: they are counted without end."""
 
     stop: bool = True
     """Does a sender stop after its barrier until consumption is resumed?"""
@@ -85,8 +85,8 @@ class Parameters:
         for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("backlog", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
-        if self.epochs != 1 and self.epochs <= self.backlog + 1:
-            raise ValueError(f"epochs must be 1 or above backlog + 1 = {self.backlog + 1}, not {self.epochs}")
+        if self.epochs not in (0, 1) and self.epochs <= self.backlog + 1:
+            raise ValueError(f"epochs must be 0, 1 or above backlog + 1 = {self.backlog + 1}, not {self.epochs}")
 
 
 class Item(NamedTuple):
@@ -213,6 +213,15 @@ def promise_in(messages: Any) -> Promise:
     return promise
 
 
+def _counted(epochs: int, parameters: Parameters) -> int:
+    """The epoch after so many."""
+    return epochs if parameters.epochs == 0 else epochs % parameters.epochs
+
+
+def _is_epoch(epoch: int, parameters: Parameters) -> bool:
+    return epoch >= 0 and (parameters.epochs == 0 or epoch < parameters.epochs)
+
+
 def takes_back(parameters: Parameters) -> bool:
     """Does a barrier take back what its channel has?"""
     return parameters.revoke or (parameters.release and parameters.exclusive == 0)
@@ -265,7 +274,7 @@ def offer_barrier(state: State, parameters: Parameters, name: int) -> State:
     """A barrier ends the epoch of an input."""
     channel = state.channels.get(name)
     require(_has_room(channel, parameters))
-    epoch = (channel.epoch + 1) % parameters.epochs
+    epoch = _counted(channel.epoch + 1, parameters)
     return _with(state, name, waiting=channel.waiting.push(Item("barrier", channel.epoch, 0)), epoch=epoch)
 
 
@@ -389,7 +398,7 @@ def resumed(channel: Channel, parameters: Parameters) -> Channel:
 def align(state: State, parameters: Parameters) -> State:
     """All barriers have arrived: the next epoch begins, and each sender is told."""
     require(state.channels.every(is_blocked))
-    return state._replace(channels=state.channels.map(resumed, parameters), epoch=(state.epoch + 1) % parameters.epochs)
+    return state._replace(channels=state.channels.map(resumed, parameters), epoch=_counted(state.epoch + 1, parameters))
 
 
 # What is counted.
@@ -419,7 +428,7 @@ def _one(condition: bool) -> int:
 
 def is_item(item: Item, parameters: Parameters) -> bool:
     """May it be on the wire?"""
-    return 0 <= item.epoch < parameters.epochs and item.backlog >= 0
+    return _is_epoch(item.epoch, parameters) and item.backlog >= 0
 
 
 def is_content(item: Item, parameters: Parameters) -> bool:
@@ -443,7 +452,7 @@ def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> b
         and channel.waiting.every(is_content, parameters)
         and channel.inbox.every(is_content, parameters)
         and channel.grants.every(is_grant, parameters)
-        and 0 <= channel.epoch < parameters.epochs
+        and _is_epoch(channel.epoch, parameters)
         and channel.told >= 0
         and channel.credit >= 0
         and channel.wanted >= 0
@@ -482,7 +491,7 @@ def due_after(due: int, item: Item, parameters: Parameters) -> int:
     """The epoch that is due behind an item, or ``OUT_OF_ORDER`` if the item's is not the one that was due."""
     if item.epoch != due:
         return OUT_OF_ORDER
-    return (due + 1) % parameters.epochs if item.kind == "barrier" else due
+    return _counted(due + 1, parameters) if item.kind == "barrier" else due
 
 
 def _is_of(item: Item, epoch: int) -> bool:
@@ -496,7 +505,7 @@ def _channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> b
         channel.inbox.every(_is_of, epoch),
         barriers_here(channel),
     )
-    due = (epoch + barriers + _one(channel.blocked)) % parameters.epochs
+    due = _counted(epoch + barriers + _one(channel.blocked), parameters)
     return wire and inbox and channel.waiting.fold(due_after, due, parameters) == channel.epoch
 
 
@@ -547,7 +556,7 @@ def borrowed_by(channel: Channel) -> int:
 
 
 def _gate_type_ok(state: State, parameters: Parameters) -> bool:
-    return state.channels.size() == parameters.inputs and state.pool >= 0 and 0 <= state.epoch < parameters.epochs
+    return state.channels.size() == parameters.inputs and state.pool >= 0 and _is_epoch(state.epoch, parameters)
 
 
 def _gate_conserves(state: State, parameters: Parameters) -> bool:

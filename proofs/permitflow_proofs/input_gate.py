@@ -55,7 +55,10 @@ STORING_INVARIANT = {
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters with which senders stop."""
-    return any_parameters_of(Parameters, **{"stop": True, **fixed})
+    parameters = any_parameters_of(Parameters, **{"stop": True, **fixed})
+    if "epochs" not in fixed:
+        assume(parameters.epochs >= 1)
+    return parameters
 
 
 def any_storing_parameters() -> Parameters:
@@ -140,8 +143,8 @@ def any_state(parameters: Parameters) -> State:
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
 """The gate whose senders stop, with any other parameters."""
 
-EPOCHS = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, EPOCHS_INVARIANT))
-"""The same, with the order of epochs."""
+EPOCHS = Subject(SYSTEM, partial(any_parameters, epochs=0), partial(_any_lawful_state, EPOCHS_INVARIANT))
+"""The same, with the order of epochs, which are counted without end."""
 
 STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT))
 """The gate whose senders do not stop, with any other parameters, where nothing is taken back."""

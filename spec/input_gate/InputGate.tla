@@ -22,7 +22,7 @@ CONSTANTS
     Exclusive,    \* buffers that each channel has of its own
     Floating,     \* buffers of the pool
     Backlog,      \* data and barriers of a channel that may be offered and not yet consumed
-    Epochs,       \* epochs are counted modulo this; 1: they are not told apart
+    Epochs,       \* epochs are counted modulo this; 1: they are not told apart; 0: they are counted without end
     Stop,         \* a sender stops after its barrier until consumption is resumed (the flag that shipped)
     Revoke,       \* a barrier takes back all credit that was granted (the rule of FLINK-16404)
     Release,      \* without exclusive buffers, a barrier takes back the floating ones
@@ -32,7 +32,7 @@ CONSTANTS
 ASSUME Assumption ==
     /\ Inputs \in Nat \ {0} /\ {Exclusive, Floating} \subseteq Nat /\ Backlog \in Nat \ {0}
     \* A channel is ahead of the gate by its barriers: those offered, and the one that blocks it.
-    /\ Epochs = 1 \/ (Epochs \in Nat /\ Epochs > Backlog + 1)
+    /\ Epochs \in {0, 1} \/ (Epochs \in Nat /\ Epochs > Backlog + 1)
     /\ {Stop, Revoke, Release, Announce} \subseteq BOOLEAN
     /\ Fair \subseteq {"SendData", "SendBarrier", "AnnounceBacklog", "Hear", "Deliver", "ConsumeData",
                        "ConsumeBarrier", "Borrow", "BorrowInTurn", "Grant", "Align"}
@@ -68,6 +68,10 @@ Init ==
     /\ channels = [c \in Names |-> Opened]
     /\ pool = Floating /\ epoch = 0
 
+Counted(epochs) == IF Epochs = 0 THEN epochs ELSE epochs % Epochs
+
+IsEpoch(number) == number \in Nat /\ (Epochs = 0 \/ number < Epochs)
+
 Item(kind, of, backlog) == [kind |-> kind, epoch |-> of, backlog |-> backlog]
 
 Count(queue, kind) == Len(SelectSeq(queue, LAMBDA item : item.kind = kind))
@@ -98,7 +102,7 @@ OfferData(c) ==
 OfferBarrier(c) ==
     /\ Room(c)
     /\ channels' = [channels EXCEPT ![c].waiting = Append(@, Item("barrier", channels[c].epoch, 0)),
-                                    ![c].epoch = (@ + 1) % Epochs]
+                                    ![c].epoch = Counted(@ + 1)]
     /\ UNCHANGED <<pool, epoch>>
 
 \* Data costs a credit, and tells how much waits behind it.
@@ -189,7 +193,7 @@ Resumed(channel) ==
 Align ==
     /\ \A c \in Names : channels[c].blocked
     /\ channels' = [c \in Names |-> Resumed(channels[c])]
-    /\ epoch' = (epoch + 1) % Epochs
+    /\ epoch' = Counted(epoch + 1)
     /\ UNCHANGED pool
 
 Environment == (\E c \in Names : OfferData(c)) \/ (\E c \in Names : OfferBarrier(c))
@@ -245,12 +249,12 @@ BarriersHere(channel) == Count(channel.wire, "barrier") + Count(channel.inbox, "
 
 One(condition) == IF condition THEN 1 ELSE 0
 
-IsItem(item) == item.kind \in {"data", "barrier", "backlog"} /\ item.epoch \in 0 .. Epochs - 1 /\ item.backlog \in Nat
+IsItem(item) == item.kind \in {"data", "barrier", "backlog"} /\ IsEpoch(item.epoch) /\ item.backlog \in Nat
 
 TypeOK ==
-    /\ DOMAIN channels = Names /\ pool \in Nat /\ epoch \in 0 .. Epochs - 1
+    /\ DOMAIN channels = Names /\ pool \in Nat /\ IsEpoch(epoch)
     /\ \A c \in Names : LET channel == channels[c] IN
-        /\ channel.epoch \in 0 .. Epochs - 1 /\ {channel.told, channel.credit, channel.wanted} \subseteq Nat
+        /\ IsEpoch(channel.epoch) /\ {channel.told, channel.credit, channel.wanted} \subseteq Nat
         /\ {channel.free, channel.borrowed} \subseteq Nat
         /\ \A i \in DOMAIN Pipe(channel) : IsItem(Pipe(channel)[i])
         /\ \A i \in DOMAIN channel.waiting : channel.waiting[i].kind # "backlog"
@@ -286,8 +290,8 @@ InEpoch ==
         /\ \A i \in DOMAIN channel.wire : channel.wire[i].epoch = epoch
         /\ \A i \in DOMAIN channel.inbox : channel.inbox[i].epoch = epoch
         /\ \A i \in DOMAIN channel.waiting :
-            channel.waiting[i].epoch = (epoch + here + Count(SubSeq(channel.waiting, 1, i - 1), "barrier")) % Epochs
-        /\ channel.epoch = (epoch + here + Count(channel.waiting, "barrier")) % Epochs
+            channel.waiting[i].epoch = Counted(epoch + here + Count(SubSeq(channel.waiting, 1, i - 1), "barrier"))
+        /\ channel.epoch = Counted(epoch + here + Count(channel.waiting, "barrier"))
 
 \* Credit is taken back from the arrival of a barrier to its alignment.
 ReleasedByBarrier ==

@@ -1,16 +1,19 @@
 """``permitflow check gate``: what is proved, what is run into, and what is no gate."""
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
 from permitflow.checking.gate import check_gate
 from permitflow_model.input_gate import SYSTEM, Parameters
 from permitflow_model.kernel.explore import explore
-from tests.cli.conftest import Command, Report
+
+Command = Callable[..., tuple[int, str, str]]
+Report = Callable[..., tuple[int, dict[str, Any]]]
 
 GATE = ("check", "gate", "--inputs", "2", "--exclusive", "0", "--floating", "1")
-FEW = {"inputs": 2, "exclusive": 0, "floating": 1}
 
 
 def test_it_is_live_by_a_theorem(command: Command) -> None:
