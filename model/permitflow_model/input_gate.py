@@ -389,9 +389,8 @@ def is_blocked(channel: Channel) -> bool:
 
 def resumed(channel: Channel, parameters: Parameters) -> Channel:
     """The channel when it is aligned: its sender is told, if it waits to be."""
-    grants = channel.grants
-    if parameters.stop:
-        grants = grants.push(REVOKE) if channel.released else grants.push(RESUME)
+    # A product does not fork a proof, and RESUME is 0.
+    grants = channel.grants.push(REVOKE * channel.released) if parameters.stop else channel.grants
     return channel._replace(blocked=False, released=False, grants=grants)
 
 
@@ -423,7 +422,7 @@ def barriers_here(channel: Channel) -> int:
 
 
 def _one(condition: bool) -> int:
-    return 1 if condition else 0
+    return 1 * condition
 
 
 def is_item(item: Item, parameters: Parameters) -> bool:
@@ -654,4 +653,4 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.input_gate:theorems")

@@ -172,4 +172,4 @@ SYSTEM: System[State, Parameters] = System(
     probes={"RoomProbe": lambda state, _: state.room > 0},
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.shared_window:theorems")

@@ -198,7 +198,7 @@ def _live_with_floating(least: int) -> bool:
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:
     """The clauses without Stop, with so many buffers more."""
     state = state._replace(pool=state.pool + more)
-    return all_of([merged(partial(holds, state, parameters)) for holds in STORING_INVARIANT.values()])
+    return all(holds(state, parameters) for holds in STORING_INVARIANT.values())
 
 
 def _barriers_left(channel: Channel) -> int:

@@ -61,7 +61,7 @@ def test_what_is_no_gate_is_named(command: Command, arguments: list[str], compla
     assert complaint in errors
 
 
-@pytest.mark.parametrize(("stop", "release", "announce"), product((True, False), repeat=3))
+@pytest.mark.parametrize(("stop", "release", "announce"), list(product((True, False), repeat=3)))
 def test_the_explorer_says_the_same(stop: bool, release: bool, announce: bool) -> None:
     switches = {"stop": stop, "release": release, "announce": announce}
     names = ("Conservation", "NeverStuck")

@@ -108,6 +108,12 @@ class Truth(_Term):
     def __ne__(self, other: object) -> "Truth":  # type: ignore[override]  # see __eq__
         return Truth(lambda: self.term != truth_term(other))
 
+    def __mul__(self, number: "Integer | int") -> "Integer":
+        """The number where it is true, else 0.  Does not fork."""
+        return Integer(lambda: z3.If(self.term, integer_term(number), z3.IntVal(0)))
+
+    __rmul__ = __mul__
+
 
 def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
     def result(self: "Integer", other: object) -> Any:  # NotImplemented, too

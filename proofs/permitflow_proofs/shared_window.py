@@ -1,0 +1,89 @@
+"""Aligned inputs that share the window of one connection, for any number of them: when they are live."""
+
+from functools import partial
+
+from permitflow_model.shared_window import SYSTEM, Parameters, State, window
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "theorems"]
+
+INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""The inputs with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-")
+
+
+def _live(short: int) -> bool:
+    """With a window larger than those of all inputs but one together, less so much."""
+    parameters = any_parameters()
+    state = any_state(parameters)
+    # As a sum over the inputs, because a product of two unknowns is not linear.
+    others = state.streams.sum_of(window, parameters) - parameters.stream
+    assume(parameters.connection > others - short)
+    return SYSTEM.invariants["NeverStuck"](state, parameters)
+
+
+_FILLED: tuple[Move, ...] = (
+    *((action, (1,)) for action in ("OfferBarrier", "Send", "Read", "OfferData", "Send", "OfferData", "Send")),
+    ("OfferData", (0,)),
+)
+
+
+def _stuck(connection: int) -> bool:
+    parameters = any_parameters_of(Parameters, connection=connection, stream=2)
+    assume(parameters.inputs >= 2)
+    end = take(SYSTEM, parameters, SYSTEM.initial(parameters), _FILLED)
+    return end is not None and not SYSTEM.invariants["NeverStuck"](end, parameters)
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No input has more unread than its window, and the connection's room is never negative.",
+            lambda state, _: state._replace(room=-1),
+            "the room is -1",
+        ),
+        _CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "Each message that is not read takes one place in the connection's window.",
+            lambda state, _: state._replace(room=state.room + 1),
+            "after the step there is more room",
+        ),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "Nobody is stuck if the connection's window is larger than those of all inputs but one together: "
+            "blocked inputs cannot fill it.",
+            SymbolicObligation("in every state", partial(_live, 0), partial(_live, 1), "one less"),
+        ),
+        _CHAPTER.theorem(
+            "stuck",
+            "NeverStuck",
+            "One blocked input fills the window of the connection if its own is as large, and any number of others "
+            "wait for ever (RisingWave's issue #4505).",
+            SymbolicObligation("with two each", partial(_stuck, 2), partial(_stuck, 3), "one more for the connection"),
+        ),
+    )
