@@ -223,7 +223,7 @@ def _ranks(state: State) -> tuple[int, int]:
 def _falls(least: int, before: State, after: State, _parameters: Parameters) -> bool:
     """Barriers first, then data."""
     (barriers, data), (barriers_after, data_after) = _ranks(before), _ranks(after)
-    return barriers_after < barriers or (barriers_after == barriers and data_after <= data - least)
+    return barriers_after <= barriers - least or (barriers_after == barriers and data_after <= data - least)
 
 
 def _never_below(least: int, state: State, _parameters: Parameters) -> bool:
@@ -448,7 +448,7 @@ def _consequences() -> tuple[Theorem, ...]:
             "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
             "to rest if nothing is offered. It is not stuck, so an alignment that all inputs have joined is completed.",
             *SUBJECT.step_obligations(
-                SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "data falls by a million"
+                SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "by a million at a time"
             ),
             follows("ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"),
         ),

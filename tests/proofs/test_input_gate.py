@@ -1,0 +1,113 @@
+"""A mistake in the gate makes a proof fail: the clause that is about it is no longer kept."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from permitflow_model.input_gate import SYSTEM, Channel, Parameters, State, content_in, is_blocked, resumed
+from permitflow_model.kernel.system import require
+from permitflow_proofs.input_gate import EPOCHS, EPOCHS_INVARIANT, INVARIANT, SUBJECT
+from tests.support.faults import Fault, is_kept, with_fault
+
+
+def original(name: str) -> Callable[..., State]:
+    return SYSTEM.action(name).perform
+
+
+def changed(state: State, name: int, **fields: Any) -> State:
+    return state._replace(channels=state.channels.put(name, state.channels.get(name)._replace(**fields)))
+
+
+def returns_a_buffer_twice(state: State, parameters: Parameters, name: int) -> State:
+    after = original("ConsumeData")(state, parameters, name)
+    return changed(after, name, free=after.channels.get(name).free + 1)
+
+
+def keeps_credit_that_was_taken_back(state: State, parameters: Parameters, name: int) -> State:
+    credit = state.channels.get(name).credit
+    after = original("Hear")(state, parameters, name)
+    return changed(after, name, credit=max(credit, after.channels.get(name).credit))
+
+
+def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State:
+    require(is_blocked(state.channels.get(0)))
+    return state._replace(channels=state.channels.map(resumed, parameters), epoch=state.epoch + 1)
+
+
+def resumes_with_any_credit(state: State, parameters: Parameters, name: int) -> State:
+    return changed(original("Hear")(state, parameters, name), name, stopped=False)
+
+
+def does_not_stop(state: State, parameters: Parameters, name: int) -> State:
+    return changed(original("SendBarrier")(state, parameters, name), name, stopped=False)
+
+
+def releases_and_keeps(state: State, parameters: Parameters, name: int) -> State:
+    borrowed = state.channels.get(name).borrowed
+    return changed(original("Deliver")(state, parameters, name), name, borrowed=borrowed)
+
+
+def borrows_while_released(state: State, parameters: Parameters, name: int) -> State:
+    released = state.channels.get(name).released
+    after = original("Borrow")(changed(state, name, released=False), parameters, name)
+    return changed(after, name, released=released)
+
+
+def borrows_more_than_the_backlog(state: State, parameters: Parameters, name: int) -> State:
+    wanted = state.channels.get(name).wanted
+    after = original("Borrow")(changed(state, name, wanted=wanted + 1), parameters, name)
+    return changed(after, name, wanted=wanted)
+
+
+def forgets_the_backlog(state: State, parameters: Parameters, name: int) -> State:
+    return changed(original("Deliver")(state, parameters, name), name, wanted=0)
+
+
+def tells_too_much(state: State, parameters: Parameters, name: int) -> State:
+    after = original("SendData")(state, parameters, name)
+    return changed(after, name, told=content_in(after.channels.get(name).waiting).data + 1)
+
+
+def sends_without_credit(state: State, parameters: Parameters, name: int) -> State:
+    credit = state.channels.get(name).credit
+    return changed(original("SendData")(changed(state, name, credit=1), parameters, name), name, credit=credit)
+
+
+def without_loan(channel: Channel, parameters: Parameters) -> Channel:
+    return resumed(channel, parameters)._replace(borrowed=0)
+
+
+def aligns_and_forgets_loans(state: State, parameters: Parameters) -> State:
+    require(state.channels.every(is_blocked))
+    return state._replace(channels=state.channels.map(without_loan, parameters))
+
+
+FAULTS = [
+    Fault("ConsumeData", returns_a_buffer_twice, "Conservation"),
+    Fault("Hear", keeps_credit_that_was_taken_back, "Conservation"),
+    Fault("Deliver", releases_and_keeps, "Conservation"),
+    Fault("SendData", sends_without_credit, "Conservation"),
+    Fault("Align", aligns_and_forgets_loans, "Conservation"),
+    Fault("Hear", resumes_with_any_credit, "StoppedByBarrier"),
+    Fault("SendBarrier", does_not_stop, "StoppedByBarrier"),
+    Fault("Align", aligns_with_the_first_barrier, "StoppedByBarrier"),
+    Fault("Borrow", borrows_while_released, "ReleasedByBarrier"),
+    Fault("Borrow", borrows_more_than_the_backlog, "NothingHoarded"),
+    Fault("Deliver", forgets_the_backlog, "BacklogKnown"),
+    Fault("SendData", tells_too_much, "BacklogKnown"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> None:
+    clause = INVARIANT[fault.breaks]
+    assert is_kept(clause, SUBJECT, fault.action)
+    assert not is_kept(clause, with_fault(fault, SUBJECT), fault.action)
+
+
+def test_an_epoch_that_begins_too_early_is_noticed() -> None:
+    clause = EPOCHS_INVARIANT["InEpoch"]
+    fault = Fault("Align", aligns_with_the_first_barrier, "InEpoch")
+    assert is_kept(clause, EPOCHS, "Align")
+    assert not is_kept(clause, with_fault(fault, EPOCHS), "Align")
