@@ -446,11 +446,11 @@ def is_grant(grant: int, _parameters: Parameters) -> bool:
 
 def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
     """Every part of a channel is in its range."""
+    contents = (channel.waiting.every(is_content, parameters), channel.inbox.every(is_content, parameters))
+    messages = (channel.wire.every(is_item, parameters), channel.grants.every(is_grant, parameters))
     return (
-        channel.wire.every(is_item, parameters)
-        and channel.waiting.every(is_content, parameters)
-        and channel.inbox.every(is_content, parameters)
-        and channel.grants.every(is_grant, parameters)
+        all(contents)
+        and all(messages)
         and _is_epoch(channel.epoch, parameters)
         and channel.told >= 0
         and channel.credit >= 0

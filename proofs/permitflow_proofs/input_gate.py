@@ -66,6 +66,7 @@ def any_storing_parameters() -> Parameters:
     parameters = any_parameters_of(Parameters, stop=False, revoke=False)
     with assuming():
         assume(not takes_back(parameters))
+    assume(parameters.epochs >= 1)
     return parameters
 
 

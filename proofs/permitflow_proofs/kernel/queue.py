@@ -308,8 +308,9 @@ class SymbolicQueue(Generic[T]):
         return value
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
-        """Does it hold for every item?"""
-        return all(holds(item, parameters) for item in self._pushed) and self._unknown.every(holds, parameters)
+        """Does it hold for every item?  Does not fork: what is asked next must be known in all cases."""
+        unknown = self._unknown.every(holds, parameters)
+        return all_of([*(merged(partial(holds, item, parameters)) for item in self._pushed), unknown])
 
     def __iter__(self) -> Iterator[T]:
         """Refused: unknown items cannot be listed.
