@@ -176,24 +176,21 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
-def _live(subject: Subject[State, Parameters], parameters: Parameters) -> bool:
-    """In any state that satisfies the invariant; in focus are a channel that waits, and one that has borrowed."""
-    state = subject.any_state(parameters)
-    channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return SYSTEM.invariants["NeverStuck"](state._replace(channels=channels), parameters)
-
-
 def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> bool:
+    """In any state that satisfies the invariant: the channel that waits has a buffer of its own."""
     parameters = subject.any_parameters()
     assume(parameters.exclusive >= least)
-    return _live(subject, parameters)
+    return SYSTEM.invariants["NeverStuck"](subject.any_state(parameters), parameters)
 
 
 def _live_with_floating(least: int) -> bool:
+    """... and without such a buffer: in focus are the channel that waits, and one that has borrowed."""
     parameters = any_parameters(exclusive=0, announce=True)
     assume(parameters.floating >= least)
     assume(takes_back(parameters))
-    return _live(SUBJECT, parameters)
+    state = any_state(parameters)
+    channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
+    return SYSTEM.invariants["NeverStuck"](state._replace(channels=channels), parameters)
 
 
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:
