@@ -4,7 +4,7 @@ One channel is in focus; of the others is known what every channel satisfies.  T
 satisfy all of them.  Runs into a deadlock name two channels, and are runs for any number of inputs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import cast
 
@@ -150,6 +150,9 @@ EPOCHS = Subject(SYSTEM, partial(any_parameters, epochs=0), partial(_any_lawful_
 STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT))
 """The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
 
+_RESTING = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, ("TypeOK", "BacklogKnown")))
+"""The gate with what its ranks need of the invariant."""
+
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-")
 _EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-")
 
@@ -183,11 +186,10 @@ def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> boo
     return SYSTEM.invariants["NeverStuck"](subject.any_state(parameters), parameters)
 
 
-def _live_with_floating(least: int) -> bool:
+def _live_with_floating(switches: Mapping[str, object], least: int) -> bool:
     """... and without such a buffer: in focus are the channel that waits, and one that has borrowed."""
-    parameters = any_parameters(exclusive=0, announce=True)
+    parameters = any_parameters(exclusive=0, announce=True, **switches)
     assume(parameters.floating >= least)
-    assume(takes_back(parameters))
     state = any_state(parameters)
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
     return SYSTEM.invariants["NeverStuck"](state._replace(channels=channels), parameters)
@@ -438,17 +440,25 @@ def _consequences() -> tuple[Theorem, ...]:
             "NeverStuck",
             "Without exclusive buffers nobody is ever stuck if there is a floating buffer, senders stop and announce, "
             "and a barrier takes buffers back.",
-            _at_least_one("in every state", _live_with_floating, "no buffer at all"),
+            *(
+                _at_least_one(f"where they {name}", partial(_live_with_floating, switches), "no buffer at all")
+                for name, switches in (
+                    ("release", {"release": True, "revoke": False}),
+                    ("revoke", {"release": False, "revoke": True}),
+                )
+            ),
         ),
         theorem(
             "comes-to-rest",
             "Protocol",
             "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
             "to rest if nothing is offered. It is not stuck, so an alignment that all inputs have joined is completed.",
-            *SUBJECT.step_obligations(
+            *_RESTING.step_obligations(
                 SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "by a million at a time"
             ),
-            follows("ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"),
+            _RESTING.holds_whenever_invariant(
+                "ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"
+            ),
         ),
     )
 
