@@ -49,7 +49,7 @@ def test_a_deadlock_is_told_input_by_input_with_a_way_out(command: Command) -> N
     ("arguments", "complaint"),
     [
         (["gate", "--inputs", "2", "--exclusive", "0"], "--floating is missing"),
-        ([*GATE[1:], "--batch", "3"], "--batch says nothing about a gate"),
+        ([*GATE[1:], "--flush-idle"], "--flush-idle says nothing about a gate"),
         ([*GATE[1:], "--model", "published"], "--model says nothing about a gate"),
         (["--inputs", "2"], "--inputs belongs to a gate"),
         (["gate", "--inputs", "0", "--exclusive", "0", "--floating", "1"], "must be at least 1, not 0"),
