@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Codec(StrEnum):
-    """How the buffers of a record batch are compressed, one by one."""
+    """How a batch of chunks is compressed, as a whole."""
 
     LZ4 = "lz4"
     """Frames of LZ4: little work."""

@@ -18,11 +18,9 @@ from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow_compression import (
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_FIELDS,
-    Decompression,
-    described,
+    count_columns,
+    decompressed,
     has_few_fields,
-    padded,
-    write_options,
 )
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.texts import sendable
@@ -54,9 +52,8 @@ _MOST_REMEMBERED = 64
 _PIECES_FROM_BYTES = 128 << 10
 # One batch that is this short need not be asked whether it can be gathered.
 _COPIED_BELOW_BYTES = 16 << 10
-# What is shorter gains little: much of it is metadata, which are never compressed, and even at 100 Mbit/s the work
-# takes as long as the bytes that it saves.
-_COMPRESSED_FROM_BYTES = 4 << 10
+# Arrow's writers may round buffers up to 64 bytes.  A column of fixed width has two.
+_PADDING_BYTES = 128
 # Of a schema that differs: enough to see how, few enough for the metadata of gRPC.
 _SHOWN_FIELDS = 5
 _SHOWN_CHARACTERS = 120
@@ -138,17 +135,18 @@ class BatchCodec:
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
-        self._codec, self._options = codec, write_options(codec)
-        is_plain = codec is None and not self._has_dictionaries
-        self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and is_plain else 0
+        self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and self.can_join else 0
         """Arrow's ``serialize`` writes a batch of fewer rows as it is to be sent."""
-        self._piece_writer = PieceWriter(schema, self._options)
-        self._gathering = None if self._has_dictionaries or codec else _Gathering(schema, self._piece_writer)
+        self._piece_writer = PieceWriter(schema)
+        self._gathering = None if self._has_dictionaries else _Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
         """Chunks of so many bytes are gathered, if nothing in them is null."""
-        self._decompression = Decompression(
-            codec, row_bytes=self.row_bytes, columns=len(schema), most_bytes=MAX_CHUNK_BYTES, nodes=_nodes_of(schema)
-        )
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
+        self._columns = count_columns(memoryview(pa.ipc.read_message(nothing).metadata))
+        """How many a batch has, with those inside of others: Arrow heeds no further ones."""
+        self._empty_bytes = len(nothing) + _PADDING_BYTES * (1 + len(schema))
+        self.codec = codec
+        """By which messages are compressed; None: none is."""
 
     def accepts(self, batch: object) -> bool:
         """Would ``require`` accept this, as far as can be said without looking closely?"""
@@ -228,29 +226,31 @@ class BatchCodec:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if self._has_dictionaries:
             return [self._as_stream(batch)]
-        if self.size_of(batch) >= (_PIECES_FROM_BYTES if self._codec is None else _COMPRESSED_FROM_BYTES):
-            pieces = self._piece_writer.pieces(batch)
-            return pieces if self._codec is None else [padded(b"".join(pieces), self.size_of(batch))]
+        if self.size_of(batch) >= _PIECES_FROM_BYTES:
+            return self._piece_writer.pieces(batch)
         return [memoryview(batch.serialize()).cast("B")]
 
-    def decode(self, data: Buffer, rows: Sequence[int]) -> pa.RecordBatch:
+    def decode(self, data: "Buffer | pa.Buffer", rows: Sequence[int], uncompressed_bytes: int = 0) -> pa.RecordBatch:
         """Decode chunks of a peer, and check all of it: a lying offset must not reach the batch's reader.
 
-        Nothing is copied: the batch keeps all of ``data`` alive.
+        Nothing is copied: the batch keeps all of ``data`` alive, unless that is compressed.
 
         Args:
             data: one batch.
             rows: of each of its chunks.
+            uncompressed_bytes: of the batch, as the peer states; 0: it is not compressed.
 
         Raises:
             UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
         """
         try:
+            if uncompressed_bytes:
+                data = decompressed(data, uncompressed_bytes, self.codec, sum(rows), self._most_bytes(sum(rows)))
             if self._has_dictionaries:
                 batch = self._from_stream(pa.py_buffer(data))
             else:
                 message = pa.ipc.read_message(data)
-                self._decompression.require_message(message, len(data), rows)
+                self._require_columns(message)
                 batch = pa.ipc.read_record_batch(message, self.schema)
             batch.validate(full=True)
         except _UNREADABLE as error:
@@ -259,20 +259,27 @@ class BatchCodec:
             raise _undecodable(rows, f"it holds {batch.num_rows} rows")
         return batch
 
+    def _most_bytes(self, rows: int) -> int:
+        """What a message with so many rows may take."""
+        if self.row_bytes is None or self._has_dictionaries:
+            return MAX_CHUNK_BYTES
+        return int(min(MAX_CHUNK_BYTES, self._empty_bytes + rows * self.row_bytes))
+
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.schema, options=self._options) as writer:
+        with pa.ipc.new_stream(sink, self.schema) as writer:
             writer.write_batch(batch)
-        stream = sink.getvalue()
-        if self._codec is None:
-            return memoryview(stream).cast("B")
-        # How much its dictionaries take shows only now; the receiver will add up the same.
-        size_bytes = self._decompression.stream_bytes(stream)
-        _require_size(batch.num_rows, size_bytes)
-        return padded(stream.to_pybytes(), size_bytes)
+        return memoryview(sink.getvalue()).cast("B")
+
+    def _require_columns(self, message: pa.Message) -> None:
+        columns = count_columns(memoryview(message.metadata))
+        if columns > self._columns and message.type == "record batch":
+            words = f"it has {columns} columns, with those inside of others, and the schema has {self._columns}"
+            raise ValueError(words)
 
     def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
-        self._decompression.require_stream(buffer)
+        for message in pa.ipc.MessageReader.open_stream(buffer):
+            self._require_columns(message)
         with pa.ipc.open_stream(buffer) as reader:
             if not reader.schema.equals(self.schema, check_metadata=False):
                 raise ValueError("its schema is not that of the stream")
@@ -280,12 +287,6 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
-
-
-def _nodes_of(schema: pa.Schema) -> int:
-    """How many columns a batch has, with those inside of others."""
-    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
-    return described(memoryview(pa.ipc.read_message(nothing).metadata)).columns
 
 
 def _require_size(rows: int, size_bytes: int) -> None:
@@ -369,10 +370,10 @@ class PieceWriter:
     all that is needed is something that remembers what it is handed.  For batches of one schema, without dictionaries.
     """
 
-    def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions | None = None) -> None:
-        """Batches of exactly this schema, written with these options."""
+    def __init__(self, schema: pa.Schema) -> None:
+        """Batches of exactly this schema."""
         self._memory = _Memory()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema, options=options)
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema)
         # A stream begins with its schema, which the handshake carries.
         nothing = [pa.nulls(0, field.type) for field in schema]
         self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))

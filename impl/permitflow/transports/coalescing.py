@@ -17,6 +17,7 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Message
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_compression import compressed
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import (
     FULL_MESSAGE_BYTES,
@@ -153,7 +154,10 @@ class MessageWriter:
             arrow = self._batches.encode(run, total) if total <= self._rows_in_copy else None
         if arrow is None:
             return encode_upstream(self._chunks(run, rows))
-        return (encode_batch(rows, arrow),)
+        return (encode_batch(self._as_sent(rows, arrow)),)
+
+    def _as_sent(self, rows: tuple[int, ...], arrow: Sequence[Buffer]) -> EncodedChunks:
+        return EncodedChunks(rows, *compressed(arrow, self._batches.codec))
 
     def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         start = 0
@@ -165,11 +169,11 @@ class MessageWriter:
         """Chunks as one batch, or as several where they would have to be copied for that."""
         if len(run) > 1 and self._may_stay(rows):
             if (pieces := self._batches.gathered(run, sum(rows))) is not None:
-                yield EncodedChunks(rows, pieces)
+                yield self._as_sent(rows, pieces)
                 return
             yield from self._copied(run, rows)
             return
-        yield EncodedChunks(rows, self._batches.encode(run, sum(rows)))
+        yield self._as_sent(rows, self._batches.encode(run, sum(rows)))
 
     def _copied(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
         """Chunks of which not all could stay where they are: large ones singly, others as rows of small batches."""
@@ -178,7 +182,7 @@ class MessageWriter:
         start = 0
         for stop in self._cuts_by_rows(rows, min(self._most_rows, most_rows)):
             part = tuple(rows[start:stop])
-            yield EncodedChunks(part, self._batches.encode(run[start:stop], sum(part)))
+            yield self._as_sent(part, self._batches.encode(run[start:stop], sum(part)))
             start = stop
 
     def _may_stay(self, rows: Sequence[int]) -> bool:

@@ -79,7 +79,7 @@ _MOST_EMPTY_CHUNKS = 8_192
 _FRAME_BYTES = 32
 # A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
 _FRONTS = 64
-_Said: TypeAlias = tuple[tuple[int, ...], int]  # rows and bytes of a batch
+_Said: TypeAlias = tuple[tuple[int, ...], int, int]  # rows of a batch, its bytes, and those before compression
 _FEW_CHUNKS = 512
 _FEW_CHUNKS_BYTES = 2_048
 # What permits that return say is the same again and again.
@@ -97,6 +97,13 @@ class EncodedChunks(NamedTuple):
     """Of each of them."""
     arrow: Sequence[Buffer]
     """In pieces; what was read is one."""
+    uncompressed_bytes: int = 0
+    """What it takes decompressed; 0: it is not compressed."""
+
+    @property
+    def said(self) -> _Said:
+        """What stands of them among the frames."""
+        return self.rows, sum(map(len, self.arrow)), self.uncompressed_bytes
 
 
 WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure
@@ -167,16 +174,16 @@ def _frame_bytes(frame: WireFrame) -> int:
     return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
-def encode_batch(rows: tuple[int, ...], arrow: Sequence[Buffer]) -> list[Buffer]:
-    """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` encodes ``EncodedChunks``."""
-    said = ((rows, sum(map(len, arrow))),)
-    return [_front_of(said) if len(rows) <= _FEW_CHUNKS else _made_front(said), *arrow]
+def encode_batch(chunks: EncodedChunks) -> list[Buffer]:
+    """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` does."""
+    said = (chunks.said,)
+    return [_front_of(said) if len(chunks.rows) <= _FEW_CHUNKS else _made_front(said), *chunks.arrow]
 
 
 def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     chunks = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(frames) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
-        return [_front_of(tuple((each.rows, sum(map(len, each.arrow))) for each in chunks)), *body]
+        return [_front_of(tuple(each.said for each in chunks)), *body]
     message = pb.FromUpstream()
     for frame in frames:
         _write_upstream(message.frames.add(), frame)
@@ -187,9 +194,9 @@ def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: in
 def _made_front(chunks: tuple[_Said, ...]) -> bytes:
     """What stands before the body in a message of nothing but chunks."""
     message = pb.FromUpstream()
-    for rows, size_bytes in chunks:
-        _write_chunks(message.frames.add().chunks, rows, size_bytes)
-    return front_of(message.SerializeToString(), sum(size_bytes for _, size_bytes in chunks))
+    for said in chunks:
+        _write_chunks(message.frames.add().chunks, *said)
+    return front_of(message.SerializeToString(), sum(size_bytes for _, size_bytes, _ in chunks))
 
 
 _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
@@ -218,8 +225,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     view = memoryview(message)
     head, body = _taken_apart(view)
     if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
-        ends = accumulate(size for _, size in said)
-        return [EncodedChunks(rows, (body[end - size : end],)) for (rows, size), end in zip(said, ends, strict=True)]
+        ends = accumulate(size for _, size, _ in said)
+        return [
+            EncodedChunks(rows, (body[end - size : end],), uncompressed_bytes)
+            for (rows, size, uncompressed_bytes), end in zip(said, ends, strict=True)
+        ]
     decoded = pb.FromUpstream()
     _parse(decoded, head)
     if decoded.body:  # by an encoder that does not know where it should be
@@ -242,8 +252,8 @@ def decode_upstream(message: Received) -> list[WireFrame]:
 
 
 @lru_cache(maxsize=_FRONTS)
-def lone_chunks(front: bytes, size: int) -> tuple[int, ...] | None:
-    """Rows of the chunks, if a message is nothing but a few chunks as one batch; most messages are.
+def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
+    """Rows and uncompressed bytes, if a message is nothing but a few chunks as one batch; most messages are.
 
     Args:
         front: its first ``LONE_BODY_AT`` bytes; behind them follow the chunks' bytes, if it is.
@@ -259,7 +269,7 @@ def lone_chunks(front: bytes, size: int) -> tuple[int, ...] | None:
     chunks = decoded.frames[0].chunks
     if not chunks.rows or min(chunks.rows) < 0 or chunks.size_bytes != size - place[1]:
         return None
-    return tuple(chunks.rows)
+    return tuple(chunks.rows), chunks.uncompressed_bytes
 
 
 @lru_cache(maxsize=_FRONTS)
@@ -270,14 +280,14 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
     if decoded.body or any(frame.WhichOneof("frame") != "chunks" for frame in decoded.frames):
         return ()
     chunks = [frame.chunks for frame in decoded.frames]
-    return tuple((tuple(each.rows), each.size_bytes) for each in chunks)
+    return tuple((tuple(each.rows), each.size_bytes, each.uncompressed_bytes) for each in chunks)
 
 
 def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
     """Is the body theirs, with some bytes and chunks for each batch?  Else ``_read_chunks`` says why not."""
     return (
-        all(rows and min(rows) >= 0 and size > 0 for rows, size in chunks)
-        and sum(size for _, size in chunks) == len(body) > 0
+        all(rows and min(rows) >= 0 and size > 0 for rows, size, _ in chunks)
+        and sum(size for _, size, _ in chunks) == len(body) > 0
     )
 
 
@@ -332,7 +342,7 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
     """
     match frame:
         case EncodedChunks():
-            _write_chunks(into.chunks, frame.rows, sum(map(len, frame.arrow)))
+            _write_chunks(into.chunks, *frame.said)
         case Data(message=message):
             marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
             marker.SetInParent()
@@ -341,10 +351,11 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
 
 
-def _write_chunks(into: pb.Chunks, rows: Sequence[int], size_bytes: int) -> None:
+def _write_chunks(into: pb.Chunks, rows: Sequence[int], size_bytes: int, uncompressed_bytes: int) -> None:
     """Write what is said of chunks that travel together; their bytes are no part of it."""
     into.rows.extend(rows)
     into.size_bytes = size_bytes
+    into.uncompressed_bytes = uncompressed_bytes
 
 
 def _write_marker(into: pb.Marker, payload: Marker, what: str) -> None:
@@ -387,7 +398,7 @@ def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
         raise UndecodableDataError(
             what=f"a batch of {len(message.rows)} chunks", reason=f"one has {min(message.rows)} rows"
         )
-    return EncodedChunks(tuple(message.rows), (body[: message.size_bytes],))
+    return EncodedChunks(tuple(message.rows), (body[: message.size_bytes],), message.uncompressed_bytes)
 
 
 def _read_data(message: pb.Data) -> Data[Marker]:

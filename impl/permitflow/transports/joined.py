@@ -143,10 +143,10 @@ class Arrivals(ABC):
         if said is None or batches is None:
             self._take_frames(view)
         else:
-            self._take_chunks(batches, said, view[LONE_BODY_AT:])
+            self._take_chunks(batches, view[LONE_BODY_AT:], *said)
 
-    def _take_chunks(self, batches: BatchCodec, rows: Sequence[int], arrow: Buffer) -> None:
-        chunks = JoinedChunks(batches.decode(arrow, rows), tuple(rows))
+    def _take_chunks(self, batches: BatchCodec, arrow: Buffer, rows: tuple[int, ...], uncompressed_bytes: int) -> None:
+        chunks = JoinedChunks(batches.decode(arrow, rows, uncompressed_bytes), rows)
         self._session.receive(Chunks(chunks, chunks.rows))
 
     def _take_frames(self, message: Received) -> None:
@@ -158,7 +158,7 @@ class Arrivals(ABC):
                 self._session.receive(Chunks((), frame.rows))  # before the agreement: it refuses them
             else:
                 (arrow,) = frame.arrow
-                self._take_chunks(self._batches, frame.rows, arrow)
+                self._take_chunks(self._batches, arrow, frame.rows, frame.uncompressed_bytes)
 
     @abstractmethod
     def _note(self, frame: WireFrame) -> None:

@@ -30,8 +30,7 @@ from permitflow.protocol.frames import DownstreamFrame, End, Failure, Feedback
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
-from permitflow.transports.arrow import BatchCodec, PieceWriter
-from permitflow.transports.arrow_compression import described, metadata_place, write_options
+from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
@@ -43,6 +42,7 @@ from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
     CODEC,
+    ENCODED,
     ByHand,
     agreed,
     data,
@@ -81,7 +81,7 @@ async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncItera
 COMPRESSED = replace(AGREED, compression=CompressionAnswer(Codec.ZSTD))
 LARGE = pa.record_batch({"n": pa.array(range(4_000))})
 FIVE_ROWS = b"".join(CODEC.encode([BATCH, BATCH.slice(1)]))
-ZSTD_ENCODED = b"".join(PieceWriter(BATCH.schema, write_options(Codec.ZSTD)).pieces(BATCH))
+ZSTD_ENCODED = EncodedChunks((3,), (pa.compress(ENCODED, codec="zstd", asbytes=True),), len(ENCODED))
 
 
 ANOTHER_FLOW = replace(AGREED, flow=STOP_AND_WAIT.name, parameters=STOP_AND_WAIT.state(StopAndWait()))
@@ -122,7 +122,7 @@ LIES_TO_CONSUMERS: dict[str, tuple[Sequence[WireFrame | bytes], type[PermitflowE
     "totals that do not add up": ([AGREED, data(), End(2, 6, 0)], LedgerError),
     "data after the end": ([AGREED, End(0, 0, 0), data()], UnexpectedFrameError),
     "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
-    "a compressed chunk that nobody agreed to": ([AGREED, data(arrow=ZSTD_ENCODED)], UndecodableDataError),
+    "a compressed chunk that nobody agreed to": ([AGREED, ZSTD_ENCODED], UndecodableDataError),
     "no end": ([AGREED, data()], PeerGoneError),
     "no word": ([], PeerGoneError),
 }
@@ -212,9 +212,7 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
 
     complete(test())
     (chunk,) = (frame for frame in came if isinstance(frame, EncodedChunks))
-    (message,) = chunk.arrow
-    start, end = metadata_place(message)
-    assert described(message[start:end]).compressed is None
+    assert not chunk.uncompressed_bytes
 
 
 async def test_a_producer_notices_that_its_permits_never_came_back() -> None:

@@ -14,6 +14,7 @@ from permitflow.protocol.permits import ChannelParameters, Oversize, PermitRecei
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_compression import compressed
 from permitflow.transports.codec import EncodedChunks, WireFrame, encode_upstream
 from permitflow.transports.joined import Arrivals
 
@@ -62,10 +63,10 @@ def as_bytes(batch: object) -> bytes:
     return bytes(batch.serialize())
 
 
-def message_of(batch: pa.RecordBatch, codec: Codec | None = None) -> bytes:
-    """One chunk."""
-    arrow = [b"".join(BatchCodec(batch.schema, codec).encode([batch]))]
-    ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), arrow)])
+def message_of(batch: pa.RecordBatch, codec: Codec | None = None, lie: int = 0) -> bytes:
+    """One chunk; the size that it states differs from the right one by ``lie``."""
+    arrow, size = compressed(BatchCodec(batch.schema).encode([batch]), codec)
+    ((*pieces,),) = encode_upstream([EncodedChunks((batch.num_rows,), [b"".join(arrow)], size + lie)])
     return b"".join(pieces)
 
 
@@ -137,16 +138,17 @@ def test_a_chunk_that_does_not_cost_its_rows_is_taken_however_many_are_alike(row
 
 
 def test_what_is_compressed_is_looked_at_however_many_were_alike() -> None:
-    """They say nothing of each other: what becomes of each stands behind what they have in common."""
+    """They say nothing of each other."""
     rows = 4_000
     batch, wide = pa.record_batch({"a": pa.array([7] * rows)}), ChannelParameters(row_permits=10 * rows)
-    honest = message_of(batch, Codec.LZ4)
-    stated = honest.index((8 * rows).to_bytes(8, "little"))
-    lie = honest[:stated] + (1 << 40).to_bytes(8, "little") + honest[stated + 8 :]
+    honest, lie = message_of(batch, Codec.LZ4), message_of(batch, Codec.LZ4, lie=1 << 40)
     end = End(batch.schema, parameters=wide, codec=Codec.LZ4)
     for _ in range(3):
         assert end.take(honest) == [as_bytes(batch)]
-    assert end.take(lie) == End(batch.schema, parameters=wide, codec=Codec.LZ4).take(lie)
+    refusal = end.take(lie)
+    assert isinstance(refusal, tuple)
+    assert "it would take" in refusal[1]
+    assert refusal == End(batch.schema, parameters=wide, codec=Codec.LZ4).take(lie)
 
 
 def test_each_chunk_is_to_be_paid_for() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
-from permitflow.protocol.compression import Codec
 from permitflow.transports import arrow
 from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas, runs
 from permitflow.transports.joined import JoinedChunks
@@ -91,17 +90,14 @@ def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.append_column("smuggled", pa.array([True] * batch.num_rows))
 
 
-@pytest.mark.parametrize("codec", [None, *Codec])
 @pytest.mark.parametrize("rows", [(3,), (1, 2), (1_000, 2_000)], ids=["alone", "joined", "large"])
 @pytest.mark.parametrize("kind", list(batches()))
-def test_a_batch_with_more_columns_than_were_agreed_is_refused(
-    kind: str, rows: tuple[int, ...], codec: Codec | None
-) -> None:
+def test_a_batch_with_more_columns_than_were_agreed_is_refused(kind: str, rows: tuple[int, ...]) -> None:
     batch = batches()[kind]
     if not batch.num_rows:
         batch = pa.record_batch({"n": [1, 2, 3]}).select([])
     narrow = pa.concat_batches([batch.slice(0, 1)] * sum(rows))
-    agreed, wide = BatchCodec(narrow.schema, codec), BatchCodec(widened(narrow).schema, codec)
+    agreed, wide = BatchCodec(narrow.schema), BatchCodec(widened(narrow).schema)
     lie = b"".join(wide.encode([widened(narrow)]))
     if not agreed.can_join and len(narrow.schema):  # whole streams, which begin with their schema
         lie = agreed.schema_bytes + lie[len(wide.schema_bytes) :]
@@ -257,7 +253,7 @@ def test_what_nobody_agreed_to_compress_is_not_decompressed(kind: str, compressi
         writer.write_batch(large)
     stream = sink.getvalue()
     data = stream.to_pybytes() if kind == "dictionary" else _last_message(stream)
-    with pytest.raises(UndecodableDataError, match="it is compressed, which nobody has agreed to"):
+    with pytest.raises(UndecodableDataError, match="Arrow has compressed its buffers"):
         BatchCodec(batch.schema).decode(data, [large.num_rows])
 
 
@@ -268,7 +264,7 @@ def test_what_is_compressed_as_of_old_is_not_decompressed_either(compression: st
     options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
     with pa.ipc.new_stream(sink, NUMBERS.schema, options=options) as writer:
         writer.write_batch(NUMBERS, custom_metadata={"ARROW:experimental_compression": compression})
-    with pytest.raises(UndecodableDataError, match="it is compressed, which nobody has agreed to"):
+    with pytest.raises(UndecodableDataError, match="Arrow has compressed its buffers"):
         BatchCodec(NUMBERS.schema).decode(_last_message(sink.getvalue()), [NUMBERS.num_rows])
 
 

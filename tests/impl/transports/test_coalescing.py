@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pytest
 
+from permitflow.protocol.compression import Codec
 from permitflow.protocol.frames import Chunks
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
@@ -26,15 +27,17 @@ def with_a_null(rows: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array([None, *range(rows - 1)], pa.int64())})
 
 
-def written(chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WINDOW) -> list[EncodedChunks]:
+def written(
+    chunks: Sequence[pa.RecordBatch], parameters: ChannelParameters = WINDOW, compression: Codec | None = None
+) -> list[EncodedChunks]:
     """What becomes of chunks that travel together; each batch must hold its chunks, and the short way make the same."""
-    codec = BatchCodec(chunks[0].schema)
+    codec = BatchCodec(chunks[0].schema, compression)
     rows = [chunk.num_rows for chunk in chunks]
     writer, sent = MessageWriter(codec, parameters), Chunks[object](list(chunks), rows)
     frames = [*writer.encoded([sent])]
     assert in_bytes(writer.messages(sent)) == in_bytes(encode_upstream(frames))
     encoded = [frame for frame in frames if isinstance(frame, EncodedChunks)]
-    arrived = [codec.decode(b"".join(each.arrow), each.rows) for each in encoded]
+    arrived = [codec.decode(b"".join(each.arrow), each.rows, each.uncompressed_bytes) for each in encoded]
     assert pa.Table.from_batches(arrived).equals(pa.Table.from_batches(chunks))
     assert [count for each in encoded for count in each.rows] == rows
     return encoded
@@ -49,6 +52,15 @@ def test_large_chunks_are_rows_of_one_batch_and_stay_where_they_are() -> None:
     (together,) = written([chunk] * 4)
     (values,) = (buffer for buffer in chunk.column(0).buffers() if buffer is not None)
     assert [pa.py_buffer(piece).address for piece in together.arrow].count(values.address) == 4
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("rows", [100, 1_500, LARGE_ROWS], ids=["copied", "gathered", "large"])
+def test_chunks_that_travel_together_are_compressed_together(rows: int, codec: Codec) -> None:
+    chunks = [numbers(rows)] * 8
+    plain, small = written(chunks), written(chunks, compression=codec)
+    assert [each.rows for each in small] == [each.rows for each in plain]
+    assert [each.uncompressed_bytes for each in small] == [sum(map(len, each.arrow)) for each in plain]
 
 
 def test_a_batch_takes_no_more_than_a_train() -> None:

@@ -66,6 +66,7 @@ chunks = st.builds(
     EncodedChunks,
     st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=3).map(tuple),
     st.tuples(st.binary(min_size=1, max_size=9)),
+    st.just(0) | counts,
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 first = {"protocol_version": versions, "channel": channels, "schema": schemas, "same_host": offers}

@@ -203,12 +203,14 @@ class Data(_message.Message):
     def __init__(self, barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
 
 class Chunks(_message.Message):
-    __slots__ = ("rows", "size_bytes")
+    __slots__ = ("rows", "size_bytes", "uncompressed_bytes")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNCOMPRESSED_BYTES_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[int]
     size_bytes: int
-    def __init__(self, rows: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    uncompressed_bytes: int
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., size_bytes: _Optional[int] = ..., uncompressed_bytes: _Optional[int] = ...) -> None: ...
 
 class Marker(_message.Message):
     __slots__ = ("integer", "number", "text", "data")
