@@ -16,7 +16,7 @@ CHUNKS = 600
 
 
 def batches() -> Iterator[pa.RecordBatch]:
-    """Sizes from nothing to more than the clamp, so that some are split."""
+    """Sizes from nothing to more than max_chunk_cost, so that some are split."""
     for number in range(CHUNKS):
         yield pa.record_batch({"serial": [number] * (number * 7 % 40)}, schema=SCHEMA)
 

@@ -110,7 +110,7 @@ def test_a_barrier_and_what_is_offered_after_it_leave_in_that_order(channel: Cha
 
 
 def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
-    """V1.7: the sender clamps to 8 - 4, the receiver returns at 8."""
+    """V1.7: a chunk costs at most 8 - 4 at the sender, the receiver returns at 8."""
     channel = Channel(Parameters(row_permits=8, permit_batch=8, max_chunk_cost=4, sizes=(3, 4)))
     channel.send(4)
     assert channel.receive() == ()
@@ -141,7 +141,7 @@ def test_different_batches_are_live_up_to_one_above_the_senders(permit_batch_up:
 
 
 def test_configurations_without_room_for_a_chunk_are_refused() -> None:
-    """V1.8: permit_batch = row permits leaves a clamp of 0, a larger one a negative clamp."""
+    """V1.8: permit_batch = row_permits leaves a max_chunk_cost of 0, a larger one a negative one."""
     for permit_batch in (4, 5):
         with pytest.raises(ValueError, match="max_chunk_cost must be at least 1"):
             Parameters(row_permits=4, permit_batch=permit_batch, max_chunk_cost=4 - permit_batch, sizes=(1,))

@@ -675,9 +675,9 @@ class ChannelMachine(RuleBasedStateMachine):
     def moves(self) -> list[Move]:
         """All moves with these parameters; a move that is about nothing (nobody waits) is left out when it comes."""
         agreed = self.channel.agreed
-        clamp = agreed.max_chunk_cost
-        oversize = (clamp + 2,) if agreed.oversize is Oversize.WHOLE else ()
-        sizes = sorted({0, 1, clamp, max(1, clamp // 2), *oversize})
+        most = agreed.max_chunk_cost
+        oversize = (most + 2,) if agreed.oversize is Oversize.WHOLE else ()
+        sizes = sorted({0, 1, most, max(1, most // 2), *oversize})
         sends = [Move(name, (rows,)) for name in ("OfferChunk", "SendNow") for rows in sizes]
         cancellations = [Move(name, (position,)) for name in CANCELLING for position in range(3)]
         return [*sends, *cancellations, *map(Move, PLAIN), *self._joined_reads()]
@@ -721,9 +721,9 @@ class ChannelMachine(RuleBasedStateMachine):
         joined = self._joined_reads()
         if not joined or running(self.channel.app.receives):
             return
-        clamp = self.channel.agreed.max_chunk_cost
+        most = self.channel.agreed.max_chunk_cost
         consume = [Move("ConsumeTaken")] * len(self.channel.app.taken)
-        self.runner.run(self.channel.make([Move("OfferChunk", (min(rows, clamp),)) for rows in sizes], pause=True))
+        self.runner.run(self.channel.make([Move("OfferChunk", (min(rows, most),)) for rows in sizes], pause=True))
         for _ in range(reads):
             read = data.draw(st.sampled_from([*joined, Move("ReceiveNow"), Move("Take")]))
             self.runner.run(self.channel.make([*consume, read], pause=True))

@@ -1,4 +1,4 @@
-"""A chunk above the clamp: split, so that the row bound is exact, or admitted whole, as was agreed."""
+"""A chunk above max_chunk_cost: split, so that the row bound is exact, or admitted whole, as was agreed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -202,7 +202,7 @@ async def test_whole_chunks_are_admitted_for_the_clamp(settle: Settle) -> None:
 
 @given(sizes=st.lists(st.integers(0, 20), min_size=1, max_size=20))
 def test_whole_chunks_never_exceed_the_published_bound(sizes: list[int]) -> None:
-    """R + (R div C) (S - C) rows, for R permits, clamp C and largest chunk S."""
+    """R + (R div C) (S - C) rows, for R permits, C = max_chunk_cost and largest chunk S."""
 
     async def test() -> None:
         sender, receiver = channel(8, 5, Oversize.WHOLE)

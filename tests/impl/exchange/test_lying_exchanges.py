@@ -157,7 +157,7 @@ DAMAGED = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"?")]).Serializ
 LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame | bytes], type[PermitflowError]]] = {
     "another flow": ([ANOTHER_FLOW], ParameterMismatchError),
     "damaged feedback": ([AGREED, DAMAGED], UndecodableDataError),
-    "a larger clamp": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
+    "a larger max_chunk_cost": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
     "another schema": (
         [replace(AGREED, schema=BatchCodec(pa.schema([])).schema_bytes)],
         SchemaMismatchError,

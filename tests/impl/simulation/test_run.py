@@ -234,7 +234,7 @@ proved = cache(decide)
 
 
 def may_get_stuck(setting: Setting) -> bool:
-    """What the theorems say of the sender's window and clamp and of the receiver's batch."""
+    """What the theorems say of the sender's row_permits and max_chunk_cost and of the receiver's permit_batch."""
     return not proved(
         setting.sender.row_permits,
         setting.receiver.permit_batch,

@@ -313,7 +313,7 @@ RULES = (
         _it("lets empty chunks pass for nothing", _offer(0), _costs(lambda rows: rows)),
     ),
     _rule(
-        "oversize-costs-clamp",
+        "oversize-costs-max-chunk-cost",
         "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
         "Cost",
         _WEIGHTS | {Feature.OVERSIZE},
