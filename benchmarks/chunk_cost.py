@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def _told(rounds: list[list[float]]) -> str:
-    """Medians, and of all but the first one what they take of it."""
+    """The medians, each but the first with its ratio to the first."""
     first, *others = zip(*rounds, strict=True)
     told = f"{statistics.median(first):8.2f} us"
     for costs in others:

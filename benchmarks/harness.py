@@ -20,7 +20,7 @@ V = TypeVar("V")
 def in_turns(variants: Mapping[K, Callable[[], V]], rounds: int, order: random.Random) -> dict[K, list[V]]:
     """Run each variant once in each round, in another order each time; the n-th result of each is of the n-th round.
 
-    What disturbs the machine disturbs all variants alike, so ratios are taken round by round.
+    A disturbance of the machine affects all variants of a round alike, so ratios are taken round by round.
     """
     found: dict[K, list[V]] = {name: [] for name in variants}
     for _ in range(rounds):
@@ -30,7 +30,7 @@ def in_turns(variants: Mapping[K, Callable[[], V]], rounds: int, order: random.R
 
 
 class Partner:
-    """Another process that runs a module of this checkout: it is told things and says things, a line of JSON each."""
+    """Another process that runs a module of this checkout; both sides send lines of JSON."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         """Start it; see ``partner``."""
@@ -45,7 +45,7 @@ class Partner:
         )
 
     def hears(self) -> dict[str, Any]:
-        """What it says next.
+        """The next message of the process.
 
         Raises:
             AssertionError: it has ended instead.
@@ -66,7 +66,7 @@ class Partner:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """Say that nothing will follow, and wait for its end."""
+        """Close its input, and wait for its end."""
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()

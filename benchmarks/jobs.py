@@ -1,4 +1,4 @@
-"""One measured run: the chunks that the producer sends, and what the consumer makes of them."""
+"""One measured run: the producer's chunks, and the consumer's work on them."""
 
 import asyncio
 import statistics
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 __all__ = ["PAYLOADS", "Job", "Outcome", "Payload", "Tally"]
 
 ROW_PERMITS = 32_768
-# A window of a few chunks runs in lock-step: what is measured would be the round trip.
+# A window of a few chunks runs in lock-step: the benchmark would measure the round trip.
 CHUNKS_IN_WINDOW = 8
 # Different chunks one after the other, so that no cache holds just the one; few, so that they are made in no time.
 DISTINCT_CHUNKS = 8
 WIDE_ROW_BYTES = 500
-# Small enough for the first cache; the permits of what is held have returned.
+# Small enough for the first cache; the permits of the held chunks have returned.
 MOST_AT_ONCE = 64
 BYTES_AT_ONCE = 96 << 10
 _INT64_BYTES = 8
@@ -132,7 +132,7 @@ TOUCHES: dict[str, Callable[[Sequence[pa.RecordBatch]], int]] = {"column": sum_o
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What both processes are told."""
+    """The settings of a run for both processes."""
 
     payload: str
     """One of ``PAYLOADS``."""
@@ -141,7 +141,7 @@ class Job:
     permit_batch: int
     """Permits return in batches of so many rows."""
     touch: str = "column"
-    """What the consumer reads: one ``column``, or all ``columns``."""
+    """The data that the consumer reads: one ``column``, or all ``columns``."""
     pause_seconds: float = 0.0
     """Between bursts; 0: as fast as it can."""
     burst_chunks: int = BURST_CHUNKS
@@ -206,7 +206,7 @@ class Job:
         return self.shape.stamped(burst, time.monotonic_ns)
 
     def checksum(self) -> int:
-        """What the consumer must come to, if every chunk arrives."""
+        """The consumer's checksum if every chunk arrives."""
         sums = [TOUCHES[self.touch]([chunk]) for chunk in self.shape.distinct()]
         rounds, rest = divmod(self.chunks, len(sums))
         return rounds * sum(sums) + sum(sums[:rest])
@@ -218,7 +218,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a consumer has seen."""
+    """A consumer's observations."""
 
     chunks: int
     """After warming up, while the clock ran."""
@@ -244,9 +244,9 @@ class Tally:
         self._began = self._ended = 0.0
         self._chunks_before = 0
         self.take: Callable[[pa.RecordBatch], None] = self._take_stamped if job.is_stamped else self._take
-        """What a consumer does with each chunk."""
+        """Process one chunk."""
         self.take_joined = self._take_joined_stamped if job.is_stamped else self._take_joined
-        """What a consumer does with chunks that have come as the rows of one batch: they are counted by their rows."""
+        """Process chunks that arrived joined in one batch; count them by their rows."""
 
     def _take(self, chunk: pa.RecordBatch) -> None:
         self._pending.append(chunk)
@@ -288,7 +288,7 @@ class Tally:
         return min(self._job.shape.chunks_at_once, until_mark)
 
     def outcome(self) -> Outcome:
-        """Judge what has come.
+        """Check the received chunks.
 
         Raises:
             AssertionError: chunks are missing, or their content is not what was sent.

@@ -1,4 +1,4 @@
-"""The parent of a producer and a consumer: starts them, tells them jobs, hears what they have seen."""
+"""The parent of a producer and a consumer: starts them, sends them jobs, and reads their results."""
 
 import asyncio
 import json
@@ -164,7 +164,7 @@ async def _hear(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 async def _hear_first(speaker: asyncio.subprocess.Process, silent: asyncio.subprocess.Process) -> dict[str, Any]:
-    """What one says, while the other one has nothing to say but may end."""
+    """The next message of one process, or an error if the other one ends meanwhile."""
     heard, ended = asyncio.ensure_future(_hear(speaker)), asyncio.ensure_future(silent.wait())
     try:
         await asyncio.wait({heard, ended}, return_when=asyncio.FIRST_COMPLETED)

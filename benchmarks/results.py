@@ -1,4 +1,4 @@
-"""Everything that a run has measured, as one file; series of values, Markdown tables, and what machine it was."""
+"""All measurements of a run as one file; series of values, Markdown tables, and facts about the machine."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Series:
         return max(self.values)
 
     def ratio_to(self, other: "Series") -> "Series":
-        """Round by round, so that what disturbed both is in both."""
+        """The ratio round by round, so that a disturbance affects both."""
         return Series(tuple(mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
 
     def told(self, scale: float = 1.0) -> str:
@@ -100,7 +100,7 @@ HEAD_LINES = 2
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The first column is text, the others are numbers.  Without rows, a word in place of a table."""
+    """A table whose first column is text and whose others are numbers; a text if there are no rows."""
     lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > HEAD_LINES else UNMEASURED
 
@@ -175,7 +175,7 @@ class Results:
 
     @classmethod
     def keep_in(cls, folder: Path, machine: dict[str, str], part: str, records: Sequence[Record], rounds: int) -> None:
-        """Put a part that was measured by itself among what a run has left in a folder, or begin with it."""
+        """Add a part that was measured alone to the results in a folder, or begin new ones."""
         try:
             results = cls.read(folder)
         except FileNotFoundError:
@@ -207,7 +207,7 @@ class Results:
             raise StaleResultsError(part, str(error)) from None
 
     def write(self, folder: Path) -> Path:
-        """Into a folder, which is made if need be."""
+        """Write into a folder, and create it if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / RESULTS_FILE
         path.write_text(json.dumps(self.__dict__, indent=1) + "\n")

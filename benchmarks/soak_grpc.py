@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What one run has shown."""
+    """The result of one run."""
 
     seconds: float
     source: dict[str, Any]
@@ -116,7 +116,7 @@ def growth_bytes_per_second(times: list[float], sizes: list[int]) -> float:
 
 
 def broken_promises(name: str, result: Run, rows: int, row_permits: int) -> list[str]:
-    """What did not hold in a run."""
+    """The failed checks of a run."""
     channel = result.source
     peaks = {channel["name"]: channel["numbers"]["peak_rows_held"]} | {
         stream["stream"]: stream["numbers"]["peak_rows_held"] for stream in channel["streams"]

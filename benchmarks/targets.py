@@ -1,4 +1,4 @@
-"""What was promised, and whether a run keeps it.  A promise that is not kept is told as such."""
+"""The performance promises, and whether a run keeps them.  The tables report a broken promise as such."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

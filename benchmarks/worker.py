@@ -3,8 +3,8 @@
     python -m benchmarks.worker producer MODULE NAME
     python -m benchmarks.worker consumer MODULE NAME ADDRESS
 
-It is told jobs on standard input, one JSON object a line, and answers on standard output in the same manner: first that
-it is ready, and once both are and it is told to begin, what came of it.  When the input ends, so does the process.
+It reads jobs from standard input, one JSON object a line, and answers on standard output in the same form: first that
+it is ready, and after the order to begin the result.  The process ends when its input ends.
 """
 
 import gc
@@ -24,7 +24,7 @@ __all__ = ["cpu_seconds", "forget_peak_memory", "main", "peak_memory_bytes"]
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
-# See proc(5): 5 sets the peak of resident memory to what it is now.
+# See proc(5): 5 resets the peak of resident memory to its present size.
 _RESET_PEAK = "5"
 
 
@@ -79,7 +79,7 @@ def jobs() -> Iterator[Job]:
     gc.freeze()
     for line in sys.stdin:
         job = Job(**json.loads(line))
-        # What earlier jobs have left must not be collected in this one's time.
+        # Collect the garbage of earlier jobs outside this job's time.
         gc.collect()
         forget_peak_memory()
         yield job

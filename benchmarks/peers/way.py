@@ -1,4 +1,4 @@
-"""What a way to move chunks must offer.  Each module of this folder that has a tuple ``WAYS`` is found."""
+"""The interface of a way to move chunks.  The benchmark finds each module of this folder with a tuple ``WAYS``."""
 
 import asyncio
 import importlib
@@ -29,7 +29,7 @@ class Group(StrEnum):
     """Whose it is."""
 
     PLAIN = "without permits"
-    """Moves chunks and bounds nothing in rows: what the operating system and serialising cost."""
+    """Moves chunks without a bound in rows: shows the cost of the operating system and of serialising."""
     PEER = "peer"
     OURS = "permitflow"
 
@@ -41,7 +41,7 @@ class Producer(ABC):
     """For the consumer."""
 
     def prepare(self, job: Job) -> None:  # noqa: B027 - most need no preparation
-        """Do what must be done before the consumer may dial."""
+        """Prepare, before the consumer may connect."""
 
     def produce(self, job: Job) -> None:  # noqa: B027 - some serve each consumer that dials
         """Send all chunks of a job, in order, and the end."""
@@ -51,7 +51,7 @@ class Producer(ABC):
         wait()
 
     def close(self) -> None:  # noqa: B027 - most leave that to the end of the process
-        """Release what would outlive the process."""
+        """Release resources that would outlive the process."""
 
 
 class Consumer(ABC):
@@ -81,7 +81,7 @@ class AsyncProducer(Producer):
         """``produce``."""
 
     def prepare(self, job: Job) -> None:
-        """Do what must be done before the consumer may dial."""
+        """Prepare, before the consumer may connect."""
         self._runner.run(self.get_ready(job))
 
     def produce(self, job: Job) -> None:
@@ -97,7 +97,7 @@ class AsyncConsumer(Consumer):
     """A consumer with an event loop."""
 
     def __init__(self, address: str) -> None:
-        """Remembers whom to dial."""
+        """Remembers the address."""
         self.address = address
         self._runner = asyncio.Runner()
 
@@ -118,7 +118,7 @@ class Way:
     """As tables show it."""
     group: Group
     about: str
-    """One line: what it does, and what counts its permits."""
+    """One line: the way's mechanism, and the unit of its permits."""
     producer: Callable[[], Producer]
     consumer: Callable[[str], Consumer]
     target: str = ""

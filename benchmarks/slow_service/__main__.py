@@ -37,7 +37,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way came to."""
+    """The result of one way."""
 
     name: str
     seconds: list[float]
@@ -193,7 +193,7 @@ def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> No
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run both, and say what came of them."""
+    """Run both, and report the results."""
     options = _parser().parse_args(arguments)
     with TemporaryDirectory(prefix="slow-service-") as folder:
         settings = Settings(rows=options.rows, rows_per_second=options.rows_per_second, work_dir=folder)
@@ -226,7 +226,7 @@ async def _run(settings: Settings) -> list[Outcome]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """What the tutorial quotes."""
+    """The figures that the tutorial quotes."""
     lines = [
         "| Between the jobs | Memory at the beginning | Most above that | All handed over after | All scores after |",
         "|---|---:|---:|---:|---:|",

@@ -1,4 +1,4 @@
-"""What a run has to do."""
+"""The settings of a run."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ class Settings:
     document_bytes: int = 10_000
     """Of each row; 30,000 rows are 300 MB."""
     rows_per_second: int = 400
-    """What the service can do."""
+    """The service's rate."""
     channels: int = 2
     row_permits: int = 256
     """Of each channel of the exchange; 256 rows are 2.6 MB."""

@@ -1,4 +1,4 @@
-"""Child processes of the demos: each in a group of its own, and none outlives the demo, not even one that is killed."""
+"""Child processes of the demos: each leads a group of its own, and none outlives the demo, even if it is killed."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ __all__ = ["Child", "Command", "Event", "Hear", "Part", "child_output", "child_p
 Event = dict[str, object]
 Hear = Callable[[Event], None]
 Command = Callable[[int], Sequence[str]]
-"""What to run when a part is started for the n-th time, counted from 1."""
+"""Returns the command for the n-th start of a part, counted from 1."""
 
 RESTART_PAUSE_SECONDS = 0.2
 # A part that cannot reach a neighbour that is being started again fails soon, and may do so several times in a row.
@@ -29,8 +29,8 @@ GRACE_SECONDS = 10.0
 LOG_LINES_IN_ERROR = 25
 LONGEST_LINE_BYTES = 1 << 20
 
-# Is told a group, and then nothing more; at the end of its input, which is that of the demo however it came, it kills
-# the group.  Linux could signal a child whose parent has died, but neither the child's own children nor elsewhere.
+# The guard reads the number of a group; when its input ends, because the demo has ended or was killed, it kills the
+# group.  Linux can signal a child whose parent has died, but not the child's own children; other systems cannot.
 GUARD = ("/bin/sh", "-c", 'read -r group && { read -r never || kill -s KILL -- "-$group"; }')
 
 
@@ -44,7 +44,7 @@ class Child:
         self._log = log
 
     async def events(self) -> AsyncIterator[Event]:
-        """What the child reports, until it closes its standard output; other lines go to its log."""
+        """The child's reports, until it closes its standard output; other lines go to its log."""
         assert self._process.stdout is not None  # child_process asks for a pipe
         async for line in self._process.stdout:
             event = _event(line)
@@ -111,7 +111,7 @@ class Child:
             os.killpg(self._process.pid, number)
 
     async def end(self) -> None:
-        """End the whole group: kindly, then by force."""
+        """End the whole group: by SIGTERM, then by SIGKILL."""
         try:
             if self._process.returncode is None:
                 self._signal(signal.SIGTERM)
@@ -127,12 +127,12 @@ class Child:
 async def child_process(name: str, command: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
     """Start a process whose standard error goes to ``log``; at the end of the context its group is gone.
 
-    Cancellation ends the group too, and so does whatever kills this process.
+    Cancellation and a kill of this process end the group too.
 
     Raises:
         DemoError: the program cannot be started.
     """
-    # It survives this process for as long as it takes to kill the group whose number it is told.
+    # The guard outlives this process until it has killed the group.
     guard = await asyncio.create_subprocess_exec(
         *GUARD,
         stdin=asyncio.subprocess.PIPE,

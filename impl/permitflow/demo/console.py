@@ -1,4 +1,4 @@
-"""What people see of a demo, how long its parts take, and the folder in which they write."""
+"""The console output of a demo, the times of its parts, and its folder for files."""
 
 import asyncio
 import shutil
@@ -39,11 +39,11 @@ PARTS = {
     "query_directly": "  of these, query 12 directly",
     "replay": "replay of the recorded run",
 }
-"""What is timed, and how people call it."""
+"""The timed parts, with their names for the reader."""
 
 
 class Progress(Protocol):
-    """Is told how far the demo is."""
+    """Receives the progress of the demo."""
 
     def begin(self, part: str) -> None:
         """A part has begun; see ``PARTS``."""
@@ -59,7 +59,7 @@ class Progress(Protocol):
 
 
 class ConsoleProgress:
-    """Prints a line for each thing that happens, and keeps a spinner for the part that is under way."""
+    """Prints a line for each event, and shows a spinner for the current part."""
 
     def __init__(self, console: Console) -> None:
         """Print to this console; without a terminal there is no spinner."""
@@ -90,7 +90,7 @@ class ConsoleProgress:
 
 
 class SilentProgress:
-    """Says nothing: for programs that want the report alone."""
+    """Prints nothing: for programs that need only the report."""
 
     def begin(self, part: str) -> None:
         """A part has begun."""
@@ -103,7 +103,7 @@ class SilentProgress:
 
 
 class PartClock:
-    """Times the parts and tells the progress."""
+    """Times the parts and reports the progress."""
 
     def __init__(self, progress: Progress) -> None:
         """Nothing has begun."""
@@ -122,7 +122,7 @@ class PartClock:
 
 @asynccontextmanager
 async def work_folder(keep: Path | None) -> AsyncIterator[Path]:
-    """A folder for logs and traces: the one to keep, or one that is gone at the end.
+    """A folder for logs and traces: the given one, or a temporary one that is removed at the end.
 
     Raises:
         InvalidOptionError: the one to keep cannot be made.
@@ -143,14 +143,14 @@ async def work_folder(keep: Path | None) -> AsyncIterator[Path]:
 
 
 def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:
-    """A title, and what stands below it."""
+    """A title with its content below."""
     return Text(), Text(title, style="bold"), *content
 
 
 def answer_section(
     scale: float, answer: Sequence[ShippingMode], direct: Sequence[ShippingMode]
 ) -> tuple[RenderableType, ...]:
-    """The rows of query 12, beside those that Spark alone has found."""
+    """The rows of query 12, beside those that Spark alone computes."""
     same = "equal to the direct one" if answer == direct else "DIFFERENT from the direct one"
     table = number_table("mode", "high priority", "other")
     for mode in answer:

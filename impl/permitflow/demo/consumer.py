@@ -61,7 +61,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         """Open the database, and create it if it is not there."""
         self._database = sqlite3.connect(path, timeout=LONGEST_WAIT_FOR_LOCK_SECONDS, isolation_level=None)
-        # What was committed must survive a kill of this process, not of the machine.
+        # A commit must survive a kill of this process, not of the machine.
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(LEDGER_TABLES)
@@ -118,7 +118,7 @@ def main(settings: PartSettings) -> None:
 
 
 def consume(settings: PartSettings, channel: str) -> int:
-    """Consume one channel from the first row that the database has not; its rows."""
+    """Consume one channel from the first row that is missing in the database; returns the number of rows."""
     address, timeout_seconds = settings.address, settings.timeout_seconds
     with Ledger(settings.ledger) as ledger:
         row = ledger.next_row(channel)

@@ -98,12 +98,12 @@ class Pipeline:
         """Nothing runs before ``run``.
 
         Args:
-            settings: of the whole.
-            part: what the processes are told.
+            settings: of the whole demo.
+            part: the settings of the processes.
             rows: that the producer has.
-            note: is told what happens.
-            kills: what is killed when, in the order of their progress.
-            driver: what Python runs between the two streams.
+            note: is called with each event.
+            kills: the parts to kill and the times, in the order of progress.
+            driver: the Python module of the query between the two streams.
         """
         self.recordings: list[Path] = []
         """Of the exchange, one for each of its lives."""
@@ -225,7 +225,7 @@ def _is_executor(process: psutil.Process) -> bool:
 
 @dataclass
 class ChannelWatch:
-    """What was seen of one channel, over all lives of the exchange."""
+    """The observations of one channel, over all lives of the exchange."""
 
     channel: str
     row_permits: int
@@ -234,7 +234,7 @@ class ChannelWatch:
     peak_kept_rows: int = 0
     """The most rows that were kept at once: handed over, and not acknowledged."""
     problems: list[str] = field(default_factory=list)
-    """What was seen and must not be."""
+    """Observations that break a rule."""
     _log_id: str = ""
 
     def see(self, position: Position) -> bool:
@@ -253,7 +253,7 @@ class ChannelWatch:
         return before != (self.next_row, self.acknowledged_row)
 
     def told(self, peak_kept_rows: int) -> None:
-        """What the exchange reports of its life so far: a peak may have come and gone between two looks."""
+        """Check the peak that the exchange reports: it may have come and gone between two observations."""
         self._require(peak_kept_rows <= self.row_permits, f"{peak_kept_rows} rows were kept, {self.row_permits} may be")
         self.peak_kept_rows = max(self.peak_kept_rows, peak_kept_rows)
 
@@ -263,7 +263,7 @@ class ChannelWatch:
 
 
 class Watch:
-    """Watches channels of an exchange, which may be away for a while: what must hold, held each time it looked."""
+    """Watches channels of an exchange, also across its restarts, and checks their invariants at each observation."""
 
     def __init__(
         self, address: str, channels: Sequence[str], *, row_permits: int, incoming: int, stuck_seconds: float

@@ -1,4 +1,4 @@
-"""What the demos run with, what their processes are told on their command lines, and how these report back."""
+"""Settings of the demos and of their processes' command lines, and the reports of these processes."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ WINDOW_ROWS_AT_SCALE_1 = 16_384
 
 @dataclass(frozen=True, kw_only=True)
 class PartSettings:
-    """What a process of a demo needs to know; all of it stays the same when the process starts again."""
+    """The settings of a demo's process; they stay the same when the process starts again."""
 
     address: str
     """Of the exchange."""
@@ -33,7 +33,7 @@ class PartSettings:
     tables: str
     """The folder of the TPC-H tables."""
     work_dir: str
-    """Where it may write."""
+    """The folder for its files."""
 
     def exchange_options(self, stream: str) -> dict[str, str]:
         """Options of ``format("permitflow")``."""
@@ -50,7 +50,7 @@ class PartSettings:
 
     @property
     def traces(self) -> Path:
-        """Where the two Spark jobs and their exchange record what they do."""
+        """The folder for recordings of the two Spark jobs and their exchange."""
         return Path(self.work_dir) / "traces"
 
     @property
@@ -70,17 +70,17 @@ class PartSettings:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the streaming query notes how far it is."""
+        """The streaming query's checkpoint."""
         return Path(self.work_dir) / "checkpoint"
 
     @property
     def query_trace(self) -> Path:
-        """Where the streaming query's source records what it does."""
+        """The folder for recordings of the streaming query's source."""
         return Path(self.work_dir) / "query"
 
     @property
     def direct_answer(self) -> Path:
-        """Where the batch query puts all late items."""
+        """The batch query's file of all late items."""
         return Path(self.work_dir) / "direct.parquet"
 
     def to_json(self) -> str:
@@ -94,13 +94,13 @@ class PartSettings:
 
 
 def report(event: str, text: str, **facts: object) -> None:
-    """Tell the demo what this process does, as a line on standard output: in words for people, in facts for itself."""
+    """Report an event of this process to the demo, as a line on standard output: a text for readers, and facts."""
     print(json.dumps({"event": event, "text": text, **facts}), flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What both demos can be told.
+    """The options of both demos.
 
     Raises:
         InvalidOptionError: the scale is out of its range, or there is something where files were to be kept.
@@ -119,7 +119,7 @@ class Settings:
     """Keep logs, traces and databases here; None removes them at the end."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is started."""
+        """Refuse impossible settings before any process starts."""
         if not 0 < self.scale <= LARGEST_SCALE:
             reason = f"must be above 0 and at most {LARGEST_SCALE:g}"
             raise InvalidOptionError(option="--scale", value=self.scale, reason=reason)
@@ -128,7 +128,7 @@ class Settings:
             raise InvalidOptionError(option="--keep", value=str(keep), reason="must be a new or an empty folder")
 
     def part(self, *, address: str, tables: Path, work_dir: Path) -> PartSettings:
-        """What the processes beside the exchange need to know."""
+        """The settings of the processes beside the exchange."""
         return PartSettings(
             address=address,
             channels=self.channels,
@@ -147,8 +147,7 @@ class DemoSettings(Settings):
         InvalidOptionError: an option is out of its range.
     """
 
-    # Far below what anyone would choose for speed: about 1,500 rows come through each channel at scale 0.1, and the
-    # sender is meant to run out of permits.
+    # Far too small for speed: at scale 0.1 about 1,500 rows pass each channel, and the sender must run out of permits.
     row_permits: int = 256
     permit_batch: int = 64
     chunk_rows: int = 64
@@ -174,7 +173,7 @@ class PipelineSettings(Settings):
     """
 
     kills: int = 0
-    """How many times a part of the pipeline is killed (SIGKILL), and by what seed."""
+    """How many times a part of the pipeline is killed (SIGKILL), and the seed of the choice."""
     seed: int = 1
     row_permits: int | None = None
     """The window of each channel.  By default so small that the pipeline is under way for some hundred batches at
@@ -183,10 +182,10 @@ class PipelineSettings(Settings):
     """Rows of a chunk that the producer sends."""
     timeout_seconds: float = 300.0
     stuck_seconds: float = 900.0
-    """If no row gets further for so long, the pipeline is stuck."""
+    """Seconds without progress of any row after which the pipeline counts as stuck."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is started."""
+        """Refuse impossible settings before any process starts."""
         super().__post_init__()
         if not 0 <= self.kills <= MOST_KILLS:
             raise InvalidOptionError(option="--kills", value=self.kills, reason=f"must be from 0 to {MOST_KILLS}")

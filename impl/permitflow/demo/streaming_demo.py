@@ -1,6 +1,6 @@
-"""The streaming demo: a pipeline that is killed meanwhile, what came of it, and whether all of it is as it should be.
+"""The streaming demo: runs a pipeline, kills parts of it meanwhile, and checks the result.
 
-What the consumer has counted is compared with the files, and what was recorded with the models.
+It compares the consumer's counts with the files, and the recordings with the models.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class ChannelNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedRun:
-    """What the models said about the recordings: of the exchange, one for each of its lives, and of the query."""
+    """The models' verdicts about the recordings: of each life of the exchange, and of the query."""
 
     lives: int
     silent_lives: int
@@ -69,7 +69,7 @@ class RecordedRun:
     streams: int
     events: int
     cut_streams: int
-    """Streams of lives that were killed: what is recorded of them is valid so far, the last steps may be missing."""
+    """Streams of killed lives: their recordings are valid so far, but the last steps may be missing."""
     query_events: int
     """Steps of the streaming query, over all its lives and channels: of its source, its tasks and its checkpoint."""
     refused: Sequence[str]
@@ -78,12 +78,12 @@ class RecordedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What the consumer has, beside what the batch query says that it must have."""
+    """The consumer's rows, compared with those of the batch query."""
 
     expected: int
     """Late line items in the files."""
     lost: int
-    """Of these, what never came."""
+    """The expected rows that never came."""
     duplicated: int
     """Times that a line item came after the first time."""
     foreign: int
@@ -110,11 +110,11 @@ class PipelineReport(Report):
     looks: int
     """How often all channels were looked at."""
     seen_problems: Sequence[str]
-    """What was seen then, and must not be."""
+    """Observations that break a rule."""
     recorded: RecordedRun
 
     def problems(self) -> Sequence[str]:
-        """What is not as it should be."""
+        """The failed checks."""
         counted = self.counted
         found = [*self.seen_problems]
         if counted.lost or counted.duplicated or counted.foreign:
@@ -230,7 +230,7 @@ def judged(recordings: Sequence[Path], settings: PartSettings) -> RecordedRun:
 
 
 def lives_of(recordings: Iterable[Path]) -> list[list[Verdict]]:
-    """What the model says about the streams of each life; a life that was killed at once has recorded nothing."""
+    """The model's verdicts about the streams of each life; a life that was killed at once has no recording."""
     begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
     # Streams of two lives may have the same name.
     return [judge_all(read_trace(recording, allow_truncated=True)) for recording in begun]

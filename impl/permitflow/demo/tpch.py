@@ -95,7 +95,7 @@ LINE_ITEM_SCHEMA = pa.schema(
         ("l_receiptdate", pa.date32()),
     ]
 )
-"""What the producer sends."""
+"""The query for the rows that the producer sends."""
 
 ALL_LATE_ITEMS = """
     SELECT l_orderkey, l_linenumber, l_shipmode, year(l_receiptdate) AS l_receiptyear,
@@ -103,7 +103,7 @@ ALL_LATE_ITEMS = """
     FROM lineitem JOIN orders ON o_orderkey = l_orderkey
     WHERE l_commitdate < l_receiptdate AND l_shipdate < l_commitdate
 """
-"""The same text for the stream, where ``lineitem`` is what comes from the exchange, and for the files."""
+"""One text for the stream, where ``lineitem`` comes from the exchange, and for the files."""
 
 TABLES = ("lineitem", "orders")
 NOT_INSTALLED = "tpchgen-cli is not installed: pip install 'permitflow[demo]'"

@@ -65,7 +65,7 @@ class Evidence:
     """What ``permitflow check`` or ``permitflow prove`` said."""
 
     name: str
-    """What was judged, and by whom."""
+    """The judged object, and the judge."""
     holds: bool
     count: int
     """How many were judged."""
@@ -111,7 +111,7 @@ class Hop:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceVerdict:
-    """What the model said about the recorded run."""
+    """The model's verdict about the recorded run."""
 
     streams: int
     events: int
@@ -130,7 +130,7 @@ class TraceVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(ABC):
-    """What both demos report."""
+    """The common part of both demos' reports."""
 
     scale: float
     answer: tuple[ShippingMode, ...]
@@ -143,7 +143,7 @@ class Report(ABC):
 
     @abstractmethod
     def problems(self) -> Sequence[str]:
-        """What is not as it should be."""
+        """The failed checks."""
 
     @property
     def holds(self) -> bool:
@@ -172,7 +172,7 @@ class DemoReport(Report):
     trace: TraceVerdict
 
     def problems(self) -> Sequence[str]:
-        """What is not as it should be."""
+        """The failed checks."""
         found = [f"not all {evidence.name}, are as they should be" for evidence in self.evidence if not evidence.holds]
         if self.answer != self.direct_answer:
             found.append(f"the answer through the exchange is {self.answer}, the direct one {self.direct_answer}")
