@@ -1,6 +1,5 @@
-"""Pictures of runs and of state graphs: one self-contained page, or one drawing, that anybody can open.
+"""Pictures of runs and of state graphs: a self-contained page, or a drawing.
 
-A page is made from what the model says and from nothing else: where each message and each permit is after each step,
-which actions are possible, which guard is false and with which numbers.  The page itself computes no rule of the
-protocol; it shows numbers.
+A page shows only results of the model: the place of each message and permit after each step, the possible actions, and
+each false guard with its numbers.  The page itself computes no rule of the protocol.
 """

@@ -1,6 +1,6 @@
-"""A run as what its page shows: the steps, what changed, what is possible and why the rest is not.
+"""The data of a run's page: the steps, the changes, the possible actions, and the reasons why others are impossible.
 
-A run is told in columns, one entry for each state or step.  What a page shows of a state is its system's own affair.
+The data are columns with one entry for each state or step.  The system's look decides how a state is shown.
 """
 
 import json
@@ -30,11 +30,11 @@ NO_ARGUMENT = -1
 POSSIBLE = -1
 
 MOST_STATES_WITH_REASONS = 500
-"""For longer runs only the last state's guards are told: the others would make up most of the page."""
+"""Longer runs get the guards of the last state only: the others would make up most of the page."""
 
 
 def document_of(run: Run) -> Document:
-    """Everything that the page shows, as it is embedded in it; numbers in columns, one for each state or step."""
+    """The data that the page embeds; numbers in columns, one for each state or step."""
     look, actions = run.look, run.look.system.actions
     states = [run.start, *(step.state for step in run.steps)]
     numbers = {action.name: number for number, action in enumerate(actions)}
@@ -71,7 +71,7 @@ def _is_enabled(look: Look, action: Action[Any, Any], state: Any, parameters: An
 
 
 def _changed(before: Any, after: Any) -> int:
-    # A queue that was changed is another object and of another size: contents need not be compared.
+    # A changed queue is another object of another size: contents need not be compared.
     return sum(
         1 << number
         for number, (old, new) in enumerate(zip(before, after, strict=True))
@@ -80,7 +80,7 @@ def _changed(before: Any, after: Any) -> int:
 
 
 def _reasons_of(look: Look, states: Sequence[Any], parameters: Any) -> tuple[list[str], list[list[int]]]:
-    """Texts that say which guard is false, and for each of the last states and each action the number of its text."""
+    """Texts that name the false guard, and for each of the last states and each action the index of its text."""
     numbers: dict[str, int] = {}
     reasons = []
     for state in states if len(states) <= MOST_STATES_WITH_REASONS else states[-1:]:
@@ -96,13 +96,13 @@ def _reasons(look: Look, state: Any, parameters: Any) -> Iterator[str | None]:
 
 
 def embedded(document: Document) -> str:
-    """The document as text that can stand inside a ``script`` element."""
+    """The document as text for a ``script`` element."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def facts_of(run: Run) -> list[Fact]:
-    """The parameters of a run that are worth knowing."""
+    """The relevant parameters of a run."""
     return run.look.facts(run.parameters, is_recorded=run.is_recorded, has_every_size=run.has_every_size)
 
 
@@ -129,12 +129,12 @@ def _variables(look: Look, state: Any) -> list[Document]:
 
 
 def script_of(names: tuple[str, ...]) -> str:
-    """Scripts as one, with names of their own."""
+    """Join scripts into one with a scope of its own."""
     return '(() => {\n"use strict";\n' + "\n".join(map(asset, names)) + "})();"
 
 
 def facts_list(facts: Iterable[Fact]) -> str:
-    """Parameters as the items of a list; the specification's words on each as a hint."""
+    """Parameters as the items of a list, with the specification's comment on each as a hint."""
     return "".join(
         f'<div title="{escape(fact.remark)}"><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}</dd></div>'
         for fact in facts

@@ -1,4 +1,4 @@
-"""How a system is shown in pictures, on pages and in tables: by its variables, or by a look of its own in ``looks``."""
+"""The look of a system in pictures, pages and tables: its variables, or a look of its own in ``looks``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -37,7 +37,7 @@ MOST_ITEMS = 60
 """Items of a queue that are shown."""
 
 MOST_ARGUMENTS = 20
-"""With which an action is tried: those of an application may be many, and are refused or not alike."""
+"""The most arguments to try for an action: an application's actions may have many, which are refused alike."""
 
 MOST_CHANGES = 120
 """Characters that a drawing has room for beside a step."""
@@ -45,7 +45,7 @@ MOST_CHANGES = 120
 _EMPTY = frozenset({"0", "-1", "FALSE", "none", "\u27e8\u27e9"})
 
 Document: TypeAlias = dict[str, object]
-"""What ``json`` can write."""
+"""An object for ``json``."""
 
 
 class Fact(NamedTuple):
@@ -56,11 +56,11 @@ class Fact(NamedTuple):
 
     value: str
     remark: str
-    """The specification's own words about it."""
+    """The specification's comment on it."""
 
 
 class Look:
-    """How any system is shown: by its variables and their changes."""
+    """The default look: a system's variables and their changes."""
 
     words: ClassVar[Mapping[str, Callable[..., str]]] = {}
     """Words for guards, by the model's own text; those for comparisons are told the two sides."""
@@ -90,14 +90,14 @@ class Look:
         return false_guard(self.system, self.words, action, state, parameters, *arguments)
 
     def refusal(self, action: Action[Any, Any], state: Any, parameters: Any) -> FalseGuard | None:
-        """Why an action is not possible, whatever its arguments; None if it is, or may have no arguments."""
+        """Why an action is impossible with any arguments; None if it is possible, or may have no arguments."""
         possible = list(islice(action.arguments(parameters), MOST_ARGUMENTS))
         if any(self.system.is_enabled(action.name, state, parameters, *arguments) for arguments in possible):
             return None
         return self.false_guard(action.name, state, parameters, *possible[0]) if possible else None
 
     def refusals(self, state: Any, parameters: Any) -> list[FalseGuard]:
-        """For each action of the protocol that is not possible: why not."""
+        """The false guard of each impossible action of the protocol."""
         own = (action for action in self.system.actions if not action.is_environment)
         return [guard for guard in (self.refusal(action, state, parameters) for action in own) if guard]
 
@@ -113,7 +113,7 @@ class Look:
     # A state in words.
 
     def value(self, value: Any) -> str:
-        """As in the specification, and shorter."""
+        """A value as in the specification, shortened."""
         if isinstance(value, bool):
             return "TRUE" if value else "FALSE"
         if isinstance(value, str):
@@ -136,7 +136,7 @@ class Look:
         return "\n".join(f"{name} = {text}" for name, text in shown.items())
 
     def row(self, state: Any) -> dict[str, str]:
-        """A row of a table: what stands in each column; by default each variable, spelt as TLC does."""
+        """A row of a table, by column; by default each variable in TLC's spelling."""
         return {name: format_value(value) for name, value in state_to_tla(state).items()}
 
     def as_json(self, state: Any) -> dict[str, object]:
@@ -146,7 +146,7 @@ class Look:
     # Parameters.
 
     def facts(self, parameters: Any, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:
-        """The parameters that are worth knowing; of a recorded run, those that somebody chose."""
+        """The relevant parameters; for a recorded run, those that the user chose."""
         if is_recorded:
             return []
         return [self.fact(each.name, self.value(getattr(parameters, each.name))) for each in fields(parameters)]
@@ -158,24 +158,24 @@ class Look:
         return Fact(constant, value, self.specification.remarks().get(constant, ""))
 
     def in_numbers(self, parameters: Any) -> str:
-        """What is shown all states of."""
+        """The system with its parameters, for titles."""
         told = ", ".join(f"{fact.name} {fact.value}" for fact in self.facts(parameters))
         return f"{self.system.module} with {told}"
 
     # The page and the drawing of a run.
 
     def document(self, parameters: Any, states: Sequence[Any], steps: Sequence[Step[Any]]) -> Document:
-        """What the page of a run is told besides: each variable in each state, as the number of a text."""
+        """Further data for the page of a run: each variable in each state, as the index of a text."""
         numbers: dict[str, int] = {}
         rows = [[numbers.setdefault(text, len(numbers)) for text in self.variables(state).values()] for state in states]
         return {"valueTexts": list(numbers), "values": rows, "beginning": self.beginning}
 
     def legend(self, parameters: Any, y: float) -> list[str]:
-        """What the colours of the drawing mean."""
+        """The legend of the drawing's colours."""
         return []
 
     def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
-        """A state in the drawing, and what has changed since the one before."""
+        """A state in the drawing, with the changes since the one before."""
         old = self.variables(before)
         new = self.variables(state)
         text = ", ".join(f"{name} {old[name]} \u2192 {new[name]}" for name in new if old[name] != new[name])
@@ -185,7 +185,7 @@ class Look:
     # A state graph.
 
     def node(self, number: int, state: Any, parameters: Any) -> tuple[str, float]:
-        """What stands in the circle of a state, and how full it is drawn, from 0 to 1."""
+        """The text in a state's circle, and how full it is drawn, from 0 to 1."""
         return f"{number}", 0.0
 
     def node_kinds(self, parameters: Any) -> list[tuple[str, str, float]]:
@@ -193,13 +193,13 @@ class Look:
         return []
 
     def graph_document(self, parameters: Any, states: Sequence[Any]) -> Document:
-        """What the page of a state graph is told besides."""
+        """Further data for the page of a state graph."""
         return {"places": {}}
 
 
 @cache
 def look_of(module: str) -> Look:
-    """How the system is shown that says the same as a TLA+ module.
+    """The look of the system of a TLA+ module.
 
     Raises:
         KeyError: there is no such system.

@@ -1,4 +1,4 @@
-"""Plots that matplotlib lays out: throughput of a sweep, verdicts of a sweep, back-pressure over time.
+"""Plots by matplotlib: throughput of a sweep, verdicts of a sweep, back-pressure over time.
 
 A sweep's plot is a file of any kind, or a page with the drawing and its figures.
 """
@@ -38,16 +38,16 @@ __all__ = [
 
 SUFFIXES = (".html", ".svg", ".png", ".pdf")
 MOST_PANELS = 24
-"""Of a map; more would be too small to see anything."""
+"""The most panels of a map; more would be too small to read."""
 
 Look = Mapping[str, Any]
-"""What ``permitflow top --json`` prints in a line."""
+"""A line of ``permitflow top --json``."""
 
 _DOTS_PER_INCH = 150
 _COLOURS = 6
 
 _SWEEP_INCHES = (9.6, 7.2)
-# Where the largest value is so many times the smallest, equal factors get equal room.
+# An axis is logarithmic if the largest value is this many times the smallest.
 _RATIO_FOR_LOGARITHMS = 20
 _MOST_MARKERS = 24
 # As a share of the height.
@@ -76,7 +76,7 @@ _TIMELINE_INCHES = (9.6, 7.8)
 
 
 def load_matplotlib() -> None:
-    """Load it now, so that its absence is noticed before anything else is done.
+    """Load matplotlib first, so that its absence shows before any work.
 
     Raises:
         ModuleNotFoundError: it is not installed.
@@ -86,18 +86,18 @@ def load_matplotlib() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Picture:
-    """A plot, and what its page says about it."""
+    """A plot, with the text and the table of its page."""
 
     title: str
     sentence: str
     head: Sequence[str]
     """Of the table on the page."""
     rows: Sequence[tuple[bool, Sequence[str]]]
-    """Its lines; the first says whether it went well."""
+    """Its lines; the flag says whether the run went well."""
     label: str
-    """Of the drawing, for those who cannot see it."""
+    """The drawing's description for screen readers."""
     origin: str
-    """Which command has made it, and from what."""
+    """The command that has made the plot, and its input."""
 
     def as_file(self, suffix: str) -> bytes:
         """The file, by its kind: one of ``SUFFIXES``.  Needs the package matplotlib."""
@@ -185,7 +185,7 @@ def _colour(number: int) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: runs that differ in what is on the horizontal axis only."""
+    """One line: runs that differ only in the quantity on the horizontal axis."""
 
     label: str
     xs: Sequence[float]
@@ -194,19 +194,19 @@ class Series:
     back_pressures: Sequence[float]
     """Shares of the time."""
     failures: Sequence[float]
-    """Where on the horizontal axis it got stuck or was refused."""
+    """Positions on the horizontal axis at which the channel got stuck or was refused."""
     mark: float | None
-    """Where on the horizontal axis the bandwidth-delay product is."""
+    """Position of the bandwidth-delay product on the horizontal axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPicture(_Picture):
-    """Throughput and back-pressure over what was varied."""
+    """Throughput and back-pressure over the varied quantity."""
 
     x_label: str
     series: Sequence[Series]
     most: float | None
-    """Rows a second that the slowest can do, if that is the same everywhere."""
+    """The bottleneck's rows a second, if it is the same for all runs."""
     label: str = "Throughput and back-pressure"
     origin: str = "permitflow simulate: the real sender and receiver in simulated time"
 
@@ -270,18 +270,18 @@ class SweepPicture(_Picture):
 
 @dataclass(frozen=True)
 class MapCell:
-    """What became of one combination."""
+    """The result of one combination."""
 
     x: int
     y: int
     verdict: str
     states: int | None
-    """That can be reached, if they were counted."""
+    """Number of reachable states, if counted."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Combinations that differ in what is on the axes only."""
+    """Combinations that differ only in the quantities on the axes."""
 
     title: str
     cells: Sequence[MapCell]
@@ -395,7 +395,7 @@ def read_looks(path: str | PathLike[str]) -> list[Look]:
 def back_pressure_figure(
     looks: Iterable[Look], channels: Sequence[str] | None = None, title: str = "Back-pressure"
 ) -> "Figure":
-    """Who waited, how full channels were, how fast rows came: three drawings over the same time.
+    """Draw the waiting shares, the held rows and the row rates: three drawings over the same time.
 
     Needs the package matplotlib.
 

@@ -1,4 +1,4 @@
-"""Runs to look at, of any system: states and steps, and what is to be said about them; and one that was recorded."""
+"""Runs for pictures, of any system: states, steps and remarks; and recorded runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ MOST_STEPS = 200_000
 
 
 class Verdict(StrEnum):
-    """What the run shows."""
+    """The result that a run shows."""
 
     STUCK = "stuck"
-    """It ends where something waits and nothing can ever change that."""
+    """It ends in a state in which a message waits for ever."""
 
     LIVE = "live"
     """It is one of many, and none of them gets stuck."""
@@ -38,12 +38,12 @@ class Verdict(StrEnum):
     """It was recorded, and it is a behaviour of the specification."""
 
     INVALID = "invalid"
-    """It was recorded, and what came next no behaviour allows."""
+    """It was recorded, and no behaviour allows its next event."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Something to be said about the last state."""
+    """A remark about the last state."""
 
     heading: str
     items: tuple[str, ...]
@@ -51,10 +51,10 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A behaviour and what is to be said about it."""
+    """A behaviour with remarks."""
 
     look: Look
-    """How its system is shown."""
+    """The look of its system."""
 
     title: str
     verdict: Verdict
@@ -108,7 +108,7 @@ class Recording:
     look: Look
     parameters: Any
     start: Any
-    """Where the model began."""
+    """The model's first state."""
 
     replay: Replay[World[Any], Event]
     is_valid: bool
@@ -116,20 +116,20 @@ class Recording:
     """Had everything come to its end?"""
 
     allowed: tuple[str, ...]
-    """What the protocol could have done next."""
+    """The steps that the protocol could have made next."""
 
     left_over: int = 0
-    """Events that were not looked at, because one before them was not possible."""
+    """Events that were not judged, because an earlier one was impossible."""
 
     logs: int = 1
     """Processes that recorded it; their events were put in an order without clocks."""
 
     remarks: tuple[str, ...] = ()
-    """What could not be checked, and why."""
+    """The omitted checks, with reasons."""
 
 
 def recorded_run(recording: Recording) -> Run:
-    """The run as far as the model could follow, and what it objects to.
+    """The run as far as the model could follow, and the model's objections.
 
     Raises:
         ValueError: the replay did not keep the path.
@@ -153,7 +153,7 @@ def recorded_run(recording: Recording) -> Run:
 
 
 def _steps(recording: Recording) -> list[Step[Any]]:
-    """Up to what is no action of the specification: a page has no place for it."""
+    """The steps before the first that is no action of the specification: a page cannot show that one."""
     known = {action.name for action in recording.look.system.actions}
     path = recording.replay.worlds[0].path
     return list(takewhile(lambda step: step.action in known, path.steps() if path else []))

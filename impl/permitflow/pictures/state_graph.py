@@ -1,8 +1,8 @@
-"""All states and steps of a small channel: as a drawing, and as a page that shows the state that was chosen.
+"""All states and steps of a small channel: as a drawing, and as a page that shows a chosen state.
 
 Each depth is a column, in the order in which breadth-first search met the states.  Sorting the columns further (the
 barycentre heuristic of Sugiyama's method) was tried and made some graphs better and others worse: the search's own
-order keeps brothers together already.
+order already keeps siblings together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MOST_STATES = 500
-"""Beyond, a picture shows nothing any more."""
+"""A larger picture is unreadable."""
 
 # Measures in pixels.
 _COLUMN = 118
@@ -83,13 +83,13 @@ class StateGraph:
     """In the order of their sources."""
 
     stuck: frozenset[int]
-    """States in which something waits and nothing can ever change that."""
+    """States in which a message waits for ever."""
 
     arrivals: Sequence[int]
-    """Of each state but the first, the edge by which a shortest way enters it; -1 for the first."""
+    """For each state, the last edge of a shortest path to it; -1 for the first state."""
 
     depths: Sequence[int]
-    """Of each state, the steps of a shortest way to it."""
+    """For each state, the number of steps of a shortest path to it."""
 
 
 def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateGraph:
@@ -108,7 +108,7 @@ def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateG
     ]
     arrivals = [-1] * len(states)
     depths = [0] * len(states)
-    # Edges come in the order of their sources, so the first to reach a state ends a shortest way.
+    # Edges come in the order of their sources, so the first to reach a state ends a shortest path.
     for number, edge in enumerate(edges):
         if edge.target and arrivals[edge.target] < 0:
             arrivals[edge.target] = number
@@ -137,7 +137,7 @@ class _Plan:
 
 
 def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
-    """The drawing; one that does not stand alone takes its colours from the page around it."""
+    """The drawing; unless it stands alone, it takes its colours from the page around it."""
     plan = _plan(graph, top=_HEAD if standalone else 0)
     title = graph_title(graph)
     head = [svg.text(_MARGIN - 12, 34, title, class_="title"), *_legend(plan)] if standalone else []
@@ -156,7 +156,7 @@ def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
 
 
 def graph_title(graph: StateGraph) -> str:
-    """What is drawn, in a line."""
+    """The drawing's title, in one line."""
     return f"All {len(graph.states):,} states of {graph.look.in_numbers(graph.parameters)}"
 
 
@@ -190,7 +190,7 @@ def _legend(plan: _Plan) -> Iterator[str]:
 
 
 def graph_legend(graph: StateGraph) -> str:
-    """What the colours mean, for a page."""
+    """The legend of the colours, for a page."""
     samples = [
         (svg.element("g", *_circle(10, 9, 7.5, share), class_=kind), content)
         for content, kind, share in node_legend(graph)
@@ -263,7 +263,7 @@ def _curve(plan: _Plan, edge: Edge) -> tuple[Point, Point, Point, Point]:
 
 
 def _label_place(curve: Sequence[Point], label: str, taken: list[Box]) -> Point:
-    """A point on the curve where nothing is yet."""
+    """A free point on the curve."""
     width, height = svg.length(label, _LABEL_SIZE) / 2, _LABEL_SIZE / 2
     points = [(_along(curve, share, 0), _along(curve, share, 1) - _LABEL_SIZE / 2) for share in _LABEL_PLACES]
     free = (
@@ -321,7 +321,7 @@ def graph_page(graph: StateGraph) -> str:
 
 
 def graph_sentence(graph: StateGraph) -> str:
-    """How many states and steps there are, and what becomes of them."""
+    """The numbers of states and steps, and whether some are stuck."""
     size = f"{len(graph.states):,} states and {len(graph.edges):,} steps"
     if not graph.stuck:
         return f"{size}: from each state on, whoever waits can still be served."

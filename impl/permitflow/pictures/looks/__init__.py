@@ -1,1 +1,1 @@
-"""Systems with a look of their own, each in a file named after its TLA+ module, with a ``LOOK``."""
+"""Looks of particular systems, each in a file named after its TLA+ module, with a ``LOOK``."""

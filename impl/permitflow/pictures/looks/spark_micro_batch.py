@@ -1,4 +1,4 @@
-"""A streaming query as a table: where its rows are, and what its logs say."""
+"""A streaming query as a table: the places of its rows, and the content of its logs."""
 
 from permitflow.pictures.look import Look
 from permitflow_model.spark_micro_batch import SYSTEM, State
@@ -7,7 +7,7 @@ __all__ = ["LOOK"]
 
 
 class QueryLook(Look):
-    """Rows that wait, are kept and published, and the last batch."""
+    """Shows waiting, kept and published rows, and the last batch."""
 
     def row(self, state: State) -> dict[str, str]:
         """kept: rows that the exchange keeps; batch: the last one's in the offset log; table: those in the sink's."""

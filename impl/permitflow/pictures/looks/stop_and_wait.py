@@ -1,4 +1,4 @@
-"""Words for what stands in a message's way with stop and wait."""
+"""Words for the false guards of stop and wait."""
 
 from collections.abc import Callable, Mapping
 
