@@ -155,7 +155,7 @@ def install(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
     return clock
 
 
-def test_what_one_sleep_takes_too_long_the_next_ones_make_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_sleeps_make_up_for_a_sleep_that_was_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = install(monkeypatch, Clock(oversleeps=0.3))
     pieces = Work(1.0)
     pieces.begin()
@@ -164,7 +164,7 @@ def test_what_one_sleep_takes_too_long_the_next_ones_make_up_for(monkeypatch: py
     assert clock.now == pytest.approx(110.3)
 
 
-def test_what_was_not_done_while_waiting_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_missed_while_waiting_is_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = install(monkeypatch, Clock())
     pieces = Work(1.0)
     pieces.begin()

@@ -95,7 +95,7 @@ def test_a_channel_of_an_exchange_follows_the_model(run: asyncio.Runner, exchang
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 @pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
-def test_so_does_one_whose_chunks_are_compressed(run: asyncio.Runner, address: str, codec: Compression) -> None:
+def test_a_compressed_stream_follows_the_model(run: asyncio.Runner, address: str, codec: Compression) -> None:
     exchange = Exchange(same_host=SameHost.NEVER)
     server = ExchangeServer(exchange, address)
     run.run(server.__aenter__())

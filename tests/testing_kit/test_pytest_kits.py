@@ -121,7 +121,7 @@ def test_a_pair_that_lacks_something_is_not_asked_for_it() -> None:
 @pytest.mark.parametrize(
     "module", ["permitflow.testing", "permitflow.testing.kit.judging", "permitflow.testing.traces"]
 )
-def test_who_does_not_draw_runs_or_test_needs_neither_hypothesis_nor_pytest(module: str) -> None:
+def test_without_tests_and_drawn_runs_neither_hypothesis_nor_pytest_is_needed(module: str) -> None:
     code = f"import sys, {module}; sys.exit(bool({{'hypothesis', 'pytest', 'anyio', 'grpc'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=250).returncode == 0
 

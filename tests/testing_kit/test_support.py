@@ -13,7 +13,7 @@ from permitflow.exchange.server import ExchangeServer
 from tests.support.process import Stopwatch, nothing_stays_open, reserved_address, within
 
 
-def test_what_stays_open_is_named() -> None:
+def test_an_open_file_is_named() -> None:
     opened: list[int] = []
     with pytest.raises(AssertionError, match=r"stays open: .*/dev/null"), nothing_stays_open(patience_seconds=0.0):
         opened.append(os.open(os.devnull, os.O_RDONLY))

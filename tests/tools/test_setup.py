@@ -108,7 +108,7 @@ def test_java_is_installed_by_the_distribution(
     assert setup.JAVA_HOME_FILE.read_text() == f"{tmp_path}/jvm/21\n"
 
 
-def test_nobody_is_asked_for_a_password(
+def test_set_up_asks_for_no_password(
     setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script(tmp_path / "programs/apt-get", f"echo called > {tmp_path}/called")

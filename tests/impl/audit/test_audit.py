@@ -95,7 +95,7 @@ def test_a_channel_at_rest_is_not_remarked_upon(tmp_path: Path) -> None:
     assert channel.sent_rows == channel.consumed_rows > 0
 
 
-def test_a_violation_shows_the_books_before_and_after(tmp_path: Path) -> None:
+def test_a_violation_shows_the_counters_before_and_after(tmp_path: Path) -> None:
     fault = faulty("permits are created")
 
     (violation,) = audit_files(write(tmp_path / "run.parquet", fault.events)).violations

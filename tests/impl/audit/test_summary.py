@@ -63,14 +63,14 @@ def rise(steps: list[int]) -> Rise:
 
 
 @given(first=NUMBERS, second=NUMBERS, third=NUMBERS)
-def test_what_passed_is_a_monoid(first: list[int], second: list[int], third: list[int]) -> None:
+def test_passages_are_a_monoid(first: list[int], second: list[int], third: list[int]) -> None:
     a, b, c = passage(first), passage(second), passage(third)
     assert a.then(b).then(c) == a.then(b.then(c)) == passage([*first, *second, *third])
     assert Passage().then(a) == a.then(Passage()) == a
 
 
 @given(first=NUMBERS, second=NUMBERS)
-def test_what_passed_in_another_order_is_something_else(first: list[int], second: list[int]) -> None:
+def test_passages_in_another_order_differ(first: list[int], second: list[int]) -> None:
     both, swapped = [*first, *second], [*second, *first]
     assert (passage(both) == passage(swapped)) == (both == swapped)
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_is_not_counted_as_something_else(recording: Path, name: 
         rewritten(recording, name, pa.array(values))
 
 
-def test_books_that_were_not_kept_are_remarked_upon(recording: Path) -> None:
+def test_missing_counters_are_remarked(recording: Path) -> None:
     audit = rewritten(recording, "inbox_rows", pa.array([None] * len(EVENTS), pa.int64()))
     assert audit.holds
     assert ["events of the receiver have no counters" in remark for remark in audit.channels[0].remarks] == [True]
@@ -122,7 +122,7 @@ def test_paths_may_be_written_as_spark_writes_them(recording: Path) -> None:
         ("s3://bucket/run", "files of s3:// cannot be opened"),
     ],
 )
-def test_what_cannot_be_opened_says_why(path: str, reason: str) -> None:
+def test_a_file_that_cannot_be_opened_is_an_error_with_its_reason(path: str, reason: str) -> None:
     with pytest.raises(TraceUnreadableError, match=reason):
         audit_files(path)
 

@@ -229,5 +229,5 @@ def test_what_the_exchange_says_of_itself_counts() -> None:
     ],
     ids=["above the bound", "read before it came", "rows lost", "acknowledgement lost", "another log"],
 )
-def test_what_must_not_be_is_noted(positions: list[Position], problem: str) -> None:
+def test_a_broken_rule_is_noted(positions: list[Position], problem: str) -> None:
     assert seen(*positions).problems == [problem]

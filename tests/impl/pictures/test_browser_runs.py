@@ -287,7 +287,7 @@ def test_on_paper_there_are_no_controls_but_the_storyboard(visit: Open, stuck: R
     assert not opened.page.locator(".controls").is_visible()
 
 
-def test_somebody_who_does_not_see_is_told_each_step(visit: Open, stuck: Run) -> None:
+def test_a_screen_reader_gets_each_step(visit: Open, stuck: Run) -> None:
     opened = visit(page_of(stuck))
     opened.press("ArrowRight", "ArrowRight")
     told = opened.page.locator("#summary").inner_text()

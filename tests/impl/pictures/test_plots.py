@@ -220,7 +220,7 @@ def test_another_file_is_refused_with_the_line(tmp_path: Path, line: str) -> Non
         read_looks(path)
 
 
-def test_what_cannot_be_drawn_is_said() -> None:
+def test_an_impossible_drawing_is_an_error() -> None:
     with pytest.raises(ValueError, match="needs two looks at least, and here are 1"):
         back_pressure_figure(LOOKS[:1])
     with pytest.raises(ValueError, match="channel 'c' is in none of the looks, which have a, b"):

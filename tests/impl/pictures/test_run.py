@@ -163,7 +163,7 @@ def test_two_processes_are_told_of(recorded: ChannelTrace) -> None:
     assert run.remarks[0].startswith("2 processes recorded this channel. Clocks are not trusted")
 
 
-def test_what_could_not_be_checked_is_told(recorded: ChannelTrace) -> None:
+def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:
     (log,) = recorded.logs
     sender = tuple(event for event in log if event.end == "sender")
     run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(sender,))))
@@ -184,7 +184,7 @@ def test_a_run_is_shown_up_to_where_permits_came_back_in_portions(recorded: Chan
     document_of(run)
 
 
-def test_bounds_that_nobody_chose_are_not_shown(recorded: ChannelTrace) -> None:
+def test_bounds_that_the_user_did_not_choose_are_not_shown(recorded: ChannelTrace) -> None:
     names = [fact.name for fact in facts_of(recorded_run(judged(recorded)))]
     assert names == [
         "RowPermits",

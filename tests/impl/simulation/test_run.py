@@ -198,7 +198,7 @@ def test_progress_is_told_and_ends_near_1() -> None:
 
 
 @pytest.mark.parametrize(("row_permits", "rows"), [(10**12, 1), (2, 10**9)])
-def test_a_run_that_nobody_would_see_the_end_of_is_refused(row_permits: int, rows: int) -> None:
+def test_a_run_that_takes_too_long_is_refused(row_permits: int, rows: int) -> None:
     with pytest.raises(InvalidParametersError, match="a meaningful run has"):
         simulate(setting(row_permits, 1, ConstantSize(rows), consumer_rate=10))
 

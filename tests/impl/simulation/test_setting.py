@@ -99,7 +99,7 @@ def ends(chunks: ChunkSizes, up: StatedParameters, down: StatedParameters | None
 SMALL = StatedParameters(row_permits=100, permit_batch=20)
 
 
-def test_what_the_downstream_does_not_say_is_as_upstream() -> None:
+def test_the_upstreams_numbers_are_the_downstreams_defaults() -> None:
     setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=30))
     assert setting.receiver == EndParameters(row_permits=100, permit_batch=30, max_chunk_cost=70)
     assert [found.name for found in disagreements(setting)] == ["permit_batch", "max_chunk_cost"]

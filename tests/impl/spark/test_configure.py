@@ -56,7 +56,7 @@ def test_a_fresh_builder_gets_everything_with_reasons() -> None:
 
 
 @pytest.mark.parametrize("where", ["builder", "arguments", "file"])
-def test_what_the_user_has_set_stays_wherever_it_was_said(
+def test_user_settings_stay_in_every_place_where_spark_reads_them(
     where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     builder = new_builder()
@@ -118,12 +118,12 @@ def test_a_local_connect_session_is_configured_like_a_classic_one() -> None:
         ),
     ],
 )
-def test_what_will_hurt_is_said_before_it_does(settings: dict[str, str], words: str) -> None:
+def test_harmful_settings_are_reported_in_advance(settings: dict[str, str], words: str) -> None:
     advice = configuration(new_builder(**settings), channels=4).advice
     assert [words in line for line in advice if "gRPC is loaded" not in line] == [True]
 
 
-def test_what_does_not_hurt_is_not_mentioned() -> None:
+def test_harmless_settings_are_not_reported() -> None:
     builder = new_builder(spark_master="local[4, 2]", spark_python_worker_idleTimeoutSeconds="600")
     assert [line for line in configuration(builder, channels=4).advice if "gRPC is loaded" not in line] == []
 

@@ -223,7 +223,9 @@ def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
     assert after(options, {str(said[1].id): "default"}, said) == 30
 
 
-def test_what_it_cannot_know_it_does_not_acknowledge(options: Options, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_listener_does_not_acknowledge_unknown_queries_or_offsets(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
     put_numbers(options, 0, 100)
     with caplog.at_level(logging.WARNING):
         assert after(options, {"orders": "default"}, []) == 0

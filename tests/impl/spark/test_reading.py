@@ -206,7 +206,7 @@ def test_an_aborted_stream_fails_the_job(driver: Driver, options: Options) -> No
     ],
     ids=["unknown channel", "nobody there", "wrong option", "no producer"],
 )
-def test_what_keeps_spark_from_reading_is_said_in_our_words(
+def test_a_failure_to_start_reading_raises_our_own_error(
     driver: Driver, options: Options, change: Options, words: str
 ) -> None:
     changed = {**options, **change}

@@ -215,7 +215,7 @@ def test_the_late_abort_of_a_driver_that_has_died_leaves_the_next_one_alone(
 
 
 @pytest.mark.parametrize("known", ["no task", "a task without rows"])
-def test_an_abort_that_knows_of_no_rows_gives_up_nothing_of_another_driver_and_asks_nobody(
+def test_an_abort_without_staged_rows_drops_none_of_another_driver_and_makes_no_call(
     replay_options: Options, task: Task, known: str
 ) -> None:
     def driver(**more: str) -> StagedBatchWriter:

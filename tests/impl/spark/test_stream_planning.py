@@ -60,7 +60,7 @@ def test_a_batch_takes_half_the_window_of_each_channel() -> None:
     assert end == offset({"a": 60, "b": 20})
 
 
-def test_an_idle_channel_gives_its_share_to_nobody_beyond_half_a_window() -> None:
+def test_no_channel_gets_more_than_half_a_window_from_an_idle_channels_share() -> None:
     there = positions(at("a", 0, 100), at("b", 0, 0))
     plan = planner("a", "b")
     assert plan.default_limit(there) == 100

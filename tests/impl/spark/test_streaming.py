@@ -561,7 +561,7 @@ def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice
                 assert rows == [50, 30]
 
 
-def test_what_keeps_a_stream_from_starting_is_said_in_our_words(driver: Driver, recorded: Options) -> None:
+def test_a_failure_to_start_a_stream_raises_our_own_error(driver: Driver, recorded: Options) -> None:
     wrong = {**recorded, "maxRowsPerBatch": "none"}
     with pytest.raises(InvalidOptionError) as caught:
         StreamOptions.parse(wrong)

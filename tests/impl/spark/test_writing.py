@@ -315,7 +315,7 @@ def test_a_spent_stream_refuses_the_job(driver: Driver, options: Options) -> Non
     ],
     ids=["overwrite", "not a number", "unknown option", "nobody there", "unknown channel"],
 )
-def test_what_keeps_spark_from_writing_is_said_in_our_words(
+def test_a_failure_to_start_writing_raises_our_own_error(
     driver: Driver, options: Options, mode: str, change: Options, words: str
 ) -> None:
     changed = {**options, **change}
@@ -326,7 +326,7 @@ def test_what_keeps_spark_from_writing_is_said_in_our_words(
     assert words in driver.failure(job)
 
 
-def test_what_the_tasks_did_is_recorded_for_those_who_ask(driver: Driver, options: Options, tmp_path: Path) -> None:
+def test_trace_dir_records_the_tasks_actions(driver: Driver, options: Options, tmp_path: Path) -> None:
     write(driver, {**options, "trace_dir": str(tmp_path)}, "SELECT id FROM range(0, 1000, 1, 2)")
     trace = read_trace(tmp_path)
     assert trace.is_complete
@@ -422,7 +422,7 @@ def test_a_commit_says_all_ends_and_waits_for_readers_that_hold_rows(options: Op
             commit.result(SOON_SECONDS)
 
 
-def test_a_commit_without_readers_succeeds_and_says_that_nobody_has_consumed_the_rows(
+def test_a_commit_without_readers_succeeds_and_logs_that_no_reader_has_consumed_the_rows(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO, "permitflow.spark"):
@@ -433,7 +433,7 @@ def test_a_commit_without_readers_succeeds_and_says_that_nobody_has_consumed_the
     ]
 
 
-def test_an_abort_tries_all_channels_and_then_says_what_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abort_tries_all_channels_and_then_reports_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that it does not get to at once."""
     dialled: list[str] = []
 

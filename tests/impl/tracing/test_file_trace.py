@@ -41,7 +41,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
+def test_a_written_trace_is_read_back(name: str, tmp_path: Path) -> None:
     with FileTrace(tmp_path / name) as trace:
         record = trace.recorder('odd "name"\n/0', "sender", PERMIT_ACTIONS, STATED)
         record("OfferChunk", (3, 3, 0, 0), ())

@@ -185,7 +185,7 @@ HEAD = '{"version": 1, "headers": [{"channel": "orders", "end": "sender", "param
         ({"channel": "parts"}, {"permitflow_trace": HEAD}, r"no header opened the sender of channel 'parts' \(row 1\)"),
     ],
 )
-def test_what_is_no_trace_is_named(
+def test_a_file_that_is_no_trace_is_named(
     change: dict[str, str | None], metadata: dict[str, str], complaint: str, tmp_path: Path
 ) -> None:
     row: dict[str, object] = dict.fromkeys(COLUMNS, 1)
