@@ -10,7 +10,7 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_proofs.kernel.obligation import Finding, decide
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import queue_obligations
-from permitflow_proofs.kernel.symbols import assume, integer, natural
+from permitflow_proofs.kernel.symbols import assume, integer, merged, natural
 
 
 def itself(item: int) -> int:
@@ -282,3 +282,17 @@ def test_each_assumption_is_proved_of_arrays() -> None:
     assert len(set(names)) == len(names) == 14
     for obligation in queue_obligations():
         assert obligation.examine().outcome == "proved"
+
+
+def test_what_is_asked_behind_an_item_that_was_pushed_is_known_in_all_cases() -> None:
+    def is_small(item: int, most: int) -> bool:
+        return item == 0 or 1 <= item <= most
+
+    def claim() -> bool:
+        first = SymbolicQueue.any_queue("first", integer).push(integer("item"))
+        second = SymbolicQueue.any_queue("second", integer)
+        assume(second.every(is_small, 3) and not second.is_empty())
+        rest = second.without_head()
+        return merged(lambda: not first.every(is_small, 3) or rest.every(is_small, 3))
+
+    assert decide(claim).outcome == "proved"

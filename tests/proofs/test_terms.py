@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.symbols import any_like, assume, choice, equal, implies, integer, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    Integer,
+    any_like,
+    assume,
+    choice,
+    equal,
+    implies,
+    integer,
+    natural,
+    truth,
+)
 
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
     operator.add,
@@ -126,3 +136,14 @@ def test_implication_and_equality_do_not_fork() -> None:
 def test_only_tuples_of_integers_have_symbols_like_them() -> None:
     with pytest.raises(TypeError, match="cannot make a symbol like 'text'"):
         decide(lambda: any_like("text", "x") == "text")
+
+
+def test_a_truth_value_times_a_number_is_the_number_or_nothing_and_does_not_fork() -> None:
+    def claim(number: int) -> bool:
+        holds = truth("holds")
+        product = holds * number
+        assert isinstance(product, Integer)
+        return equal(product + number * holds, 2 * number) if holds else equal(product, 0)
+
+    found = decide(lambda: claim(3))
+    assert (found.outcome, found.reached) == ("proved", 2)
