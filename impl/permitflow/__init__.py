@@ -1,9 +1,9 @@
 """Permit-based back-pressure: ``sender, receiver = open_channel()``.
 
-A permit is the right to send one row.  The sender spends permits, the receiver returns them once rows are consumed,
-so a channel never holds more rows than it has permits, however slow its reader is.  This façade loads nothing but
-the standard library; ``permitflow.transports``, ``permitflow.exchange`` and ``permitflow.spark`` are imported by
-path, and need what their extras install.
+A permit is the right to send one row.  The sender spends permits; the receiver returns them once rows are consumed.
+So a channel never holds more rows than it has permits, however slow its reader is.  This module loads the standard
+library only.  Import ``permitflow.transports``, ``permitflow.exchange`` and ``permitflow.spark`` by path; they need
+the packages of their extras.
 """
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd

@@ -1,4 +1,4 @@
-"""What a chunk counts for, and how it is sliced.
+"""Count the rows of a chunk, and slice it.
 
 Arrow's batches and tables are known by their shape (``num_rows``, ``slice``), never imported.
 """
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def whole_rows(rows: object, *, name: str = "rows") -> int:
-    """Check a number of rows that somebody gave.
+    """Check a number of rows that a caller gave.
 
     Raises:
-        InvalidParametersError: it is not a whole number, or negative.
+        InvalidParametersError: the number is not whole, or negative.
     """
     try:
-        checked = -1 if isinstance(rows, bool) else index(rows)  # type: ignore[arg-type]  # that is the question
+        checked = -1 if isinstance(rows, bool) else index(rows)  # type: ignore[arg-type]  # the check itself
     except TypeError:
         checked = -1
     if checked < 0:
@@ -33,13 +33,13 @@ def rows_of(chunk: object) -> int:
     """Rows of a chunk: its ``num_rows``, else its length, else 1 (a single value).
 
     Raises:
-        InvalidParametersError: it has a ``num_rows`` that is no number, or a length that it cannot tell.
+        InvalidParametersError: ``num_rows`` is no number, or ``len(chunk)`` fails.
     """
     rows = getattr(chunk, "num_rows", None)
     if rows is not None:
         return rows if type(rows) is int and rows >= 0 else whole_rows(rows, name="num_rows")
     try:
-        return len(chunk)  # type: ignore[arg-type]  # that is the question
+        return len(chunk)  # type: ignore[arg-type]  # the check itself
     except TypeError as error:
         if not hasattr(type(chunk), "__len__"):
             return 1
@@ -49,7 +49,7 @@ def rows_of(chunk: object) -> int:
 
 
 def slices(chunk: T, max_rows: int) -> Iterator[T]:
-    """Cut a chunk into slices of at most ``max_rows`` rows, in order; without copying where the chunk can do that.
+    """Cut a chunk into slices of at most ``max_rows`` rows, in order; without a copy if the chunk's type allows.
 
     Raises:
         InvalidParametersError: ``max_rows`` is below 1.
@@ -66,10 +66,10 @@ def slices(chunk: T, max_rows: int) -> Iterator[T]:
 
 
 def sized_slices(chunk: T, rows: int, max_rows: int) -> list[tuple[T, int]]:
-    """As ``slices``, each with its rows, of a chunk that has more than ``max_rows``.
+    """Cut a chunk of more than ``max_rows`` rows as ``slices`` does; each slice comes with its number of rows.
 
     Raises:
-        InvalidParametersError: the chunk does not have the ``rows`` that were said of it.
+        InvalidParametersError: the chunk's own number of rows is not ``rows``.
         UnsplittableChunkError: the chunk cannot be sliced by rows.
     """
     own_rows = rows_of(chunk)
@@ -80,7 +80,7 @@ def sized_slices(chunk: T, rows: int, max_rows: int) -> list[tuple[T, int]]:
 
 
 def tail(chunk: T, start: int) -> T:
-    """What is left of a chunk from row ``start`` on.
+    """The rest of a chunk, from row ``start`` on.
 
     Raises:
         UnsplittableChunkError: the chunk cannot be sliced by rows.
@@ -90,7 +90,7 @@ def tail(chunk: T, start: int) -> T:
 
 
 def _slice(chunk: T, start: int, stop: int, max_rows: int) -> T:
-    """Rows ``start`` to ``stop``; ``slice(offset, length)`` is Arrow's and Polars' way, brackets everybody else's."""
+    """Rows ``start`` to ``stop``: by ``slice(offset, length)`` for Arrow and Polars, by brackets for other types."""
     try:
         cut = getattr(chunk, "slice", None)
         piece = chunk[start:stop] if cut is None else cut(start, stop - start)  # type: ignore[index]  # may fail

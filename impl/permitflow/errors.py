@@ -1,10 +1,10 @@
-"""Every deliberate exception.  The type says whose fault it is, the attributes hold the facts.
+"""Every exception that this package raises on purpose.  The type says which end is at fault; attributes hold the facts.
 
 ``ProtocolError``: one end broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
 agree, and no stream began.  ``ChannelError``: no end is at fault.  ``TransportError``: the carrier failed.
 ``ReplayError``: rows cannot be kept, read again or acknowledged.  ``StagingError``: a batch cannot be staged or
-published; what was published before is whole.  ``StoreError``: where an exchange keeps its rows cannot be used, or
-cannot write.  ``TraceError``: a recording cannot be written or used; the channel that was recorded is not concerned.
+published; earlier batches stay whole.  ``StoreError``: the store of an exchange cannot be used or written.
+``TraceError``: a recording cannot be written or used; the recorded channel is not affected.
 
 An error is declared: ``@_declared``, a docstring, its facts with their types, and ``text``, a format of the facts.
 """
@@ -81,18 +81,18 @@ __all__ = [
     "restored",
 ]
 
-# Control characters, what ends a line, and what turns the direction of a line.
+# Control characters, line separators and marks of text direction.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _MOST_NAMES = 20
 
 
 def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """A text of anybody as a terminal or a log may show it: ``\\x1b`` in words for what would command a terminal.
+    """Escape the characters of a foreign text that would command a terminal: the escape character becomes ``\\x1b``.
 
     Args:
-        text: a peer's name, reason or message; what is printable is left as it is.
-        keeps_lines: the text is of several lines, and may be.
+        text: a peer's name, reason or message; printable characters stay.
+        keeps_lines: keep line breaks, too.
     """
 
     def escaped(found: re.Match[str]) -> str:
@@ -110,7 +110,7 @@ def _listed(names: Iterable[str]) -> str:
 class PermitflowError(Exception):
     """The base of all errors of this package.  Facts are attributes, and survive pickling.
 
-    The message is one line that may be printed, whatever a peer has written into it; the facts are as they came.
+    The message is one printable line, even if a peer wrote part of it; the facts are unchanged.
     """
 
     text: ClassVar[str] = ""
@@ -125,7 +125,7 @@ class PermitflowError(Exception):
             setattr(self, name, value)
 
     def __post_init__(self) -> None:
-        # A declared error: its constructor has set the facts, and nothing else.
+        # A declared error: its constructor has set the facts only.
         PermitflowError.__init__(self, self._worded(), **vars(self))
 
     def _worded(self) -> str:
@@ -145,7 +145,7 @@ E = TypeVar("E", bound=PermitflowError)
 
 
 def restored(cls: type[E], message: str, facts: dict[str, object]) -> E:
-    """Make an error anew from its message and facts, as after pickling or on the other side of a wire."""
+    """Make an error from its message and facts: after pickling, or from the wire."""
     error = cls.__new__(cls)
     PermitflowError.__init__(error, message, **facts)
     return error
@@ -153,7 +153,7 @@ def restored(cls: type[E], message: str, facts: dict[str, object]) -> E:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def _declared(cls: type[E]) -> type[E]:
-    """Give an error the constructor that its annotations declare: keyword arguments, all of them facts."""
+    """Give an error the constructor that its annotations declare: each keyword argument is a fact."""
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 
@@ -166,7 +166,7 @@ class InvalidParametersError(PermitflowError, ValueError):
 
     name: str
     value: object
-    rule: str  # what would be right, as in "must be at least 1"
+    rule: str  # for example "must be at least 1"
     text = "{name} {rule}, not {value!r}"
 
 
@@ -175,7 +175,7 @@ class InvalidOptionError(PermitflowError, ValueError):
     """An option of a job is unknown, missing or out of its range."""
 
     option: str
-    value: object  # as the user wrote it; None if there is none to show
+    value: object  # as the user wrote it; None: show no value
     reason: str
 
     def _worded(self) -> str:
@@ -184,10 +184,10 @@ class InvalidOptionError(PermitflowError, ValueError):
 
 @_declared
 class ChunkTooLargeError(PermitflowError, ValueError):
-    """A chunk is larger than the carrier takes in one piece; it was not sent."""
+    """A chunk is larger than the carrier's largest message; it was not sent."""
 
     rows: int
-    size_bytes: int  # as encoded for the wire, as the limit
+    size_bytes: int  # encoded for the wire, like the limit
     limit_bytes: int
     text = (
         "a chunk of {rows} rows takes {size_bytes} bytes on the wire, which carries at most {limit_bytes} "
@@ -197,11 +197,11 @@ class ChunkTooLargeError(PermitflowError, ValueError):
 
 @_declared
 class ParametersFileError(PermitflowError, ValueError):
-    """A file that describes a channel cannot be read, or something in it cannot be meant."""
+    """A parameters file cannot be read, or a key of it is wrong."""
 
     file: str
-    line: int  # counts from 1; 0 if it is not known
-    key: str  # empty if the file as a whole is wrong
+    line: int  # from 1; 0 if it is not known
+    key: str  # empty if the whole file is wrong
     reason: str
 
     def _worded(self) -> str:
@@ -212,23 +212,23 @@ def _place(path: str, line: int) -> str:
     return f"{path}, line {line}" if line else path
 
 
-# No end is at fault: a channel or its carrier is over, or not ready.
+# No end is at fault: the channel or its carrier has ended, or is not ready.
 
 
 class ChannelError(PermitflowError):
-    """The channel cannot do that now; nobody broke a rule."""
+    """The channel cannot do that now; no end broke a rule."""
 
 
 class WouldBlock(ChannelError):
-    """Not now: there are no permits, or there is no message."""
+    """The operation would have to wait: permits are missing, or no message has arrived."""
 
     def __init__(self, message: str = "the operation would have to wait") -> None:
-        """Say what would have to be waited for."""
+        """Say what the caller would wait for."""
         super().__init__(message)
 
 
 class EndOfStream(ChannelError):
-    """The sender has ended the stream and everything has been consumed."""
+    """The sender has ended the stream, and every message has been consumed."""
 
     def __init__(self) -> None:
         """It has no facts."""
@@ -237,7 +237,7 @@ class EndOfStream(ChannelError):
 
 @_declared
 class ChannelClosedError(ChannelError):
-    """This end was closed; ``undelivered`` hands a message that was waiting back."""
+    """This end was closed; ``undelivered`` is the message that was waiting."""
 
     end: str  # "sender" or "receiver"
     undelivered: object = None
@@ -246,9 +246,9 @@ class ChannelClosedError(ChannelError):
 
 @_declared
 class PeerGoneError(ChannelError):
-    """The other end was closed or lost; ``undelivered`` hands a message that was waiting back."""
+    """The other end was closed or lost; ``undelivered`` is the message that was waiting."""
 
-    who: str  # as in "the receiver of channel 'orders/0' at localhost:5000"
+    who: str  # for example "the receiver of channel 'orders/0' at localhost:5000"
     reason: str
     undelivered: object = None
     text = "{who} is gone: {reason}"
@@ -256,19 +256,19 @@ class PeerGoneError(ChannelError):
 
 @_declared
 class PeerTimeoutError(PeerGoneError, TimeoutError):
-    """The other end did not answer within the time that was allowed."""
+    """The other end did not answer within its deadline."""
 
     text = "{who} does not answer: {reason}"
 
     @classmethod
     def of_silence(cls, *, who: str, reason: str) -> Self:
-        """The other end answers, and had nothing to say in this stream: the reason says for how long, and why."""
+        """The other end is alive but sent nothing in this stream; the reason says for how long, and why."""
         return restored(cls, f"{who} has sent nothing {reason}", {"who": who, "reason": reason, "undelivered": None})
 
 
 @_declared
 class ChannelAbortedError(ChannelError):
-    """The sender gave up: the stream is incomplete and must not be used as if it were whole."""
+    """The sender gave up: the stream is incomplete, do not use it as a whole one."""
 
     channel: str
     reason: str  # the sender's
@@ -280,7 +280,7 @@ class TransportError(PermitflowError):
 
     @classmethod
     def of(cls, *, what: str, cause: BaseException) -> Self:
-        """Say what was being done when the carrier failed."""
+        """Name the operation that failed."""
         error = cls(f"{what}: {cause}", what=what)
         error.__cause__ = cause
         return error
@@ -290,9 +290,9 @@ class TransportError(PermitflowError):
 class AlteredMessageError(TransportError):
     """A message was altered or one before it lost, by its checksum: nothing of it was delivered, counted or kept."""
 
-    size_bytes: int  # without the checksum, as it came
-    stated: str  # the checksum that came with it: 16 hexadecimal digits, as the other
-    computed: str  # that of the bytes that came
+    size_bytes: int  # received, without the checksum
+    stated: str  # the checksum in the message: 16 hexadecimal digits
+    computed: str  # the checksum of the received bytes: likewise
     text = (
         "a message of {size_bytes} bytes was altered on the way, or one before it was lost: its checksum is {stated}, "
         "that of its bytes {computed}; nothing of it was used: open the stream again, and if this comes again test "
@@ -302,10 +302,10 @@ class AlteredMessageError(TransportError):
 
 @_declared
 class ForkedError(TransportError):
-    """What was begun before a fork cannot be used in the process that was forked off."""
+    """A channel or carrier from before a fork cannot be used in the forked process."""
 
     what: str
-    text = "{what} in a process that was forked off; open the channel there, over TCP or before gRPC is used at all"
+    text = "{what} in a forked process; open the channel there, over TCP or before the parent uses gRPC"
 
 
 # The two ends could not agree, and no stream began.
@@ -328,7 +328,7 @@ class UnknownChannelError(HandshakeError):
 
 @_declared
 class ChannelBusyError(HandshakeError):
-    """The channel has a consumer already, and serves one at a time."""
+    """The channel has a consumer already; it serves one at a time."""
 
     channel: str
     consumer: str  # the one that reads the channel now
@@ -337,10 +337,10 @@ class ChannelBusyError(HandshakeError):
 
 @_declared
 class ChannelSpentError(HandshakeError):
-    """The channel's data are gone: somebody has read them, or was to read them and left."""
+    """The channel's data are gone: a consumer has read them, or left while it was reading."""
 
     channel: str
-    reason: str  # says who, as in "it was read to its end by …"
+    reason: str  # names the consumer: "it was read to its end by …"
     text = "channel {channel!r} cannot be read any more: {reason}; a channel is read once"
 
 
@@ -364,9 +364,9 @@ class SchemaMismatchError(HandshakeError):
 
 @_declared
 class SameHostError(HandshakeError):
-    """Memory was to be shared, and cannot be."""
+    """Shared memory was required, and cannot be used."""
 
-    who: str  # the peer in words
+    who: str  # the peer
     reason: str  # says which end refuses, and why
     text = "no memory can be shared with {who}: {reason}"
 
@@ -378,7 +378,7 @@ class ParameterMismatchError(HandshakeError):
     name: str
     ours: object
     theirs: object
-    rule: str  # what would be acceptable
+    rule: str  # for example "must be the same at both ends"
     text = "{name} {rule}; this end has {ours!r}, the peer {theirs!r}"
 
 
@@ -390,17 +390,17 @@ class ProtocolError(PermitflowError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This end was used against the rules."""
+    """The caller of this end broke a rule."""
 
 
 @_declared
 class UnsplittableChunkError(LocalProtocolError, TypeError):
-    """A chunk is too large to be sent whole and offers no way to split it."""
+    """A chunk is too large to be sent whole, and it cannot be split."""
 
     chunk_type: str
     rows: int
     max_rows: int  # of a message
-    reason: str  # what went wrong when it was sliced
+    reason: str  # why slicing failed
     text = (
         "a {chunk_type} of {rows} rows cannot be split into slices of at most {max_rows}: {reason}; "
         "send smaller chunks, or choose oversize = 'whole'"
@@ -423,7 +423,7 @@ class PermitOverrunError(RemoteProtocolError):
 
 @_declared
 class OverspendError(RemoteProtocolError):
-    """The peer sent a message that it had no permits for."""
+    """The peer sent a message without the permits for it."""
 
     permit_class: str  # rows, barriers or watermarks
     cost: int
@@ -444,8 +444,8 @@ class OversizeChunkError(RemoteProtocolError):
 class UnexpectedFrameError(RemoteProtocolError):
     """The peer sent a frame that this state of the stream does not allow."""
 
-    frame: str  # as in the protocol definition, as the other
-    expected: str
+    frame: str  # its name in the protocol definition
+    expected: str  # likewise
     text = "the peer sent {frame}, expected {expected}"
 
 
@@ -460,11 +460,11 @@ class UndecodableDataError(RemoteProtocolError):
 
 @_declared
 class LedgerError(RemoteProtocolError):
-    """At the end of the stream the two ends' books differ."""
+    """At the end of the stream, the ledgers of the two ends differ."""
 
-    what: str  # was counted
+    what: str  # the things counted
     here: int
-    peer: int  # what the peer reported, or should hold
+    peer: int  # as the peer reported it, or should hold
     text = "at the end of the stream {what}: {here} here, {peer} at the peer"
 
 
@@ -472,22 +472,22 @@ class LedgerError(RemoteProtocolError):
 
 
 class ReplayError(PermitflowError):
-    """Rows cannot be kept, read again or acknowledged as it was asked; what the channel keeps is as it was."""
+    """Rows cannot be kept, read again or acknowledged as requested; the channel's rows are unchanged."""
 
 
 @_declared
 class RetentionError(ReplayError):
-    """The channel does not keep its rows, or keeps nothing but rows."""
+    """The channel does not keep its rows, or it keeps rows only: no barriers, no watermarks."""
 
     channel: str
     retention: str
-    rule: str  # what the channel cannot do, as in "cannot be read by ranges"
+    rule: str  # for example "cannot be read by ranges"
     text = "channel {channel!r}, whose retention is {retention}, {rule}"
 
 
 @_declared
 class UnknownConsumerError(ReplayError):
-    """Nobody has declared this consumer: rows that it needs may be gone already."""
+    """This consumer was not declared: rows that it needs may be gone already."""
 
     channel: str
     consumer: str
@@ -500,7 +500,7 @@ class UnknownConsumerError(ReplayError):
 
 @_declared
 class RowsForgottenError(ReplayError):
-    """The consumer has acknowledged these rows: they need not be kept any more."""
+    """The consumer has acknowledged these rows; the channel keeps them no longer."""
 
     channel: str
     wanted_row: int
@@ -513,33 +513,33 @@ class RowsForgottenError(ReplayError):
 
 @_declared
 class RowsNotThereError(ReplayError):
-    """The channel never had these rows, or has them no more since it lost all it had."""
+    """The channel never had these rows, or lost its log with them."""
 
     channel: str
-    wanted_row: int  # the end of what was asked for
-    next_row: int  # the number of the next row that will come
+    wanted_row: int  # the end of the requested range
+    next_row: int  # the number of the next row to arrive
     text = (
-        "channel {channel!r} has no rows up to {wanted_row}: its next one will be row {next_row}; has an "
-        "exchange without a durable store started again?"
+        "channel {channel!r} has no rows up to {wanted_row}: its next row is {next_row}; was an "
+        "exchange without a durable store restarted?"
     )
 
 
 @_declared
 class LogReplacedError(ReplayError):
-    """The rows are those of another log than the one that is meant: what that one had and kept is lost."""
+    """The channel has a new log; the rows of the requested log are lost."""
 
     channel: str
     wanted_log: str
     log: str
     text = (
         "channel {channel!r} has a new log, {log!r}: the rows of {wanted_log!r} are lost, and the same numbers "
-        "mean other rows now; an exchange without a durable store has started again"
+        "mean other rows now; an exchange without a durable store was restarted"
     )
 
 
 @_declared
 class ProducerReplacedError(ReplayError):
-    """A producer of the same name has come: it goes on where this one has got to."""
+    """A newer producer of the same name has connected, and continues after this producer's last row."""
 
     channel: str
     producer: str
@@ -552,7 +552,7 @@ class ProducerReplacedError(ReplayError):
 
 @_declared
 class TooManyProducersError(ReplayError):
-    """The channel remembers no more named producers: of each, it keeps how many rows have come."""
+    """The channel cannot remember another named producer (it keeps a row count for each)."""
 
     channel: str
     producer: str
@@ -563,31 +563,31 @@ class TooManyProducersError(ReplayError):
     )
 
 
-# Rows that were to be staged and published together cannot be.
+# Rows cannot be staged or published together.
 
 
 class StagingError(PermitflowError):
-    """A batch cannot be staged or published; what was published before is whole."""
+    """A batch cannot be staged or published; earlier batches stay whole."""
 
 
 @_declared
 class StagingFullError(StagingError):
-    """A batch does not fit into what a channel has for rows that are not published yet."""
+    """A batch does not fit into the channel's room for unpublished rows."""
 
     channel: str
     query: str
     batch: int
-    rows: int  # of the batch that the channel would have to hold at once, so far
+    rows: int  # of the batch, so far, that the channel would hold at once
     limit_rows: int
     text = (
         "batch {batch} of query {query!r} has at least {rows} rows for channel {channel!r}, which stages at most "
-        "{limit_rows}: make the batches smaller, or staging_rows of the exchange larger"
+        "{limit_rows}: make the batches smaller, or the exchange's staging_rows larger"
     )
 
 
 @_declared
 class TooManyAttemptsError(StagingError):
-    """An exchange keeps no more attempts that are neither published nor given up."""
+    """The exchange cannot keep another attempt that is neither published nor discarded."""
 
     channel: str
     query: str
@@ -600,7 +600,7 @@ class TooManyAttemptsError(StagingError):
 
 @_declared
 class StagedPartError(StagingError):
-    """One attempt at a part of a batch is not there, or not as it should be."""
+    """An attempt at a part of a batch is missing, or not in the required state."""
 
     channel: str
     query: str
@@ -618,12 +618,12 @@ class StagedPartError(StagingError):
 
 
 class StoreError(PermitflowError):
-    """Where an exchange keeps its rows does not do what it should."""
+    """The store of an exchange has failed."""
 
 
 @_declared
 class StoreInUseError(StoreError):
-    """Another exchange has it open: two of them would forget each other's rows."""
+    """Another exchange has the store open: each would delete the other's rows."""
 
     path: str  # the store's folder
     text = "the store {path} is in use by another exchange: stop that one, or take another folder"
@@ -631,55 +631,55 @@ class StoreInUseError(StoreError):
 
 @_declared
 class StoreUnusableError(StoreError):
-    """It is no store, or a newer release's, or damaged, or lacks what it confirmed.  Nothing in it was changed."""
+    """No store is here, or it is damaged, newer than this release, or lacks confirmed rows; nothing was changed."""
 
     path: str  # the file or folder
-    reason: str  # what is wrong with it and what to do
+    reason: str  # the fault, and what to do
     text = "{path} cannot be used as a store: {reason}"
 
 
 @_declared
 class StoreLeftoverError(StoreError):
-    """The store holds channels that the exchange is not to serve: nobody could read their rows."""
+    """The store holds channels that the exchange does not serve, so that their rows could not be read."""
 
     path: str
     channels: tuple[str, ...]  # that the exchange was not asked to serve
 
     def _worded(self) -> str:
         return (
-            f"the store {self.path} has kept channels that are not to be served: {_listed(map(repr, self.channels))}; "
+            f"the store {self.path} holds channels that are not to be served: {_listed(map(repr, self.channels))}; "
             "name their streams as well, or take another folder"
         )
 
 
 @_declared
 class StoreMismatchError(StoreError):
-    """The store holds a channel, but not as the exchange was told to serve it.  Nothing in it was changed."""
+    """The store holds the channel with another setting than the exchange was given.  The store was not changed."""
 
     path: str
     channel: str
-    what: str  # differs, as in "row permits"
+    what: str  # the setting, as in "row permits"
     stored: str
     given: str
     text = (
-        "channel {channel!r} was stored in {path} with {what} {stored}, and is now to have {given}: "
-        "go on as it was stored, or take another folder"
+        "channel {channel!r} was stored in {path} with {what} {stored}, and {given} was given now: "
+        "use the stored setting, or take another folder"
     )
 
 
 @_declared
 class StoreWriteError(StoreError):
-    """Something could not be written: a full disk, or a broken one.  What was confirmed before is safe."""
+    """A write failed: the disk is full or broken.  Confirmed rows are safe."""
 
     path: str
     reason: str  # the database's own, as in "database or disk is full"
     text = (
         "the exchange cannot write to its store {path}: {reason}; "
-        "what it has confirmed is safe, what was being written is not: send that again once the disk works"
+        "confirmed rows are safe, rows that were being written are not: send those again once the disk works"
     )
 
 
-# A recording cannot be written or used; the channel that was recorded is not concerned.
+# A recording cannot be written or used; the recorded channel is not affected.
 
 
 class TraceError(PermitflowError):
@@ -688,7 +688,7 @@ class TraceError(PermitflowError):
 
 @_declared
 class TraceWriteError(TraceError):
-    """The recording stopped; ``__cause__`` is the operating system's own exception.  The channel went on."""
+    """The recording stopped, the channel did not; ``__cause__`` is the operating system's exception."""
 
     path: str
     reason: str  # as in "No space left on device"
@@ -697,10 +697,10 @@ class TraceWriteError(TraceError):
 
 @_declared
 class TraceUnreadableError(TraceError):
-    """A trace file is not what it should be."""
+    """A trace file cannot be read."""
 
     path: str
-    line: int  # counts from 1; 0: it is the file as a whole
+    line: int  # from 1; 0: the whole file
     reason: str
 
     def _worded(self) -> str:
@@ -708,7 +708,7 @@ class TraceUnreadableError(TraceError):
 
 
 class TraceTruncatedError(TraceUnreadableError):
-    """The last line of a trace file is half written: whoever wrote it was killed, or the disk was full."""
+    """The last line of a trace file is half written: its writer was killed, or the disk was full."""
 
 
 @_declared
@@ -716,7 +716,7 @@ class TraceMismatchError(TraceError):
     """Recordings of one channel do not belong together, or do not begin at its beginning."""
 
     channel: str
-    reason: str  # names both of the things that do not fit
+    reason: str  # names the two things that do not fit
     text = "the trace of channel {channel!r}: {reason}"
 
 
@@ -728,22 +728,22 @@ class CheckpointError(PermitflowError):
     """The query's checkpoint cannot be used with this source and these options."""
 
     reason: str
-    hint: str  # something to do
+    hint: str  # what to do
     text = "the query's checkpoint {reason}: {hint}"
 
 
 @_declared
 class RowsLostError(PermitflowError):
-    """Rows that the query needs are gone from the exchange: it must not go on as if they had never been there."""
+    """Rows that the query needs are gone from the exchange; the query stops instead of skipping them."""
 
     channel: str
     consumer: str
-    wanted_row: int  # the first row that is needed
-    reason: str  # what became of it
+    wanted_row: int  # the first row that the query needs
+    reason: str  # why it is gone
     text = (
-        "channel {channel!r} has not all rows any more that this query needs: from row {wanted_row} on, as "
-        "consumer {consumer!r}; {reason}. Nothing was skipped: the query stops here. To go on without these rows, "
-        "start it with a new checkpoint (and into a new table, or remove what is there twice)"
+        "channel {channel!r} has not all rows any more that this query needs from row {wanted_row} on, as "
+        "consumer {consumer!r}; {reason}. The query stops here and skips nothing. To go on without these rows, "
+        "start it with a new checkpoint (and a new table, or remove duplicate rows from the old one)"
     )
 
 
@@ -752,7 +752,7 @@ class SparkSetupError(PermitflowError):
     """Spark's workers cannot use this package."""
 
     python: str  # the interpreter that the workers run
-    reason: str  # what is wrong with it
+    reason: str  # the fault
     hint: str  # what to do
     text = "Spark's workers run {python}, {reason}: {hint}"
 
@@ -762,7 +762,7 @@ class TaskRetryError(PermitflowError):
     """Spark started a task again whose first attempt may have sent rows."""
 
     partition: int
-    attempt: int  # counts from 0
+    attempt: int  # from 0
     text = (
         "partition {partition} is written for the second time (attempt {attempt}): rows of the first attempt may "
         "have been consumed already and would come twice; run the whole job again, and without speculation"
@@ -771,9 +771,9 @@ class TaskRetryError(PermitflowError):
 
 @_declared
 class UnknownBatchError(PermitflowError):
-    """Spark does not tell a task of a streaming query which batch it writes."""
+    """Spark has not told a task of a streaming query which batch the task writes."""
 
-    missing: str  # the task's local property that should say it
+    missing: str  # the task's local property that names the batch
     text = (
         "this task does not know which batch of which query it writes: Spark has not set its local property "
         "{missing!r}; is this release of Spark a supported one?"

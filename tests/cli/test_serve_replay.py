@@ -204,11 +204,11 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
         assert (code, stderr.partition(" is in use")[0]) == (2, f"Error: --store: the store {tmp_path}")
         served.stop()
     plans = {
-        ("--stream", "orders:2", "--row-permits", "64"): "with row permits 1048576, and is now to have 64",
-        ("--stream", "orders:2", "--consumer", "etl"): "with consumers default, and is now to have etl",
+        ("--stream", "orders:2", "--row-permits", "64"): "with row permits 1048576, and 64 was given now",
+        ("--stream", "orders:2", "--consumer", "etl"): "with consumers default, and etl was given now",
         ("--stream", "new", "--stream", "orders:2", "--row-permits", "64"): "channel 'orders/0' was stored in",
-        ("--stream", "typo:2"): "has kept channels that are not to be served: 'orders/0', 'orders/1'",
-        ("--stream", "orders"): "has kept channels that are not to be served: 'orders/1'; name their streams as well",
+        ("--stream", "typo:2"): "holds channels that are not to be served: 'orders/0', 'orders/1'",
+        ("--stream", "orders"): "holds channels that are not to be served: 'orders/1'; name their streams as well",
     }
     for options, complaint in plans.items():
         code, stdout, stderr = command("serve", *options, *store)

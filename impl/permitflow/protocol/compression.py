@@ -1,6 +1,6 @@
-"""Are record batches compressed on their way?  The dialler says what it can read and write, the acceptor decides.
+"""Negotiate the compression of record batches: the client offers codecs, the server decides.
 
-Nothing is compressed unless one end asks for it and neither forbids it.
+Batches are compressed only if one end asks for it and neither end forbids it.
 """
 
 from collections.abc import Collection
@@ -27,18 +27,18 @@ class Codec(StrEnum):
     """How a batch of chunks is compressed, as a whole."""
 
     LZ4 = "lz4"
-    """Frames of LZ4: little work."""
+    """LZ4 frames: little processor time."""
     ZSTD = "zstd"
     """Zstandard: fewer bytes."""
 
 
 class Compression(StrEnum):
-    """What the user of one end wants."""
+    """What the user of one end asks for."""
 
     AUTO = "auto"
-    """What the other end asks for; nothing if it asks for nothing."""
+    """Follow the other end: compress if it asks for that."""
     NONE = "none"
-    """Nothing is compressed, whoever asks for it."""
+    """Never compress, even if the other end asks for it."""
     LZ4 = "lz4"
     """LZ4, if the other end can read and write it."""
     ZSTD = "zstd"
@@ -46,26 +46,26 @@ class Compression(StrEnum):
 
     @property
     def codec(self) -> Codec | None:
-        """What is asked for, if anything is."""
+        """The codec that this policy asks for; None if it asks for none."""
         return None if self in (Compression.AUTO, Compression.NONE) else Codec(self.value)
 
 
 class CompressionOffer(NamedTuple):
-    """What a dialler says."""
+    """The client's part of the negotiation."""
 
     codecs: tuple[Codec, ...]
-    """What it can read and write; codecs that are not known here are left out."""
+    """The codecs that the client can read and write; codecs unknown to this release are left out."""
     wanted: Codec | None = None
-    """What it asks for."""
+    """The codec that the client asks for."""
 
 
 class CompressionAnswer(NamedTuple):
-    """What the acceptor has decided."""
+    """The server's decision."""
 
     codec: Codec | None
-    """In which chunks may come from now on; None: none of them is compressed."""
+    """The codec of the chunks that follow; None: they are not compressed."""
     refusal: str = ""
-    """Why not, if somebody has asked."""
+    """Why nothing is compressed, if an end asked for compression."""
 
     @property
     def words(self) -> str:
@@ -79,14 +79,14 @@ UNCOMPRESSED = CompressionAnswer(None)
 
 
 def offered(policy: Compression | str, able: Collection[Codec]) -> CompressionOffer | None:
-    """What a dialler says; None, as a peer that knows of no compression, if it wants none.
+    """The client's offer; None if its policy is off, like a peer without compression.
 
     Args:
-        policy: what its user wants.
-        able: what it can read and write.
+        policy: of the client's user.
+        able: the codecs that the client can read and write.
 
     Raises:
-        InvalidParametersError: the policy is none, or asks for a codec that is not there.
+        InvalidParametersError: the policy is unknown, or its codec is not installed.
     """
     policy = checked(policy, able)
     if policy is Compression.NONE or not able:
@@ -95,10 +95,10 @@ def offered(policy: Compression | str, able: Collection[Codec]) -> CompressionOf
 
 
 def checked(policy: Compression | str, able: Collection[Codec]) -> Compression:
-    """A policy that this end can follow.
+    """Check that this end can follow a policy.
 
     Raises:
-        InvalidParametersError: it is none, or asks for a codec that is not there.
+        InvalidParametersError: the policy is unknown, or its codec is not installed.
     """
     try:
         policy = Compression(policy)
@@ -106,7 +106,7 @@ def checked(policy: Compression | str, able: Collection[Codec]) -> Compression:
         rule = f"must be one of {', '.join(Compression)}"
         raise InvalidParametersError(name="compression", value=policy, rule=rule) from None
     if policy.codec is not None and policy.codec not in able:
-        rule = "is not part of the pyarrow that is installed here"
+        rule = "must be a codec of the installed pyarrow"
         raise InvalidParametersError(name="compression", value=policy.value, rule=rule)
     return policy
 
@@ -114,13 +114,13 @@ def checked(policy: Compression | str, able: Collection[Codec]) -> Compression:
 def decided(
     offer: CompressionOffer | None, policy: Compression, able: Collection[Codec], *, shares_memory: bool = False
 ) -> CompressionAnswer:
-    """What the acceptor says: its own wish before the dialler's, and only what both can read and write.
+    """The server's decision: its own policy first, then the client's; only codecs that both can read and write.
 
     Args:
-        offer: of the dialler.
-        policy: of the acceptor's user.
-        able: what the acceptor can read and write.
-        shares_memory: do both ends?  Then there is nothing to gain.
+        offer: of the client.
+        policy: of the server's user.
+        able: the codecs that the server can read and write.
+        shares_memory: the ends share memory, so that compression gains nothing.
     """
     codec = policy.codec or (offer.wanted if offer is not None else None)
     if codec is None:
@@ -128,9 +128,9 @@ def decided(
     if shares_memory:
         return CompressionAnswer(None, "both ends share memory")
     if policy is Compression.NONE:
-        return CompressionAnswer(None, "it is switched off at the end that was dialled")
+        return CompressionAnswer(None, "the server has switched it off")
     if offer is None:
-        return CompressionAnswer(None, "the end that dialled has not offered it")
+        return CompressionAnswer(None, "the client has not offered it")
     common = [each for each in offer.codecs if each in able]
     if codec not in common and offer.wanted in common:
         codec = offer.wanted
@@ -140,10 +140,10 @@ def decided(
 
 
 def require_offered(answer: CompressionAnswer | None, offer: CompressionOffer | None) -> CompressionAnswer:
-    """Check what the acceptor decided: it may lie, or be wrong.
+    """Check the server's decision; it may be wrong.
 
     Raises:
-        ParameterMismatchError: it has chosen a codec that this end has not offered.
+        ParameterMismatchError: the server has chosen a codec that this end has not offered.
     """
     if answer is None:
         asked = offer is not None and offer.wanted is not None
@@ -154,16 +154,16 @@ def require_offered(answer: CompressionAnswer | None, offer: CompressionOffer | 
             name="compression",
             ours=", ".join(codecs) or "none",
             theirs=answer.codec.value,
-            rule="must be one of those that were offered",
+            rule="must be one of the offered codecs",
         )
     return answer
 
 
 def require_none_in_memory(answer: CompressionAnswer) -> None:
-    """Refuse what would have to be checked in memory that the peer can still change.
+    """Refuse compression over shared memory: the peer could change the bytes while they are checked.
 
     Raises:
-        ParameterMismatchError: the acceptor has chosen a codec for a stream that shares memory.
+        ParameterMismatchError: the server has chosen a codec for a stream that shares memory.
     """
     if answer.codec is not None:
         rule = "must be none where both ends share memory"

@@ -1,8 +1,8 @@
-"""What a client asks or orders about channels that keep their rows, and what the exchange replies, as values.
+"""Requests of a client about channels that keep their rows, and the exchange's replies, as values.
 
-Each request gets one reply, in order.  One that is refused has changed nothing at any of the channels that it names.
-Where the exchange cannot write, a publication was done for none of its channels; of those that were to be acknowledged
-or closed, each was or was not, and the request may be repeated.
+Each request gets one reply, in order.  A refused request has changed none of its channels.  If the exchange cannot
+write its store, a publication has changed none of its channels; an acknowledgement or a closing has changed some or
+all of them, and the client may repeat it.
 """
 
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ S = TypeVar("S")
 
 
 class ChannelState(StrEnum):
-    """Will more rows come?"""
+    """Whether more rows will arrive."""
 
     OPEN = "open"
     ENDED = "ended"
-    """No row will come any more: all are there."""
+    """No more rows will arrive: the channel is complete."""
     BROKEN = "broken"
-    """No row will come any more, although not all are there."""
+    """No more rows will arrive, and some are missing."""
 
 
 class ChannelRow(NamedTuple):
@@ -49,39 +49,39 @@ class ChannelRow(NamedTuple):
     channel: str
     row: int
     log_id: str = ""
-    """The log in which the row was counted; empty: whichever there is."""
+    """The log that the row number belongs to; empty: the current log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskPositions:
-    """Where do the channels stand?"""
+    """Ask for the positions of channels."""
 
     channels: tuple[str, ...]
     consumer: str = ""
-    """Whose position is wanted; empty: that of the consumer ``default``."""
+    """The consumer whose position is asked for; empty: ``default``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """A consumer needs no row before these any more."""
+    """A consumer no longer needs the rows before these."""
 
     rows: tuple[ChannelRow, ...]
     consumer: str = ""
 
 
 class StagedPart(NamedTuple):
-    """The attempt at a partition of a batch whose rows count."""
+    """The attempt whose rows are published for a partition of a batch."""
 
     channel: str
     partition: int
     attempt: str
     rows: int
-    """That the attempt says it has staged; the exchange compares."""
+    """The number of rows that the attempt reports; the exchange compares it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Make one attempt at each partition of a batch part of its channel, all or none."""
+    """Add one attempt at each partition of a batch to its channel: all of them or none."""
 
     query: str
     batch: int
@@ -90,7 +90,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget attempts at a batch that are not published."""
+    """Delete unpublished attempts at a batch."""
 
     query: str
     batch: int
@@ -99,7 +99,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Nobody will put into these channels any more."""
+    """No producer will put into these channels any more."""
 
     channels: tuple[str, ...]
     consumer: str = ""
@@ -107,36 +107,36 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class AskStatistics:
-    """What has flowed through the channels?"""
+    """Ask for the statistics of channels."""
 
     channels: tuple[str, ...] = ()
-    """Of any kind; none: all that there are."""
+    """Channels of any retention; empty: all channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelPosition(Generic[S]):
-    """Where a channel stands; ``S`` is the type of schemas."""
+    """The position of a channel; ``S`` is the type of schemas."""
 
     channel: str
     acknowledged_row: int
-    """By the consumer: the first row that it may still read."""
+    """The first row that the consumer has not acknowledged."""
     next_row: int
-    """The number of the next row that will come; all before it can be read."""
+    """The number of the next row to arrive; all rows before it can be read."""
     state: ChannelState
     reason: str
-    """Why it is broken; else empty."""
+    """Why the channel is broken; empty if it is not."""
     parameters: Parameters
     schema: S | None
-    """None: no producer has stated it yet."""
+    """None: no producer has stated a schema yet."""
     log_id: str = ""
-    """Another one after rows were lost: then the same numbers mean other rows."""
+    """A new name after rows were lost: then the same row numbers mean other rows."""
     limit_rows: int = 0
-    """The most rows that are kept at once, unless more are published."""
+    """The most rows kept at once, except for published ones beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions(Generic[S]):
-    """The reply to AskPositions, Acknowledge and Close: in the order in which channels were named."""
+    """The reply to AskPositions, Acknowledge and Close: one position for each named channel, in order."""
 
     channels: tuple[ChannelPosition[S], ...]
 
@@ -146,7 +146,7 @@ class Published:
     """The reply to Publish."""
 
     was_published: bool
-    """By an earlier request: this one has changed nothing."""
+    """An earlier request has published the batch; this one has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
-"""The seam: what a protocol of flow control decides, and what everything that carries it knows of it.
+"""The seam between a protocol of flow control and the code that carries it.
 
-A *flow* is one such protocol.  It says when a message may leave (``Outbound``), what its receiver owes for what was
-consumed (``Inbound``), and by which parameters both count (``Parameters``).  Sessions, channels, carriers, the
-exchange, traces and statistics know a flow through these and its ``Flow`` only, and none by name.
+A *flow* is one such protocol.  It decides when a message may leave (``Outbound``), which feedback its receiver owes for
+consumed messages (``Inbound``), and by which parameters both ends count (``Parameters``).  Sessions, channels,
+carriers, the exchange, traces and statistics use these classes and ``Flow``; they name no particular flow.
 
     sender      offer ─ waits in line ─ leave ───── wire ────> deliver ─ inbox ─ take ─ consume     receiver
                                         on_feedback <── wire ── take_feedback
 
-Both ends of a flow are without I/O, and not thread-safe.  What all flows need stands here: the line of what waits, the
-inbox, the totals.  Messages leave in the order in which they were offered and arrive in it; a watermark waits for what
-was offered before it, and a newer one replaces it until it leaves.  A flow adds guards and updates: it is asked before
-anything changes, and nobody else changes what it counts.
+Both ends of a flow do no I/O and are not thread-safe.  This file has what all flows need: the line of waiting messages,
+the inbox, the totals.  Messages leave and arrive in the order in which they were offered.  A watermark leaves after the
+messages offered before it; until then a newer watermark replaces it.  A flow adds guards and updates: its guard decides
+before any change, and only the flow changes its counts.
 """
 
 from abc import ABC, abstractmethod
@@ -50,15 +50,15 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 AnyFeedback: TypeAlias = Any
-"""What the receiver's end of a flow says to the sender's: a named tuple of the flow's own.  It is an increment: the
-carrier neither loses nor repeats it."""
+"""The message from the receiver's end of a flow to the sender's: a named tuple that the flow defines.  It is an
+increment: the carrier neither loses nor repeats it."""
 
 Wishes: TypeAlias = Any
-"""Parameters of a flow as one end states them: a named tuple of the flow's own, None where it says nothing."""
+"""Parameters of a flow as one end states them: a named tuple that the flow defines; None: the end states nothing."""
 
 
 class Totals(NamedTuple):
-    """What has left one end, or has come to the other."""
+    """Messages and rows that have left one end, or arrived at the other."""
 
     chunks: int
     rows: int
@@ -69,31 +69,31 @@ class Haste:
     """How soon feedback should leave; the larger, the sooner."""
 
     NONE = 0
-    """There is none."""
+    """There is no feedback."""
     LATER = 1
-    """It may wait for more for a moment: no message can need it."""
+    """It may wait for more feedback for a moment: no message can need it."""
     SOON = 2
-    """It may wait as long as the application goes on taking what is here, and others have their turn."""
+    """It may wait while the application takes the messages that are here, and until other tasks have run."""
     NOW = 3
-    """Somebody may be waiting for it."""
+    """The sender may be waiting for it."""
 
 
 class Parameters(ABC):
-    """The numbers by which both ends of a channel count, and with them the choice of its flow."""
+    """The numbers by which both ends of a channel count; their class selects the flow."""
 
     __slots__ = ()
 
     flow: ClassVar["Flow"]
-    """The protocol whose parameters these are."""
+    """The flow of these parameters."""
 
     @property
     def window_rows(self) -> int | None:
-        """The most rows that may be in the channel at once; None: the flow has no bound of its own."""
+        """The most rows that may be in the channel at once; None: the flow sets no bound."""
         return None
 
     @property
     def most_rows(self) -> int | None:
-        """The most rows of a chunk, so that a larger one has to be split; None: it may have any number."""
+        """The most rows of a chunk; a larger chunk has to be split.  None: a chunk may have any number."""
         return None
 
 
@@ -101,29 +101,29 @@ class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
     wire: ClassVar[str]
-    """The module with the protobuf messages ``Parameters`` and ``Feedback``, whose fields have the names of those of
-    ``wishes`` and ``feedback``."""
+    """The module with the protobuf messages ``Parameters`` and ``Feedback``; their field names are those of ``wishes``
+    and ``feedback``."""
     wishes: ClassVar[type[tuple[Any, ...]]]
     feedback: ClassVar[type[tuple[Any, ...]]]
     table: ClassVar[ActionTable]
-    """What its ends tell a recorder."""
+    """The actions that its ends report to a recorder."""
     outbound: ClassVar["type[Outbound[Any]]"]
-    """The sender's end of a new channel: called with parameters, and ``record``."""
+    """Makes the sender's end of a new channel from parameters and ``record``."""
     inbound: ClassVar["type[Inbound[Any]]"]
-    """The receiver's end, likewise."""
+    """Makes the receiver's end, likewise."""
     gauge_help: ClassVar[Mapping[str, str]] = {}
     """What each gauge of its ends means."""
 
     @property
     def name(self) -> str:
-        """As it is said on the wire, in traces and in files."""
+        """The flow's name on the wire, in traces and in files."""
         return self.table.flow
 
     def parse(self, stated: Mapping[str, Any]) -> Any:
-        """Parameters by their names, as options and files state them; what is left out is chosen.
+        """Parameters from names and values, as options and files state them; the flow chooses the missing ones.
 
         Raises:
-            InvalidParametersError: a name is not known, or a number is out of its range.
+            InvalidParametersError: a name is unknown, or a number is out of its range.
         """
         known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
         for name, value in stated.items():
@@ -133,7 +133,7 @@ class Flow(ABC):
         return self.complete(self.wishes(**stated))
 
     def state(self, parameters: Any) -> Wishes:
-        """All parameters, to be told to the other end."""
+        """All parameters, to be sent to the other end."""
         known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
         return self.wishes(*(getattr(parameters, name) for name in known))
 
@@ -144,16 +144,16 @@ class Flow(ABC):
 
     @abstractmethod
     def complete(self, wishes: Wishes) -> Any:
-        """Parameters from what was stated; what was left open is chosen.
+        """Parameters from stated ones; the flow chooses the missing ones.
 
         Raises:
             InvalidParametersError: a number is out of its range.
         """
 
     def agree(self, own: Any, wanted: Wishes) -> Any:
-        """Of the end that is dialled: reconcile the wishes of the one that dials with its own parameters.
+        """At the server: reconcile the client's wishes with its own parameters.
 
-        A flow whose ends have nothing to agree on leaves it at this.
+        A flow without parameters to agree on inherits this.
 
         Raises:
             InvalidParametersError: the wishes cannot work at all.
@@ -163,21 +163,20 @@ class Flow(ABC):
         return own
 
     def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
-        """Of the end that has dialled: check what the other one decided, which may lie.  ``wanted``: None is no wish.
+        """At the client: check the server's decision, which may be wrong.  ``wanted``: None is no wish.
 
         Raises:
-            InvalidParametersError, ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked
-                for.
+            InvalidParametersError, ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
         """
         return self.complete(agreed)
 
 
 class Outbound(ABC, Generic[T]):
-    """The sender's end: what waits, in line, and what has left.
+    """The sender's end: the line of waiting messages, and the totals of those that have left.
 
-    The core decides, the shell waits: an application offers a message, and gets it back from ``take_sendable`` as soon
-    as it may leave.  Chunks and barriers leave in the order in which they were offered: a large chunk at the head is
-    overtaken neither by a small one nor by a barrier.
+    The core decides, the shell waits: the shell offers a message, and gets it back from ``take_sendable`` as soon as it
+    may leave.  Chunks and barriers leave in the order in which they were offered: neither a small chunk nor a barrier
+    overtakes a large chunk at the head.
     """
 
     __slots__ = (
@@ -211,9 +210,9 @@ class Outbound(ABC, Generic[T]):
 
     @abstractmethod
     def admits(self, rows: Sequence[int]) -> int:
-        """How many of the first of these chunks may leave now, one after the other, if nothing waits.
+        """How many of these chunks, from the first on, may leave now if nothing waits.
 
-        Nothing is changed.  A chunk that has to be split is not admitted.
+        This changes nothing.  A chunk that has to be split is not admitted.
         """
 
     @abstractmethod
@@ -222,15 +221,15 @@ class Outbound(ABC, Generic[T]):
 
     @abstractmethod
     def on_feedback(self, feedback: AnyFeedback) -> None:
-        """Take in what the receiver's end has said.
+        """Take in feedback from the receiver's end.
 
         Raises:
-            RemoteProtocolError: it cannot have said that; nothing was changed.
+            RemoteProtocolError: the feedback breaks the flow's rules; nothing was changed.
         """
 
     @property
     def rows_held(self) -> int:
-        """Rows that have left and, as far as this end knows, take room; 0 if it never learns what was consumed."""
+        """Rows that have left and, as far as this end knows, take room; 0 if the flow does not report consumption."""
         return 0
 
     @property
@@ -239,50 +238,50 @@ class Outbound(ABC, Generic[T]):
         return 0
 
     def unsettled(self) -> tuple[str, int] | None:
-        """What is still out at the end of a stream, and how much of it; None if nothing is."""
+        """What the receiver still owes at the end of a stream: a name and a number; None if it owes nothing."""
         return None
 
     def gauges(self) -> dict[str, int]:
-        """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
+        """Numbers that only this flow has, by the names in ``Flow.gauge_help``."""
         return {}
 
     @property
     def sent_mark(self) -> tuple[int, ...] | None:
-        """How far sending has come, in numbers that only grow; None: this flow does not learn what was consumed."""
+        """The progress of sending, in numbers that only grow; None: the flow does not report consumption."""
         return None
 
     @property
     def heard_mark(self) -> tuple[int, ...]:
-        """What is known to be consumed: all that had left when ``sent_mark`` was no larger than this."""
+        """The progress of consumption: every message that left while ``sent_mark`` was at most this is consumed."""
         return ()
 
     @abstractmethod
     def _may_leave(self, message: Message[T]) -> bool:
-        """May this message leave now, if it is its turn?  The guard."""
+        """The guard: may this message leave now, if it is its turn?"""
 
-    # A flow that counts nothing leaves these as they are; so too at the other end.
+    # A flow that counts nothing inherits these; likewise at the other end.
 
     def _leave(self, message: Message[T]) -> None:
-        """It leaves: the update."""
+        """The update: the message leaves."""
 
     def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        """Of these chunks, offer as many of the first ones as ``admits`` would admit, and let them leave; say how many.
+        """Let the chunks leave that ``admits`` would admit; return how many.
 
         Args:
-            rows: of each chunk; there is one.
-            total: all their rows.
-            least: the rows of the smallest one.
+            rows: of each chunk; at least one chunk.
+            total: the sum of ``rows``.
+            least: the smallest of ``rows``.
         """
         return self.admits(rows)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
-        """Tell the recorder, which is there, that a message was offered or withdrawn ("Offer", "Withdraw")."""
+        """Report to the recorder that a message was offered or withdrawn ("Offer", "Withdraw")."""
 
-    # What there is.
+    # State.
 
     @property
     def totals(self) -> Totals:
-        """What has left."""
+        """Messages and rows that have left."""
         return Totals(self._sent_chunks, self._sent_rows, self._sent_barriers)
 
     @property
@@ -297,7 +296,7 @@ class Outbound(ABC, Generic[T]):
 
     @property
     def messages_before_watermark(self) -> int | None:
-        """Chunks and barriers that leave before the pending watermark may; None if none is pending."""
+        """Chunks and barriers that leave before the pending watermark; None if none is pending."""
         return None if self._watermark is None else self._watermark_after
 
     def admits_barrier(self) -> bool:
@@ -310,7 +309,7 @@ class Outbound(ABC, Generic[T]):
         return bool(self._waiting) and self._may_leave(self._waiting[0].message)
 
     def sendable(self) -> int:
-        """How many of those that wait may leave now, one after the other; a flow may say 1 where it is more."""
+        """How many waiting messages may leave now, one after the other; a flow may return 1 for any larger number."""
         return int(self.can_send())
 
     def can_send_watermark(self) -> bool:
@@ -320,7 +319,7 @@ class Outbound(ABC, Generic[T]):
     # Offering.
 
     def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
-        """Put a chunk or a barrier at the end of what waits.
+        """Append a chunk or a barrier to the line of waiting messages.
 
         Raises:
             InvalidParametersError: ``rows`` is negative.
@@ -330,7 +329,7 @@ class Outbound(ABC, Generic[T]):
             raise InvalidParametersError(name="rows", value=rows, rule="must not be negative")
         most = self._most_rows
         if most is not None and rows > most:
-            rule = f"has more than the {most} that a chunk may have on this channel: offer it in slices"
+            rule = f"exceeds this channel's limit of {most} rows for a chunk: offer it in slices"
             raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
         offered = Offered(Message(kind, payload, rows))
         self._waiting.append(offered)
@@ -339,9 +338,9 @@ class Outbound(ABC, Generic[T]):
         return offered
 
     def offer_watermark(self, payload: T) -> None:
-        """Announce a watermark.  It never waits for the caller, and replaces one that has not left yet.
+        """Announce a watermark.  The caller never waits; the watermark replaces one that has not left yet.
 
-        It will leave after the chunks and barriers that wait now, never before them.
+        It leaves after the chunks and barriers that wait now.
         """
         self._watermark = Message(Kind.WATERMARK, payload, 0)
         self._watermark_after = len(self._waiting)
@@ -349,7 +348,7 @@ class Outbound(ABC, Generic[T]):
             self._tell("Offer", self._watermark)
 
     def withdraw(self, offered: Offered[T]) -> bool:
-        """Take back a message that still waits; say whether it was still here.  Nothing is lost."""
+        """Take back a message that still waits; return whether it still waited."""
         try:
             position = self._waiting.index(offered)
         except ValueError:
@@ -362,7 +361,7 @@ class Outbound(ABC, Generic[T]):
         return True
 
     def withdraw_all(self) -> None:
-        """Take back everything that waits, the newest first, and forget a pending watermark: the stream is over."""
+        """Take back all waiting messages, newest first, and drop a pending watermark: the stream is over."""
         self._watermark = None
         while self._waiting:
             message = self._waiting.pop().message
@@ -372,16 +371,16 @@ class Outbound(ABC, Generic[T]):
     # Leaving.
 
     def send_now(self, rows: Sequence[int]) -> int:
-        """Offer chunks, and let as many of the first ones leave as may now; the others were not offered.
+        """Offer and send chunks from the first on, until one may not leave; the rest are not offered.
 
         Args:
             rows: of each chunk.
 
         Returns:
-            How many have left.  None do while others wait.
+            How many have left; 0 while other messages wait.
 
         Raises:
-            InvalidParametersError: one of them is negative.
+            InvalidParametersError: a number of rows is negative.
         """
         if self._waiting or not rows:
             return 0
@@ -394,10 +393,10 @@ class Outbound(ABC, Generic[T]):
         return count
 
     def send_oldest(self) -> Message[T]:
-        """Let the oldest message that waits leave, a chunk or a barrier.
+        """Send the oldest waiting message, a chunk or a barrier.
 
         Raises:
-            WouldBlock: nothing waits, or it may not leave yet.
+            WouldBlock: no message waits, or the oldest may not leave yet.
         """
         message = self.try_send()
         if message is None:
@@ -406,7 +405,7 @@ class Outbound(ABC, Generic[T]):
         return message
 
     def try_send(self) -> Message[T] | None:
-        """As ``send_oldest``; None if nothing waits, or it may not leave yet."""
+        """As ``send_oldest``; None if no message waits, or the oldest may not leave yet."""
         if not self._waiting:
             return None
         message = self._waiting[0].message
@@ -424,10 +423,10 @@ class Outbound(ABC, Generic[T]):
         return message
 
     def send_watermark(self) -> Message[T]:
-        """Let the newest watermark leave.
+        """Send the newest watermark.
 
         Raises:
-            WouldBlock: none is pending, messages offered before it still wait, or it may not leave yet.
+            WouldBlock: no watermark is pending, messages offered before it still wait, or it may not leave yet.
         """
         if not self.can_send_watermark() or (message := self._watermark) is None:
             raise WouldBlock("no watermark may leave now")
@@ -436,7 +435,7 @@ class Outbound(ABC, Generic[T]):
         return message
 
     def take_sendable(self) -> list[Message[T]]:
-        """Everything that may leave now, in the order in which it leaves.
+        """All messages that may leave now, in order.
 
         A watermark goes as soon as it may, so that a steady stream of messages cannot hold it up.
         """
@@ -450,21 +449,20 @@ class Outbound(ABC, Generic[T]):
 
 
 Run: TypeAlias = tuple[Sequence[T], Sequence[int], int]
-"""Chunks that follow each other: payloads, the rows of each, and how many of the first ones are no longer here."""
+"""Consecutive chunks: payloads, the rows of each, and how many chunks at the front were removed."""
 
 Entries: TypeAlias = Collection[Run[T] | Message[T]]
 """Entries of an inbox: runs, and single messages."""
 
 
 class Inbound(ABC, Generic[T]):
-    """The receiver's end: what has arrived, what the application has taken, and what it has consumed.
+    """The receiver's end: messages that have arrived, those that the application has taken, and those it has consumed.
 
-    The inbox has no limit of its own; the flow bounds it.  Chunks that arrive together are one entry of it, a run.
-    Taking a message out (``take``) and having consumed it (``consume_many``) are two steps: a flow gives room only for
-    what was consumed.
+    The flow bounds the inbox.  Chunks that arrive together are one entry of it, a run.  Taking a message (``take``) and
+    consuming it (``consume_many``) are two steps: a flow gives room back only for consumed messages.
 
-    Where finalizers run in the middle of a call, because objects were made or freed, the counts stay right: an entry is
-    taken out of its queue before anything is made of it, and payloads are freed last.
+    The counts stay right even if finalizers run in the middle of a call: an entry leaves its queue before any object is
+    made from it, and payloads are freed last.
     """
 
     __slots__ = (
@@ -486,9 +484,9 @@ class Inbound(ABC, Generic[T]):
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start empty."""
         self.parameters = parameters
-        # Plain tuples: garbage collection would look at objects of a class again and again.
+        # Plain tuples: the garbage collector would scan objects of a class again and again.
         self._runs: deque[Run[T] | Message[T]] = deque()
-        # What was taken and not consumed.
+        # Taken and not consumed.
         self._held: deque[Run[T] | Message[T]] = deque()
         # Messages in both queues.
         self._here = 0
@@ -504,32 +502,32 @@ class Inbound(ABC, Generic[T]):
     @property
     @abstractmethod
     def haste(self) -> int:
-        """Is there something to say to the sender's end, and how soon should it leave?  One of ``Haste``, 0 for no."""
+        """How soon feedback should leave: one of ``Haste``; 0: there is none."""
 
     @abstractmethod
     def take_feedback(self, *, residue: bool = True) -> AnyFeedback | None:
-        """What is to be said to the sender's end now; it counts as said from here on.
+        """The feedback to send now; it counts as sent from here on.
 
         Args:
-            residue: may what is too little to be said by itself be said as well, because the application has consumed
-                all that is here?
+            residue: include feedback too small to be sent by itself, because the application has consumed every
+                message that is here.
         """
 
     def unsettled(self) -> bool:
-        """Is feedback still owed for what was consumed?"""
+        """Does this end still owe feedback for consumed messages?"""
         return self.haste > Haste.NONE
 
     def gauges(self) -> dict[str, int]:
-        """Numbers of the flow's own, by the names in ``Flow.gauge_help``."""
+        """Numbers that only this flow has, by the names in ``Flow.gauge_help``."""
         return {}
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
         """Guard and update of the arrival of chunks.
 
         Args:
-            rows: of each chunk; there is one.
-            total: all their rows.
-            least: the rows of the smallest one, at least 0.
+            rows: of each chunk; at least one chunk.
+            total: the sum of ``rows``.
+            least: the smallest of ``rows``, at least 0.
 
         Raises:
             RemoteProtocolError: the peer may not have sent them; nothing was changed.
@@ -539,36 +537,36 @@ class Inbound(ABC, Generic[T]):
         """Guard and update of the arrival of a barrier or a watermark; raises likewise."""
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
-        """The update when messages were consumed, at least one: chunks, and barriers and watermarks.
+        """The update for consumed messages, at least one: chunks, barriers and watermarks.
 
         Args:
             rows: of each chunk.
-            total: all their rows.
-            markers: the others.
-            taken: all of them in their order, for the recorder: ``messages_of`` makes messages of them.
+            total: the sum of ``rows``.
+            markers: the barriers and watermarks.
+            taken: all messages in order, for the recorder: ``messages_of`` makes messages of them.
         """
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
-        """Tell the recorder, which is there, that chunks of so many rows have arrived, as if one by one."""
+        """Report to the recorder that chunks of these rows have arrived, as if one by one."""
 
     def _note_marker(self, message: Message[T]) -> None:
-        """Tell the recorder, which is there, that a barrier or a watermark has arrived."""
+        """Report to the recorder that a barrier or a watermark has arrived."""
 
-    # What there is.
+    # State.
 
     @property
     def totals(self) -> Totals:
-        """What has come."""
+        """Messages and rows that have arrived."""
         return Totals(self._came_chunks, self._came_rows, self._came_barriers)
 
     @property
     def inbox(self) -> tuple[Message[T], ...]:
-        """What has arrived and was not consumed, oldest first; what the application has taken is at the front."""
+        """Messages that have arrived and are not consumed, oldest first; those that were taken are at the front."""
         return tuple(messages_of([*self._held, *self._runs]))
 
     @property
     def runs(self) -> Sequence[Run[T] | Message[T]]:
-        """What the application has not taken yet, oldest first, to look at."""
+        """The entries that the application has not taken yet, oldest first; read only."""
         return self._runs
 
     @property
@@ -578,7 +576,7 @@ class Inbound(ABC, Generic[T]):
 
     @property
     def peak_inbox_rows(self) -> int:
-        """The most rows that were ever here and not consumed."""
+        """The most rows that were ever here unconsumed."""
         return self._peak_inbox_rows
 
     @property
@@ -602,7 +600,7 @@ class Inbound(ABC, Generic[T]):
         """Accept a message from the wire.
 
         Raises:
-            RemoteProtocolError: the peer may not have sent it; nothing was changed.
+            RemoteProtocolError: the flow does not allow the message; nothing was changed.
         """
         if message.kind is _CHUNK:
             self.deliver_many((message.payload,), (message.rows,))
@@ -619,18 +617,18 @@ class Inbound(ABC, Generic[T]):
         """Accept chunks from the wire.
 
         Args:
-            payloads: of each chunk, to be indexed and sliced; nobody changes it, but a list may change afterwards.
+            payloads: of each chunk, to be indexed and sliced; a list may change after this call, not during it.
             rows: of each chunk.
 
         Raises:
-            RemoteProtocolError: the peer may not have sent all of them; nothing was changed.
+            RemoteProtocolError: the flow does not allow all of them; nothing was changed.
         """
         if not rows:
             return
         total, least = sum(rows), min(rows)
         if least < 0:
             raise UnexpectedFrameError(frame=f"a chunk of {least} rows", expected="one of at least 0")
-        # What was taken goes out of a list, so that only the application has it.
+        # A list lets go of a payload that was taken, so that only the application holds it.
         run = (payloads.copy() if isinstance(payloads, list) else payloads, tuple(rows), 0)
         self._accept_chunks(rows, total, least)
         self._came_chunks += len(rows)
@@ -647,14 +645,14 @@ class Inbound(ABC, Generic[T]):
     # Taking.
 
     def hold(self, most: int) -> Entries[T]:
-        """Hand the oldest messages over that were not taken yet, at most so many, in their runs."""
+        """Take the oldest untaken messages, at most ``most``, in their runs."""
         taken = _cut_off(self._runs, most)
         self._held.extend(taken)
         self.untaken -= sum(1 if isinstance(entry, Message) else len(entry[1]) for entry in taken)
         return taken
 
     def take(self) -> Message[T]:
-        """Hand the oldest message that was not taken yet to the application.
+        """Take the oldest untaken message.
 
         Raises:
             WouldBlock: there is none.
@@ -667,14 +665,14 @@ class Inbound(ABC, Generic[T]):
         return message
 
     def take_many(self, most: int) -> list[Message[T]]:
-        """Hand the oldest messages over that were not taken yet, at most so many."""
+        """Take the oldest untaken messages, at most ``most``."""
         return messages_of(self.hold(most))
 
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks, at most so many, up to the first other message, and the rows of each; they stay.
+        """The oldest chunks before the first other message, at most ``most``, and the rows of each; they stay here.
 
-        None while the application holds a message.  No more than would have ``most_rows`` if all were as long as the
-        first one, and another.  Chunks that lie in one run come as they came.
+        Empty while the application holds a message.  The number of chunks is at most ``most_rows`` divided by the rows
+        of the first chunk, plus one.  Chunks of one run are returned as they arrived.
         """
         chunks: list[T] = []
         sizes: list[int] = []
@@ -696,25 +694,24 @@ class Inbound(ABC, Generic[T]):
     # Consuming.
 
     def consume_many(self, count: int) -> None:
-        """Note that the application has consumed so many of the oldest messages it took.
+        """Note that the application has consumed the ``count`` oldest messages that it took.
 
-        What is to be said of it is left in ``take_feedback``.
+        ``take_feedback`` then returns the feedback for them.
 
         Raises:
             LocalProtocolError: the application holds fewer; nothing was changed.
         """
         if count > (taken := self._here - self.untaken):
             if not taken:
-                raise LocalProtocolError("nothing was taken that could have been consumed")
-            raise LocalProtocolError(f"{taken} messages were taken, not the {count} that are said to be consumed")
+                raise LocalProtocolError("cannot consume: no message was taken")
+            raise LocalProtocolError(f"cannot consume {count} messages: only {taken} were taken")
         self._note_consumed(_cut_off(self._held, count))
 
     def pass_by(self, most: int) -> Entries[T]:
-        """Take the oldest messages and consume them at once, at most so many, in their runs.
+        """Take and consume the oldest messages at once, at most ``most``, in their runs.
 
         Raises:
-            LocalProtocolError: the application holds a message, so that "the oldest it took" is another one; nothing
-                was changed.
+            LocalProtocolError: the application holds a message, which has to be consumed first; nothing was changed.
         """
         self.require_none_taken()
         taken = _cut_off(self._runs, most)
@@ -726,7 +723,7 @@ class Inbound(ABC, Generic[T]):
         return messages_of(self.pass_by(most))
 
     def try_receive(self) -> Message[T] | None:
-        """As ``receive_many``, of one message; None if nothing is here."""
+        """As ``receive_many``, for one message; None if no message is here."""
         self.require_none_taken()
         if not self._runs:
             return None
@@ -736,13 +733,13 @@ class Inbound(ABC, Generic[T]):
         return message
 
     def require_none_taken(self) -> None:
-        """Insist that the application holds no message; raises as ``receive_many``."""
+        """Require that the application holds no message; raises as ``receive_many``."""
         if self._held:
             count = self._here - self.untaken
             raise LocalProtocolError(f"{count} messages were taken and not consumed: consume them first")
 
     def _pop_oldest(self) -> Message[T]:
-        """Take the oldest message out; ``_cut_off`` of one, which is the usual case, in half the time."""
+        """Remove the oldest message: ``_cut_off`` for one message, the usual case, in half the time."""
         entry = self._runs.popleft()
         if isinstance(entry, Message):
             return entry
@@ -772,7 +769,7 @@ class Inbound(ABC, Generic[T]):
     def _count_consumed(self, rows: Sequence[int], markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         total = sum(rows)
         self._here -= len(rows) + len(markers)
-        if self.untaken > self._here:  # what was passed by has never been taken
+        if self.untaken > self._here:  # messages passed by were never taken
             self.untaken = self._here
         self._consumed_chunks += len(rows)
         self._consumed_rows += total
@@ -780,14 +777,14 @@ class Inbound(ABC, Generic[T]):
         self._consume(rows, total, markers, taken)
 
     def drop(self) -> None:
-        """Forget what has arrived and was not consumed: the stream is over."""
+        """Drop the unconsumed messages: the stream is over."""
         self._inbox_rows = self._here = self.untaken = 0
         for queue in self._held, self._runs:
-            queue.clear()  # last, because freeing payloads may run anybody's code
+            queue.clear()  # last, because freeing payloads may run any code
 
 
 def _cut_off(queue: deque[Run[T] | Message[T]], most: int) -> list[Run[T] | Message[T]]:
-    """Take the oldest messages out of a queue, at most so many: whole runs, and the first chunks of another."""
+    """Remove the oldest messages from a queue, at most ``most``: whole runs, and the first chunks of one more."""
     taken: list[Run[T] | Message[T]] = []
     while most > 0 and queue:
         entry = queue.popleft()
@@ -822,16 +819,16 @@ def messages_of(entries: Entries[T]) -> list[Message[T]]:
     return messages
 
 
-# Flows by their names.
+# Flows by name.
 
 _FLOWS: dict[str, Flow] = {}
 
 
 def register(flow: Flow, parameters: type[Parameters]) -> None:
-    """Let a flow be found by its name, and by its parameters.
+    """Register a flow under its name and its parameters' class.
 
     Raises:
-        InvalidParametersError: another one has this name.
+        InvalidParametersError: another flow has this name.
     """
     if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
         raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
@@ -839,10 +836,10 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
 
 
 def flow_named(name: str) -> Flow:
-    """The flow of this name: one that was registered, or one of this package.
+    """The flow of this name: a registered one, or one of this package.
 
     Raises:
-        ParameterMismatchError: there is none.
+        ParameterMismatchError: no flow has this name.
     """
     if name not in _FLOWS and name not in flow_names():
         raise ParameterMismatchError(
@@ -855,7 +852,7 @@ def flow_named(name: str) -> Flow:
 
 
 def flow_names() -> list[str]:
-    """The names of all flows: those that were registered, and those of this package."""
+    """The names of all flows: the registered ones and those of this package."""
     _import_all()
     return sorted(_FLOWS)
 

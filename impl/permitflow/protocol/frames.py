@@ -1,6 +1,6 @@
-"""What the two ends of a stream say to each other, as values.
+"""The frames that the two ends of a stream exchange, as values.
 
-Numbers of a frame are the peer's claims: they are kept as they came, and checked by the handshake and the sessions.
+The numbers in a frame are the peer's claims: a frame keeps them unchecked; the handshake and the sessions check them.
 """
 
 from collections.abc import Sequence
@@ -37,19 +37,19 @@ T = TypeVar("T")
 
 
 class SameHostOffer(NamedTuple):
-    """A dialer offers to share memory, if the acceptor runs on its host."""
+    """The client offers to share memory, if the server runs on the same host."""
 
     socket: str
-    """The name at which the memory can be fetched."""
+    """The name of the socket from which the server fetches the memory."""
     is_required: bool = False
-    """The acceptor must refuse the stream if it cannot accept the offer."""
+    """The server must refuse the stream if it cannot accept the offer."""
 
 
 class SameHostAnswer(NamedTuple):
-    """What the acceptor says to that."""
+    """The server's answer to a ``SameHostOffer``."""
 
     proof: bytes
-    """That it has read the memory; empty: the stream stays where it is."""
+    """Proof that the server has read the memory; empty: the stream stays on the network."""
     refusal: str = ""
     """Why."""
 
@@ -61,81 +61,81 @@ class Staging(NamedTuple):
     batch: int
     partition: int
     attempt: str
-    """Unique among the attempts at this partition, also after a restart of the query."""
+    """Unique among the attempts at this partition, even after a restart of the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """First frame of a downstream that dials."""
+    """The first frame of a downstream client."""
 
     protocol_version: int
     channel: str
     """Its name."""
     flow: str = ""
-    """The flow that it wants; empty: whichever the channel has."""
+    """The flow that the client wants; empty: the channel's flow."""
     wanted: Wishes | None = None
-    """Of that flow's parameters; None: it says nothing."""
+    """The client's wishes for that flow's parameters; None: it has none."""
     schema: bytes | None = None
-    """The serialised schema that it expects; None: whatever the channel has."""
+    """The serialised schema that the client expects; None: the channel's schema."""
     probe: bool = False
-    """Only the agreement is wanted; the stream will be empty, and the channel keeps its data."""
+    """Ask for the agreement only; the stream will be empty, and the channel keeps its data."""
     same_host: SameHostOffer | None = None
     from_row: int | None = None
-    """Of a channel that keeps its rows: the first row that is wanted; None: the consumer's first that is not
+    """For a channel that keeps its rows: the first row to read; None: the consumer's first row that is not
     acknowledged."""
     to_row: int | None = None
-    """The first row that is not wanted any more; None: all that will ever come."""
+    """The row before which reading ends; None: read every row that will ever arrive."""
     consumer: str = ""
-    """Whose reading this is; empty: that of the consumer ``default``."""
+    """The consumer that reads; empty: ``default``."""
     log_id: str = ""
-    """The log in which these rows were counted; empty: whichever there is."""
+    """The log that these row numbers belong to; empty: the current log."""
     compression: CompressionOffer | None = None
-    """None: it can read nothing that is compressed, or wants nothing of the kind."""
+    """None: the client cannot read compressed chunks, or does not want them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """First frame of an upstream that dials."""
+    """The first frame of an upstream client."""
 
     protocol_version: int
     channel: str
     """Its name."""
     flow: str = ""
-    """The flow that it wants; empty: whichever the channel has."""
+    """The flow that the client wants; empty: the channel's flow."""
     wanted: Wishes | None = None
-    """Of that flow's parameters; None: it says nothing."""
+    """The client's wishes for that flow's parameters; None: it has none."""
     schema: bytes | None = None
-    """The serialised schema of the chunks that will come."""
+    """The serialised schema of the chunks that follow."""
     same_host: SameHostOffer | None = None
     producer: str = ""
-    """Of a channel that keeps its rows: a name that may have been here before; empty: nobody in particular."""
+    """For a channel that keeps its rows: the producer's name, by which it resumes; empty: a producer without a name."""
     staging: Staging | None = None
-    """Of a channel that keeps its rows: what comes is not to be seen before it is published."""
+    """For a channel that keeps its rows: the attempt that stages these rows; they are visible once published."""
     compression: CompressionOffer | None = None
-    """None: it can write nothing that is compressed, or wants nothing of the kind."""
+    """None: the client cannot write compressed chunks, or does not want to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The acceptor's answer: the numbers by which both ends will count."""
+    """The server's answer: the numbers by which both ends will count."""
 
     protocol_version: int
     flow: str
     parameters: Wishes
-    """All of them."""
+    """All parameters of the flow."""
     schema: bytes
     stream: str = ""
-    """The acceptor's name for this stream; both ends use it in statistics and traces."""
+    """The server's name for this stream; both ends use it in statistics and traces."""
     same_host: SameHostAnswer | None = None
-    """None: there was no offer, or the acceptor does not know of such things."""
+    """None: there was no offer, or the server does not know the feature."""
     first_row: int | None = None
-    """Of a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer: how many
-    rows of this producer are kept, or were."""
+    """For a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer's name:
+    how many rows of this producer have been kept so far."""
     compression: CompressionAnswer | None = None
-    """None: there was no offer, or the acceptor does not know of such things."""
+    """None: there was no offer, or the server does not know the feature."""
 
 
-# Nothing changes these three either, but frozen they would take three times as long to make, for every message.
+# Code must not change these three either; they are not frozen because that triples the time to make one per message.
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -147,7 +147,7 @@ class Data(Generic[T]):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Chunks(Generic[T]):
-    """Chunks that travel together, as if each had come alone."""
+    """Chunks that travel together and count as if each travelled alone."""
 
     payloads: Sequence[T]
     rows: Sequence[int]
@@ -156,48 +156,48 @@ class Chunks(Generic[T]):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Feedback:
-    """What the receiver's end of the flow says to the sender's: in a flow of permits, those that go back."""
+    """The flow's feedback from the receiver's end to the sender's: with permits, the returned permits."""
 
     said: AnyFeedback
 
 
 class EndOutcome(StrEnum):
-    """What has become of a stream's messages when its end is answered."""
+    """The fate of a stream's messages at the time its end is answered."""
 
     CONSUMED = "consumed"
-    """The channel's consumer has consumed them all, and whatever was in the channel before them."""
+    """The channel's consumer has consumed all of them, and every message before them."""
     ACCEPTED = "accepted"
-    """The exchange has them all; nobody has confirmed yet that they were consumed.
+    """The exchange has all of them; no consumer has confirmed them yet.
 
-    Of a channel that is read once: no consumer has come yet, or the sender did not want to wait for it.  Of a channel
-    that keeps its rows: they are kept, or staged.
+    Channel that is read once: no consumer has connected yet, or the sender did not ask to wait for one.  Channel that
+    keeps its rows: the rows are kept, or staged.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing follows.  Totals are those of the whole stream."""
+    """The last frame of data.  Totals are those of the whole stream."""
 
     chunks: int
     rows: int
     barriers: int
     closes_channel: bool = False
-    """Nobody else will put into the channel: its consumers come to the end as well."""
+    """No other producer will put into the channel: its consumers reach the end as well."""
     until: EndOutcome | None = None
-    """What the answer is to wait for, in an ``Ended``; None: the answer is the closed half, and waits until all was
+    """What the answer, an ``Ended``, waits for; None: the receiver answers by closing its half, once every message is
     consumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The upstream gives up; what it sent is incomplete."""
+    """The upstream gives up; the stream is incomplete."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The acceptor breaks the stream off; the dialer closes its half, and a status follows."""
+    """The server breaks the stream off; the client closes its half, and a status follows."""
 
     error: bytes
     """The error as the carrier encodes it."""
@@ -205,7 +205,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The downstream's answer to an End that asks for one; it follows the last permits."""
+    """The downstream's answer to an End that asks for one; it follows the last feedback."""
 
     outcome: EndOutcome
 

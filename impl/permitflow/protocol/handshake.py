@@ -1,6 +1,6 @@
-"""How two ends come to the flow and the numbers by which both will count, before the first chunk.
+"""The handshake: before the first chunk, two ends agree on the flow and its numbers.
 
-The acceptor decides and the dialer verifies; what the numbers are, the flow knows.
+The server decides and the client verifies; the flow defines the numbers.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ PROTOCOL_VERSION = 2
 
 
 def agree(own: Parameters, request: Get | Put) -> Parameters:
-    """Reconcile the wishes of a peer that dialled with the parameters of this end.
+    """Reconcile the wishes of a client with the parameters of this end.
 
     Raises:
         InvalidParametersError: the wishes cannot work at all.
@@ -34,7 +34,7 @@ def agree(own: Parameters, request: Get | Put) -> Parameters:
 
 
 def stated(wanted: Parameters | None) -> dict[str, Any]:
-    """The fields of Get and Put that say what a dialer wants; none, if it takes whatever there is."""
+    """The fields of Get and Put that state a client's wishes; empty if it accepts the channel's parameters."""
     return {} if wanted is None else {"flow": wanted.flow.name, "wanted": wanted.flow.state(wanted)}
 
 
@@ -48,23 +48,23 @@ def accept(
     first_row: int | None = None,
     compression: CompressionAnswer | None = None,
 ) -> Agreement:
-    """Answer a peer that dialled."""
+    """Answer a client."""
     answer = None if request.compression is None else compression
     flow = agreed.flow
     return Agreement(PROTOCOL_VERSION, flow.name, flow.state(agreed), schema, stream, same_host, first_row, answer)
 
 
 def verify(agreement: Agreement, request: Get | Put) -> Parameters:
-    """Check what the acceptor decided: it may lie, or be wrong.
+    """Check the server's decision; it may be wrong.
 
     Raises:
-        VersionMismatchError: it speaks another version.
-        ParameterMismatchError: it is another flow, or a parameter is missing, cannot work, or is not within the wishes.
+        VersionMismatchError: the server speaks another version.
+        ParameterMismatchError: the flow is another one, or a parameter is missing, cannot work, or exceeds the wishes.
     """
     require_version(agreement.protocol_version)
     if request.flow not in ("", agreement.flow):
         raise ParameterMismatchError(
-            name="flow", ours=request.flow, theirs=agreement.flow, rule="must be what was asked for"
+            name="flow", ours=request.flow, theirs=agreement.flow, rule="must be the requested one"
         )
     agreed: Parameters = flow_named(agreement.flow).verify(agreement.parameters, request.wanted)
     return agreed

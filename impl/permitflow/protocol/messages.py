@@ -1,4 +1,4 @@
-"""What travels through a channel."""
+"""The messages of a channel."""
 
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -17,10 +17,10 @@ class Kind(StrEnum):
 
 
 class Message(Generic[T]):
-    """A chunk, a barrier or a watermark.  Nothing changes it once it was made.
+    """A chunk, a barrier or a watermark; immutable.
 
-    A plain class with slots, and ``PlainChunk`` beside it, because one is made for every chunk that is received: a
-    named tuple takes twice as long to make and three times as long to read.
+    A plain class with slots, and ``PlainChunk`` beside it, because every received chunk makes one: a named tuple takes
+    twice as long to make and three times as long to read.
     """
 
     __slots__ = ("kind", "payload", "rows")
@@ -32,7 +32,7 @@ class Message(Generic[T]):
     """Rows of a chunk; 0 for the others."""
 
     def __init__(self, kind: Kind, payload: T, rows: int = 0) -> None:
-        """See the fields."""
+        """Set the fields."""
         self.kind = kind
         self.payload = payload
         self.rows = rows
@@ -54,7 +54,7 @@ class Message(Generic[T]):
 
 
 class PlainChunk(Message[T]):
-    """How to make the message of a chunk quickly: without arguments, then payload and rows."""
+    """Makes the message of a chunk quickly: call it without arguments, then set payload and rows."""
 
     __slots__ = ()
     __init__ = object.__init__  # no Python code runs
@@ -70,7 +70,7 @@ def chunk_of(payload: T, rows: int) -> Message[T]:
 
 
 class Offered(Generic[T]):
-    """A message that was offered and has not left yet; identity matters, equality does not."""
+    """An offered message that has not left yet; compared by identity."""
 
     __slots__ = ("message",)
 

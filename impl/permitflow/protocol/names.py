@@ -1,18 +1,18 @@
-"""How long a name may be that an exchange keeps."""
+"""The length limit of names that an exchange keeps."""
 
 from permitflow.errors import InvalidParametersError
 
 __all__ = ["MOST_NAME_CHARACTERS", "require_name"]
 
 MOST_NAME_CHARACTERS = 200
-"""An exchange may keep a name for as long as the channel."""
+"""An exchange may keep a name for the lifetime of the channel."""
 
 
 def require_name(name: str, value: str) -> None:
-    """Refuse a name that is too long to be kept; ``name`` says what it names.
+    """Refuse a name that is too long; ``name`` is the parameter's name.
 
     Raises:
-        InvalidParametersError: it has more than 200 characters.
+        InvalidParametersError: the name has more than 200 characters.
     """
     if len(value) > MOST_NAME_CHARACTERS:
         rule = f"must have at most {MOST_NAME_CHARACTERS} characters"

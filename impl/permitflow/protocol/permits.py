@@ -2,11 +2,11 @@
 
 A permit is the right to send one row.
 Permits circulate: none is created, none is lost.  The sender spends them on messages, a message holds them while it is
-in the channel, and the receiver returns them once the application has consumed it: rows in batches, and what is less
-than a batch once all that is here was consumed.  Barriers and watermarks have permits of their own.
+in the channel, and the receiver returns them once the application has consumed it: row permits in batches, and less
+than a batch once every message here is consumed.  Barriers and watermarks have permits of their own.
 
-Nobody else writes down when a message may leave, when it is accepted or when a permit returns, and nobody else changes
-what is counted here.
+Only this file decides when a message may leave, when it is accepted and when a permit returns, and only this file
+changes the counts.
 """
 
 from bisect import bisect_left, bisect_right
@@ -51,22 +51,22 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
 # Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
-# for large chunks, and each chunk of a full channel waits longer: docs/concepts/performance.md, "The defaults".
+# for large chunks, but each chunk of a full channel waits longer: docs/concepts/performance.md, "The defaults".
 DEFAULT_ROW_PERMITS = 32_768
 DEFAULT_BARRIER_PERMITS = 1
-# Returning an eighth of the window at a time keeps the number of grant messages small; with half of it, the sender
-# would stand still until its consumer is halfway through: docs/concepts/performance.md, "The batch".
+# Returning an eighth of the window at a time keeps the number of feedback messages small; with half of it, the sender
+# would stop until its consumer is halfway through: docs/concepts/performance.md, "The batch".
 BATCH_SHARE = 8
 
 
 class Oversize(StrEnum):
-    """What becomes of a chunk that costs more than ``max_chunk_cost``."""
+    """How to send a chunk of more rows than ``max_chunk_cost``."""
 
     SPLIT = "split"
-    """It is sent as several slices, so that never more than ``row_permits`` rows are in the channel."""
+    """Send it in slices, so that never more than ``row_permits`` rows are in the channel."""
 
     WHOLE = "whole"
-    """It is admitted whole for ``max_chunk_cost``, as RisingWave does; rows may exceed permits."""
+    """Send it whole for ``max_chunk_cost`` permits, as RisingWave does; rows may exceed permits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,19 +85,19 @@ class ChannelParameters(flow.Parameters):
     """Rows that may be in the channel at once."""
 
     permit_batch: int = 0
-    """The receiver returns row permits once it holds this many; 0 chooses an eighth of ``row_permits``."""
+    """The receiver returns row permits once it holds this many; 0: an eighth of ``row_permits``."""
 
     max_chunk_cost: int = 0
-    """The most permits a chunk takes; 0 chooses ``row_permits - permit_batch``."""
+    """The most permits that a chunk takes; 0: ``row_permits - permit_batch``."""
 
     barrier_permits: int = DEFAULT_BARRIER_PERMITS
     """Barriers that may be in the channel at once."""
 
     oversize: Oversize = Oversize.SPLIT
-    """What becomes of a chunk above ``max_chunk_cost``."""
+    """How to send a chunk of more rows than ``max_chunk_cost``."""
 
     def __post_init__(self) -> None:
-        """Fill in what was left open, then refuse what cannot work."""
+        """Fill in the defaults, then refuse numbers that cannot work."""
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
@@ -123,7 +123,7 @@ class ChannelParameters(flow.Parameters):
         object.__setattr__(self, "oversize", _oversize(self.oversize))
 
     def _fill_in(self) -> None:
-        """What follows from ``row_permits`` where nothing else was chosen."""
+        """Derive the missing numbers from ``row_permits``."""
         if self.permit_batch == 0:
             object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
         if self.max_chunk_cost == 0:
@@ -136,11 +136,11 @@ class ChannelParameters(flow.Parameters):
 
     @property
     def most_rows(self) -> int | None:
-        """The most rows of a chunk, if larger ones are split."""
+        """The most rows of a chunk, if larger chunks are split."""
         return self.max_chunk_cost if self.oversize is Oversize.SPLIT else None
 
     def cost_of(self, rows: int) -> int:
-        """Permits that a chunk of so many rows takes: an empty one takes 1, an oversize one ``max_chunk_cost``.
+        """Permits that a chunk of this many rows takes: an empty chunk takes 1, an oversize one ``max_chunk_cost``.
 
         Spec: Cost.
         """
@@ -148,7 +148,7 @@ class ChannelParameters(flow.Parameters):
 
 
 def kept_parameters(*, row_permits: int | None = None, **others: Any) -> ChannelParameters:
-    """Parameters of a channel that keeps its rows: as ``ChannelParameters``, with a larger window if none is chosen.
+    """Parameters of a channel that keeps its rows: as ``ChannelParameters``, with a larger default window.
 
     Raises:
         InvalidParametersError: a number is out of its range.
@@ -167,7 +167,7 @@ def _oversize(value: object) -> Oversize:
 
 
 class StatedParameters(NamedTuple):
-    """Parameters as one end states them: unchecked, None where it says nothing."""
+    """Parameters as one end states them: unchecked; None: the end states nothing."""
 
     row_permits: int | None = None
     permit_batch: int | None = None
@@ -178,8 +178,8 @@ class StatedParameters(NamedTuple):
 
 NOTHING_STATED = StatedParameters()
 
-# Below these shares of the window, permits that are due, and what an idle receiver has not returned, may wait for more:
-# the other end wakes up for each message that has some.
+# Below these shares of the window, due permits, and the residue of an idle receiver, may wait for more permits: each
+# feedback message wakes the other end.
 _OWED_SHARE = 4
 _RESIDUE_SHARE = 16
 
@@ -197,7 +197,7 @@ _WATERMARK_PERMITS = 1
 
 
 class PermitSender(Outbound[T]):
-    """Spends permits on messages and takes returned ones in.
+    """Spends permits on messages and takes in returned permits.
 
     Spec: PermitChannel, the variables waiting, watermarkPending and permits.
     """
@@ -220,37 +220,37 @@ class PermitSender(Outbound[T]):
         """Start with all permits of the channel."""
         super().__init__(parameters, record=record)
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, _WATERMARK_PERMITS)
-        self._least_row_permits = parameters.row_permits  # before any of them came back
+        self._least_row_permits = parameters.row_permits  # before any of them returned
         self._returned_rows = self._returned_barriers = 0
         self._row_permits, self._barrier_permits, self._watermark_permits = self.total
         self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
 
-    # What there is.
+    # State.
 
     @property
     def row_permits(self) -> int:
-        """Row permits that are here, unspent."""
+        """Unspent row permits, at the sender."""
         return self._row_permits
 
     @property
     def room_rows(self) -> int:
-        """Row permits that are here, unspent."""
+        """Unspent row permits, at the sender."""
         return self._row_permits
 
     @property
     def rows_held(self) -> int:
-        """Row permits that are away from here: with messages, with the receiver or on their way back."""
+        """Row permits not at the sender: with messages, with the receiver or on their way back."""
         return self.total.rows - self._row_permits
 
     @property
     def peak_rows_held(self) -> int:
-        """The most row permits that were ever away from here at once."""
+        """The most row permits that were ever not at the sender."""
         return self.total.rows - min(self._least_row_permits, self._row_permits)
 
     @property
     def permits(self) -> Permits:
-        """Permits that are here, unspent."""
+        """Unspent permits, at the sender."""
         return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
 
     @property
@@ -260,22 +260,22 @@ class PermitSender(Outbound[T]):
 
     @property
     def sent_mark(self) -> tuple[int, int]:
-        """Permits of rows and of barriers that were ever spent; once so many have returned, all of it was consumed."""
+        """All row and barrier permits spent so far; once as many have returned, every message sent is consumed."""
         rows, barriers, _ = self.outstanding
         return self._returned_rows + rows, self._returned_barriers + barriers
 
     @property
     def heard_mark(self) -> tuple[int, int]:
-        """Permits of rows and of barriers that have ever come back."""
+        """All row and barrier permits returned so far."""
         return self._returned_rows, self._returned_barriers
 
     def unsettled(self) -> tuple[str, int] | None:
-        """Permits that have not come back."""
+        """Permits that have not returned."""
         name, count = max(zip(Permits._fields, self.outstanding, strict=True), key=lambda pair: pair[1])
         return (f"unreturned {name} permits", count) if count else None
 
     def gauges(self) -> dict[str, int]:
-        """What only permits count, by name: ``GAUGE_HELP`` has the words."""
+        """The permit counters, by name: ``GAUGE_HELP`` describes them."""
         return {"row_permits_here": self._row_permits}
 
     # What may leave.
@@ -295,10 +295,10 @@ class PermitSender(Outbound[T]):
         return count
 
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
-        """Which permits are not here."""
+        """Which permits are missing."""
         if kind is _CHUNK:
             cost = sum(map(self.parameters.cost_of, rows))
-            return f"the chunk needs {cost} row permits, {self._row_permits} of {self.total.rows} are here"
+            return f"the chunk needs {cost} row permits; {self._row_permits} of {self.total.rows} are unspent"
         if kind is Kind.BARRIER:
             return f"all {self.total.barriers} barrier permits are out"
         return "the last watermark is not consumed yet"
@@ -309,7 +309,7 @@ class PermitSender(Outbound[T]):
         return (self._barrier_permits if message.kind is Kind.BARRIER else self._watermark_permits) > 0
 
     def sendable(self) -> int:
-        """How many of the chunks and barriers that wait may leave now, one after the other."""
+        """How many waiting chunks and barriers may leave now, one after the other."""
         rows, barriers = self._row_permits, self._barrier_permits
         for count, offered in enumerate(self._waiting):
             if offered.message.kind is _CHUNK:
@@ -323,7 +323,7 @@ class PermitSender(Outbound[T]):
     # Leaving.
 
     def _leave(self, message: Message[T]) -> None:
-        """The update of each class's own action.
+        """The update of the message's own action.
 
         Spec: SendChunk, SendBarrier, SendWatermark.
         """
@@ -350,7 +350,7 @@ class PermitSender(Outbound[T]):
         return len(rows)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
-        """Of a message that was offered or withdrawn, nothing is counted.
+        """Offering and withdrawing change no count.
 
         Spec: OfferChunk, OfferBarrier, OfferWatermark, WithdrawChunk, WithdrawBarrier.
         """
@@ -358,7 +358,7 @@ class PermitSender(Outbound[T]):
             self._record(f"{verb}{message.kind.capitalize()}", (message.rows, *self._held(message)), self.permits)
 
     def _record_sent(self, record: Recorder, rows: Iterable[int]) -> None:
-        """Tell the recorder of chunks that have left at once as if they had left one by one."""
+        """Report chunks that left together to the recorder as if they had left one by one."""
         here = self.permits
         costs = list(map(self.parameters.cost_of, rows))
         left = here.rows + sum(costs)
@@ -367,14 +367,14 @@ class PermitSender(Outbound[T]):
             left -= cost
             record("SendChunk", (size, cost, 0, 0), here._replace(rows=left))
 
-    # Permits that come back.
+    # Returned permits.
 
     def on_feedback(self, feedback: Permits) -> None:
-        """Take returned permits in.
+        """Take in returned permits.
 
         Raises:
             PermitOverrunError: the peer returned more than it holds; nothing was changed.
-            UnexpectedFrameError: it returned nothing; no return is empty.
+            UnexpectedFrameError: the peer returned no permits.
 
         Spec: AddPermits.
         """
@@ -403,7 +403,7 @@ class PermitSender(Outbound[T]):
 
 
 class PermitReceiver(Inbound[T]):
-    """Keeps what has arrived, and collects the permits of what was consumed.
+    """Keeps arrived messages, and collects the permits of consumed ones.
 
     Spec: PermitChannel, the variables inbox and unreturned.
     """
@@ -435,9 +435,9 @@ class PermitReceiver(Inbound[T]):
         self._unreturned = 0
         self._due_rows = self._due_barriers = self._due_watermarks = 0
         self.is_due = False
-        """Are there permits to give back now, also if there is more to consume?"""
+        """Permits to return now, even if more messages are here to consume."""
 
-    # What there is.
+    # State.
 
     @property
     def granted(self) -> Permits:
@@ -451,27 +451,27 @@ class PermitReceiver(Inbound[T]):
 
     @property
     def haste(self) -> int:
-        """How soon permits go back: because they are due, or a residue because all that came was consumed."""
+        """How soon permits return: due permits, or the residue once every message here is consumed."""
         if self.is_due:
             is_little = 0 < self._due_rows < self.parameters.row_permits // _OWED_SHARE
             return Haste.SOON if is_little and self.untaken else Haste.NOW
         if not self._unreturned or self._here:
             return Haste.NONE
-        # No chunk can need it: it is less than a batch, and none costs more than what the window leaves beside that.
+        # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
         return Haste.LATER if self._unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
 
     def unsettled(self) -> bool:
-        """Are there permits of consumed messages that were not given back?"""
+        """Are there permits of consumed messages that were not returned?"""
         return self.is_due or self._unreturned > 0
 
     def gauges(self) -> dict[str, int]:
-        """What only permits count, by name: ``GAUGE_HELP`` has the words."""
+        """The permit counters, by name: ``GAUGE_HELP`` describes them."""
         return {"unreturned_permits": self._unreturned}
 
     # Arriving.
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        """The guard and the update for chunks: all hold no more permits than there are.
+        """The guard and the update for chunks: together they hold no more permits than the peer may spend.
 
         Spec: Deliver.
         """
@@ -513,7 +513,7 @@ class PermitReceiver(Inbound[T]):
     # Consuming.
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
-        """The update: permits of rows are collected, and due in batches; the others are due at once.
+        """The update: row permits are collected, and due in batches; the others are due at once.
 
         Spec: Consume.
         """
@@ -536,7 +536,7 @@ class PermitReceiver(Inbound[T]):
             self._record_consumed(self._record, taken, before, batches)
 
     def _record_consumed(self, record: Recorder, taken: Entries[T], unreturned: int, batches: Sequence[int]) -> None:
-        """Tell the recorder of messages that were consumed at once as if that had been one by one."""
+        """Report messages consumed together to the recorder as if they had been consumed one by one."""
         messages = messages_of(taken)
         count, rows = self._here + len(messages), self._inbox_rows + sum(message.rows for message in messages)
         for message in messages:
@@ -547,10 +547,10 @@ class PermitReceiver(Inbound[T]):
             last_batch = batches[bisect_right(batches, unreturned) - 1]
             record("Consume", (message.rows, *permits), (count, rows, unreturned - last_batch))
 
-    # Permits that go back.
+    # Permits to return.
 
     def take_feedback(self, *, residue: bool = True) -> Permits | None:
-        """The permits that are to be given back now, and a residue if the consumer is idle; the sender has them then.
+        """The permits to return now, and the residue if the consumer is idle; the sender has them from here on.
 
         Spec: Flush.
         """
@@ -585,10 +585,10 @@ def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
 
 
 def _batches(unreturned: int, costs: Sequence[int], permit_batch: int) -> Sequence[int]:
-    """At which sums of permits a batch of them is together, while chunks of these costs are consumed, if there is one.
+    """The running sums of permits at which a batch becomes due, while chunks of these costs are consumed.
 
-    Permits are collected until there are at least ``permit_batch`` of them; then all of them are due.  The first of the
-    sums is 0, and the last one is what is due once all are consumed.
+    Permits are collected until there are at least ``permit_batch``; then all of them are due.  The first sum is 0, the
+    last sum is due once every chunk is consumed.
     """
     if len(costs) == 1:
         return 0, unreturned + costs[0]
@@ -618,11 +618,11 @@ PERMIT_ACTIONS = ActionTable(
         "receiver": ("inbox_messages", "inbox_rows", "unreturned_permits"),
     },
 )
-"""Each action tells the rows of its chunk, or 0, and the permits that the message holds or, for Flush and AddPermits,
-those that are returned.
+"""Each action reports the rows of its chunk, or 0, and the permits that the message holds or, for Flush and AddPermits,
+the returned permits.
 
-The sender counts its unspent permits; the receiver what has arrived and was not consumed, and the row permits of
-consumed chunks that it has not returned yet."""
+The sender counts its unspent permits; the receiver counts unconsumed messages, and the row permits of consumed chunks
+that it has not returned yet."""
 
 GAUGE_HELP: Mapping[str, str] = {
     "row_permits_here": "Row permits at the sender, unspent; all of them while the channel is idle.",
@@ -635,12 +635,11 @@ _NUMBERS = (*_WINDOW, "barrier_permits")
 
 
 class PermitFlow(Flow):
-    """The acceptor decides and the dialer verifies: each number becomes the smaller of the two wishes.
+    """The server decides and the client verifies: each number becomes the smaller of the two wishes.
 
-    If both wishes are live (``max_chunk_cost <= row_permits - permit_batch + 1``), so is the result: it has at
-    most the ``max_chunk_cost`` and the ``permit_batch`` of the end with the smaller window.  No end counts with numbers
-    of its own afterwards; an upstream that computes costs by one configuration and a downstream that batches by another
-    would stick for ever.
+    If both wishes are live (``max_chunk_cost <= row_permits - permit_batch + 1``), so is the result: its
+    ``max_chunk_cost`` and ``permit_batch`` are at most those of the end with the smaller window.  Both ends count with
+    the agreed numbers; an upstream with one configuration and a downstream with another could deadlock.
     """
 
     wire: ClassVar[str] = "permitflow.wire.v1.permits_pb2"
@@ -652,7 +651,7 @@ class PermitFlow(Flow):
     inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
 
     def complete(self, wishes: StatedParameters) -> ChannelParameters:
-        """Parameters from what was stated; a stated 0 is out of range."""
+        """Parameters from stated ones; a stated 0 is out of range."""
         stated = {name: value for name, value in wishes._asdict().items() if value is not None}
         for name, value in stated.items():
             if value == 0:
@@ -680,17 +679,17 @@ class PermitFlow(Flow):
         return ChannelParameters(**smaller, oversize=own.oversize)
 
     def _filled_in(self, wanted: StatedParameters, own: ChannelParameters) -> StatedParameters:
-        """What the peer left open is as here; but a window of its own brings a batch and a largest cost of its own."""
+        """Fill the peer's gaps with this end's numbers; but if it states a window, its other gaps follow from that."""
         ours = StatedParameters(*self.state(own))
         if any(getattr(wanted, name) is not None for name in _WINDOW):
             ours = ours._replace(permit_batch=None, max_chunk_cost=None)
         return ours._replace(**{name: value for name, value in wanted._asdict().items() if value is not None})
 
     def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
-        """Check what the acceptor decided.
+        """Check the server's decision.
 
         Raises:
-            ParameterMismatchError: a number is missing, cannot work, or exceeds what was asked for.
+            ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
         """
         wanted = NOTHING_STATED if wanted is None else wanted
         for name, theirs in agreed._asdict().items():
@@ -712,10 +711,10 @@ def _require_within(agreed: ChannelParameters, wanted: StatedParameters) -> None
     for name in _NUMBERS:
         ours, theirs = getattr(wanted, name), getattr(agreed, name)
         if ours is not None and theirs > ours:
-            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule="must not exceed what was asked for")
+            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule="must not exceed the wish")
     if wanted.oversize not in (None, agreed.oversize):
         raise ParameterMismatchError(
-            name="oversize", ours=str(wanted.oversize), theirs=agreed.oversize.value, rule="must be what was asked for"
+            name="oversize", ours=str(wanted.oversize), theirs=agreed.oversize.value, rule="must be the requested one"
         )
 
 

@@ -1,7 +1,7 @@
-"""A hook that hears of the specification's actions as they happen.  Without one it costs nothing.
+"""A hook that is called for each action of the specification.  Without a recorder it costs nothing.
 
-The recorder knows a protocol by its ``ActionTable`` only: which actions each end has, what the numbers beside an action
-are called, and what an end counts.
+The recorder uses a protocol's ``ActionTable`` only: the actions of each end, the names of an action's numbers, and the
+counters of an end.
 """
 
 from collections.abc import Mapping
@@ -27,34 +27,34 @@ End = Literal["sender", "receiver"]
 ENDS: tuple[End, End] = ("sender", "receiver")
 
 ParameterValue: TypeAlias = str | int | float | bool | None
-"""What a parameter of a channel may be in a recording."""
+"""The values that a channel's parameter may have in a recording."""
 
-# What a recording says of every event; an argument or a counter has another name.
+# The columns of every event; an argument or a counter needs another name.
 _RESERVED = frozenset({"action", "channel", "counters", "end", "position", "sequence", "time_seconds"})
 
 
 @dataclass(frozen=True)
 class ActionTable:
-    """The names by which a protocol's runs are recorded.
+    """The names of actions, arguments and counters in recordings of a protocol.
 
     Raises:
-        InvalidParametersError: two numbers would have the same name, or one that is taken.
+        InvalidParametersError: two numbers have the same name, or a reserved one.
     """
 
     flow: str
-    """The protocol's own name."""
+    """The protocol's name."""
 
     actions: Mapping[End, Mapping[str, tuple[str, ...]]]
-    """For each end its actions, spelt as in the specification, and of each action the names of its arguments.
+    """For each end: its actions, spelt as in the specification, and the names of each action's arguments.
 
-    Names with the same beginning before a dot, one after the other, are parts of one thing: ``permits.rows``.
+    Adjacent names with the same prefix before a dot are fields of one argument: ``permits.rows``.
     """
 
     counters: Mapping[End, tuple[str, ...]]
-    """What an end itself counts, after each of its actions."""
+    """The counters of each end, reported after each of its actions."""
 
     def __post_init__(self) -> None:
-        """Refuse names that cannot stand beside each other."""
+        """Refuse names that collide."""
         arguments = [names for of_end in self.actions.values() for names in of_end.values()]
         for names in (*arguments, *self.counters.values()):
             if len(set(names)) < len(names):
@@ -63,30 +63,32 @@ class ActionTable:
         told = {name for names in arguments for name in names}
         fields = {name for names in arguments for name, _ in fields_of(names)}
         if twice := sorted((columns & counted) | ((fields | columns | counted) & _RESERVED)):
-            raise InvalidParametersError(name="names", value=", ".join(twice), rule="must not be taken otherwise")
+            raise InvalidParametersError(
+                name="names", value=", ".join(twice), rule="must not be used twice or be reserved"
+            )
         if len(columns) < len(told):
-            raise InvalidParametersError(name="names", value=sorted(told), rule="must differ where a dot is no dot")
+            raise InvalidParametersError(name="names", value=sorted(told), rule="must still differ with _ for each dot")
 
     @property
     def argument_columns(self) -> tuple[str, ...]:
-        """The names of all actions' arguments, each once, as columns: with ``_`` for the dot."""
+        """The names of all actions' arguments, without duplicates, as columns: with ``_`` for the dot."""
         of_actions = (names for end in ENDS for names in self.actions[end].values())
         return tuple(dict.fromkeys(column_of(name) for names in of_actions for name in names))
 
     @property
     def counter_columns(self) -> tuple[str, ...]:
-        """The names of both ends' counters, each once."""
+        """The names of both ends' counters, without duplicates."""
         return tuple(dict.fromkeys(name for end in ENDS for name in self.counters[end]))
 
 
 def column_of(name: str) -> str:
-    """How an argument is called where a dot may not stand."""
+    """The column name of an argument: with ``_`` for the dot."""
     return name.replace(".", "_")
 
 
 @cache
 def fields_of(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """The things that arguments are, one after the other; of how many parts each, 0 if it is one number."""
+    """The arguments in order, each with its number of fields; 0: a single number."""
     fields, start = [], 0
     while start < len(names):
         name, dot, _ = names[start].partition(".")
@@ -99,13 +101,13 @@ def fields_of(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
 
 
 class Recorder(Protocol):
-    """Takes note of one action at one end of a channel, at the moment at which the state changes."""
+    """Records one action at one end of a channel, at the moment of the state change."""
 
     def __call__(self, action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
-        """``action`` and what the numbers are is in the end's ``ActionTable``.
+        """The end's ``ActionTable`` names ``action`` and the numbers.
 
-        ``counters`` are the end's own, after the action; empty if it keeps none.
-        A recorder never raises: it is called in the middle of a change of state.
+        ``counters`` are the end's counters after the action; empty if it has none.
+        A recorder never raises: it is called in the middle of a state change.
         """
         ...
 

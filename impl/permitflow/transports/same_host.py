@@ -56,7 +56,7 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
     if offer is None:
         refusal = NO_OFFER
     elif policy is SameHost.NEVER:
-        refusal = "it is switched off at the end that was dialled"
+        refusal = "the server has switched it off"
     else:
         received = await accepted(offer.socket, writes=writes)
         if not isinstance(received, str):

@@ -234,7 +234,7 @@ async def test_more_than_are_held_cannot_be_consumed() -> None:
     sender.send_nowait("a")
     sender.send_nowait("b")
     await receiver.take_many()
-    with pytest.raises(LocalProtocolError, match="2 messages were taken, not the 3 that are said to be consumed"):
+    with pytest.raises(LocalProtocolError, match="cannot consume 3 messages: only 2 were taken"):
         receiver.consume(3)
     assert sender.statistics().inbox_rows == 2
     receiver.consume(2)

@@ -83,7 +83,7 @@ async def test_slices_are_not_mixed_with_chunks_of_others(settle: Settle) -> Non
 
 def test_without_waiting_all_slices_leave_or_none() -> None:
     sender, receiver = channel()
-    with pytest.raises(WouldBlock, match="needs 9 row permits, 8 of 8 are here"):
+    with pytest.raises(WouldBlock, match="needs 9 row permits; 8 of 8 are unspent"):
         sender.send_nowait("123456789")
     assert sender.statistics().sent_chunks == 0
 

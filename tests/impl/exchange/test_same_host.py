@@ -149,7 +149,7 @@ async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> N
     async with ExchangeServer(exchange) as server:
         async with put(server.address, CHANNEL, SCHEMA) as sender:
             ((stream,),) = [channel.streams for channel in exchange.statistics()]
-            reason = "network: it is switched off at the end that was dialled"
+            reason = "network: the server has switched it off"
             assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
             await sender.end(closes_channel=False)
         exchange.same_host = SameHost.AUTO

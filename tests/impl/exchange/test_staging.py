@@ -213,7 +213,7 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) 
 async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(listen: str) -> None:
     async with world(listen) as here:
         small = await here.stage([1])
-        with pytest.raises(StagingFullError, match="staging_rows of the exchange larger") as caught:
+        with pytest.raises(StagingFullError, match="the exchange's staging_rows larger") as caught:
             await here.stage([*range(100)], 1)
         assert (caught.value.channel, caught.value.limit_rows) == ("a", STAGING_ROWS)
         await here.until(lambda staged: not staged.open_attempts)

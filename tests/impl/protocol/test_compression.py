@@ -97,7 +97,7 @@ def test_an_end_without_codecs_offers_nothing() -> None:
 
 
 def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
-    assert decided(None, ZSTD, ALL).words == "none: the end that dialled has not offered it"
+    assert decided(None, ZSTD, ALL).words == "none: the client has not offered it"
     assert require_offered(None, offered(ZSTD, ALL)).words == "none: the peer does not know how to compress"
     assert require_offered(None, offered(AUTO, ALL)) == UNCOMPRESSED
 
@@ -108,7 +108,7 @@ def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(polic
     session: DownstreamSession[str] = DownstreamSession(get)
     stated = PERMITS.state(ChannelParameters())
     lie = Agreement(PROTOCOL_VERSION, "permits", stated, b"", compression=CompressionAnswer(Codec.ZSTD))
-    with pytest.raises(ParameterMismatchError, match="compression must be one of those that were offered"):
+    with pytest.raises(ParameterMismatchError, match="compression must be one of the offered codecs"):
         session.receive(lie)
 
 

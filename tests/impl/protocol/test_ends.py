@@ -62,7 +62,7 @@ def test_a_channel_that_splits_takes_no_oversize_chunk() -> None:
     sender = sender_of()
     with pytest.raises(
         LocalProtocolError,
-        match="1793 rows has more than the 1792 that a chunk may have",
+        match="1793 rows exceeds this channel's limit of 1792 rows",
     ):
         sender.offer(Kind.CHUNK, "", 1_793)
     with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
@@ -127,7 +127,7 @@ def test_the_most_permits_that_were_ever_away_are_remembered() -> None:
 @pytest.mark.parametrize(
     ("kind", "rows", "reason"),
     [
-        (Kind.CHUNK, 3, "the chunk needs 3 row permits, 1 of 4 are here"),
+        (Kind.CHUNK, 3, "the chunk needs 3 row permits; 1 of 4 are unspent"),
         (Kind.BARRIER, 0, "all 1 barrier permits are out"),
     ],
 )

@@ -87,8 +87,8 @@ def test_an_end_that_does_not_say_gets_what_there_is(own: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "flow", "rule"),
     [
-        (StopAndWait(), "permits", "must be what was asked for"),
-        (StopAndWait(), "leaky-bucket", "must be what was asked for"),
+        (StopAndWait(), "permits", "must be the requested one"),
+        (StopAndWait(), "leaky-bucket", "must be the requested one"),
         (None, "leaky-bucket", "must be one that both ends know"),
         (None, "", "must be one that both ends know"),
     ],

@@ -151,7 +151,7 @@ def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
         message = str(caught.value)
         assert channel in message
         assert exchange.address in message
-        assert f"of {exchange.parameters.row_permits} are here" in message
+        assert f"of {exchange.parameters.row_permits} are unspent" in message
         assert "task slot" in message
         assert (sink.accepted_rows, caught.value.undelivered) == (10_000, [numbers(10_000, 10_010)])
         # What was in line still is, and the sender can go on where it stopped.

@@ -135,11 +135,11 @@ def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Ope
 @pytest.mark.parametrize(
     ("parameters", "consumers", "message"),
     [
-        (ChannelParameters(row_permits=50), CONSUMERS, "row permits 100000, and is now to have 50"),
-        (ChannelParameters(row_permits=100_000, permit_batch=1), CONSUMERS, "permit batch 12500.*1:"),
+        (ChannelParameters(row_permits=50), CONSUMERS, "row permits 100000, and 50 was given now"),
+        (ChannelParameters(row_permits=100_000, permit_batch=1), CONSUMERS, "permit batch 12500, and 1 was given now"),
         (ChannelParameters(row_permits=100_000, oversize="whole"), CONSUMERS, "oversize split"),  # type: ignore[arg-type]
-        (PARAMETERS, ("default",), "consumers audit, default, and is now to have default:"),
-        (PARAMETERS, ("default", "audit", "etl"), "consumers audit, default, and is now to have audit, default, etl"),
+        (PARAMETERS, ("default",), "consumers audit, default, and default was given now:"),
+        (PARAMETERS, ("default", "audit", "etl"), "consumers audit, default, and audit, default, etl was given now"),
     ],
 )
 def test_a_channel_that_was_stored_otherwise_is_refused(

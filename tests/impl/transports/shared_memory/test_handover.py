@@ -165,7 +165,7 @@ def test_a_proof_without_a_visit_is_no_proof() -> None:
     ("answer", "reason"),
     [
         (None, "the peer does not know how to share memory"),
-        (SameHostAnswer(b"", "it is switched off at the end that was dialled"), "it is switched off at the end that"),
+        (SameHostAnswer(b"", "the server has switched it off"), "the server has switched it off"),
     ],
 )
 def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, reason: str) -> None:
@@ -216,7 +216,7 @@ def test_what_was_opened_before_a_limit_was_reached_is_closed(
         assert offer.reason == "this system refuses: Too many open files"
 
 
-@pytest.mark.parametrize("answer", [None, SameHostAnswer(b"", "it is switched off at the end that was dialled")])
+@pytest.mark.parametrize("answer", [None, SameHostAnswer(b"", "the server has switched it off")])
 def test_an_offer_that_is_not_taken_leaves_nothing_open(answer: SameHostAnswer | None) -> None:
     before, rings = open_descriptors(), ring_mappings()
     with nothing_stays_open():
