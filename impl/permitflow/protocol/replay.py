@@ -1,9 +1,8 @@
-"""The books of a channel that keeps its rows until every consumer has acknowledged them.
+"""The ledger of a channel that keeps its rows until every consumer has acknowledged them.
 
-Rows are numbered from 0.  What is kept lies between the first row that some consumer has not acknowledged and the next
-one that will come.  A producer's chunk comes in if no more than ``limit_rows`` are kept then: this is the ledger of a
-channel whose receiver consumes by acknowledging.  A published batch comes in at once.  Its rows beyond ``limit_rows``
-take room of the staging area, which bounds them.
+Rows are numbered from 0.  The channel keeps the rows from the first one that some consumer has not acknowledged to the
+newest one.  It accepts a producer's chunk if it then keeps at most ``limit_rows`` rows: acknowledging gives room back.
+It accepts a published batch at once; rows beyond ``limit_rows`` take room of the staging area, which bounds them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,32 +29,32 @@ __all__ = [
 ]
 
 DEFAULT_CONSUMER = "default"
-"""Whose reading it is where nobody says whose."""
+"""The consumer that reads if no name is given."""
 
 DEFAULT_KEPT_ROWS = 1_048_576
-"""Where nobody has chosen how many.  A micro-batch of Spark holds half of them and takes at least some 0.2 s, whatever
-it holds: two channels of 32,768 rows pass on 0.15 million rows a second, two of a million rows nearly what Spark does
-with rows in memory: `make streaming-read`, docs/guides/spark-streaming.md.  A bound in rows is none in bytes: so many
-rows of 100 bytes are 100 MiB, once they are all there."""
+"""The default limit.  A Spark micro-batch holds half of it and takes at least some 0.2 s, even if it is small: two
+channels of 32,768 rows pass 0.15 million rows a second, two of a million rows nearly as many as Spark reads from
+memory: `make streaming-read`, docs/guides/spark-streaming.md.  A limit in rows does not limit bytes: a full channel of
+100-byte rows takes 100 MiB."""
 
 KEPT_CHUNK_ROWS = 32_768
-"""Larger chunks are cut, where so many are kept: what travels in one piece holds up others, and has 256 MiB at most."""
+"""The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 256 MiB at most."""
 
 MOST_PRODUCERS = 65_536
-"""Names of producers that a channel remembers, for as long as it is there."""
+"""The most producer names that a channel remembers, for its lifetime."""
 
 
 class Retention(StrEnum):
-    """What becomes of the rows of a channel once a consumer has read them."""
+    """Whether a channel keeps rows that a consumer has read."""
 
     ONCE = "once"
-    """They are gone."""
+    """Each row is read once, then dropped."""
     REPLAY = "replay"
-    """They are kept until every consumer has acknowledged them, and can be read again until then."""
+    """Rows are kept until every consumer has acknowledged them; until then they can be read again."""
 
 
 class ReplayBooks:
-    """Which rows are kept, for whom, and how many more may come.  Not thread-safe; does no I/O.
+    """Counts the rows that are kept, for which consumers, and the room for more.  Not thread-safe; does no I/O.
 
     Spec: Produce, Acknowledge of SparkMicroBatch.
     """
@@ -69,30 +68,30 @@ class ReplayBooks:
         next_row: int = 0,
         acknowledged: Mapping[str, int] | None = None,
     ) -> None:
-        """Begin, or go on where a store has kept the rows.
+        """Begin empty, or continue from the numbers of a store.
 
         Args:
-            limit_rows: the most rows that are kept at once, unless more are published.
-            consumers: for whom rows are kept; each reads and acknowledges on its own.
+            limit_rows: the most rows kept at once, except for published ones beyond it.
+            consumers: the consumers that rows are kept for; each reads and acknowledges independently.
             channel: its name, for errors.
-            next_row: the number of the next row that will come.
-            acknowledged: by each consumer that there was; one that is new begins with the first row that was kept.
+            next_row: the number of the next row to arrive.
+            acknowledged: for each consumer in the store, its position; a new consumer begins with the first kept row.
 
         Raises:
-            InvalidParametersError: there is no consumer, or one is named twice or not at all.
+            InvalidParametersError: there is no consumer, or a name is repeated or empty.
         """
         require_consumers(consumers)
         self.limit_rows = limit_rows
         self.channel = channel
         self.next_row = next_row
-        """The number of the next row that will come."""
+        """The number of the next row to arrive."""
         kept_from = min((acknowledged or {}).values(), default=next_row)
         self._acknowledged = {name: (acknowledged or {}).get(name, kept_from) for name in consumers}
         self.peak_kept_rows = self.kept_rows
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """By each consumer: the first row that it still needs."""
+        """For each consumer: the first row that it still needs."""
         return dict(self._acknowledged)
 
     @property
@@ -107,7 +106,7 @@ class ReplayBooks:
 
     @property
     def room_rows(self) -> int:
-        """How many rows may come now; less than 0 if more were published than may be kept."""
+        """How many rows may arrive now; below 0 if publishing has exceeded the limit."""
         return self.limit_rows - self.kept_rows
 
     @property
@@ -116,11 +115,11 @@ class ReplayBooks:
         return max(0, -self.room_rows)
 
     def has_room(self, rows: int) -> bool:
-        """May a chunk of so many rows be taken over?"""
+        """May a chunk of this many rows be accepted?"""
         return rows <= self.room_rows
 
     def produce(self, rows: int) -> int:
-        """Take a chunk over; the number of its first row.
+        """Accept a chunk; return the number of its first row.
 
         Raises:
             WouldBlock: there is no room for it now.
@@ -130,11 +129,11 @@ class ReplayBooks:
         if rows < 0:
             raise LocalProtocolError(f"a chunk cannot have {rows} rows")
         if not self.has_room(rows):
-            raise WouldBlock(f"{rows} rows need room, and there is room for {self.room_rows} of {self.limit_rows}")
+            raise WouldBlock(f"a chunk of {rows} rows must wait: {self.room_rows} of {self.limit_rows} rows are free")
         return self._take(rows)
 
     def publish(self, rows: int) -> int:
-        """Take rows over that were staged for the channel, whether there is room or not; the number of the first.
+        """Accept staged rows, with or without room; return the number of the first.
 
         Spec: ProduceBatch of SparkMicroBatch.
         """
@@ -147,13 +146,13 @@ class ReplayBooks:
         return first_row
 
     def acknowledge(self, consumer: str, row: int) -> int:
-        """Note that a consumer needs no row before this one any more; how many rows are forgotten by that.
+        """Note that a consumer no longer needs the rows before this one; return how many rows that frees.
 
-        Less than was acknowledged before changes nothing.
+        A row before the consumer's position changes nothing.
 
         Raises:
-            UnknownConsumerError: rows are not kept for it.
-            RowsNotThereError: it acknowledges rows that have not come.
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            RowsNotThereError: the row has not arrived yet.
 
         Spec: Acknowledge of SparkMicroBatch.
         """
@@ -163,7 +162,7 @@ class ReplayBooks:
         return self.first_kept_row - first_kept_row
 
     def require_acknowledgeable(self, consumer: str, row: int) -> int:
-        """Refuse what ``acknowledge`` would refuse; what the consumer has acknowledged so far."""
+        """Raise as ``acknowledge`` would; return the consumer's position."""
         before = self.acknowledged_by(consumer)
         if row > self.next_row:
             raise RowsNotThereError(channel=self.channel, wanted_row=row, next_row=self.next_row)
@@ -173,8 +172,8 @@ class ReplayBooks:
         """The first row that this consumer still needs.
 
         Raises:
-            UnknownConsumerError: rows are not kept for it.
-            InvalidParametersError: nor could they be: the name is too long.
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            InvalidParametersError: the name is too long.
         """
         try:
             return self._acknowledged[consumer]
@@ -184,18 +183,18 @@ class ReplayBooks:
             raise UnknownConsumerError(channel=self.channel, consumer=consumer, known=known) from None
 
     def require_readable(self, consumer: str, from_row: int | None = None, to_row: int | None = None) -> int:
-        """Refuse to read what is not here; the row at which reading begins.
+        """Check that a range can be read; return its first row.
 
         Args:
-            consumer: whose reading it is.
-            from_row: the first row that is wanted; None: the first one that it has not acknowledged.
-            to_row: the first row that is not wanted any more; None: whatever comes is wanted.
+            consumer: the consumer that reads.
+            from_row: the first row to read; None: the first row that the consumer has not acknowledged.
+            to_row: the row before which reading ends; None: read every row that will arrive.
 
         Raises:
-            UnknownConsumerError: rows are not kept for it.
-            InvalidParametersError: this is no range.
-            RowsForgottenError: it has acknowledged some of these rows.
-            RowsNotThereError: some of these rows have not come.
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            InvalidParametersError: the range is negative or reversed.
+            RowsForgottenError: the consumer has acknowledged some of these rows.
+            RowsNotThereError: some of these rows have not arrived yet.
 
         Spec: RunTask of SparkMicroBatch.
         """
@@ -218,16 +217,16 @@ def _require_range(start: int, end: int | None) -> None:
 
 
 def require_consumers(consumers: Sequence[str]) -> None:
-    """Refuse consumers for whom no rows can be kept.
+    """Check the names of consumers.
 
     Raises:
-        InvalidParametersError: there is none, or one is named twice or not at all.
+        InvalidParametersError: there is no name, or a name is repeated or empty.
     """
     if isinstance(consumers, str) or not consumers:
-        rule = "must be one name at least; who reads without a name is the consumer 'default'"
+        rule = "must be at least one name; a reader without a name is the consumer 'default'"
         raise InvalidParametersError(name="consumers", value=consumers, rule=rule)
     for name in consumers:
         if not isinstance(name, str) or not name:
-            raise InvalidParametersError(name="consumers", value=name, rule="must be names that are not empty")
+            raise InvalidParametersError(name="consumers", value=name, rule="must not be empty names")
     if len(set(consumers)) < len(consumers):
-        raise InvalidParametersError(name="consumers", value=tuple(consumers), rule="must not name one twice")
+        raise InvalidParametersError(name="consumers", value=tuple(consumers), rule="must be different names")

@@ -1,8 +1,8 @@
-"""One stream as each of its ends sees it: which frame may come when, and what it does.
+"""The state machine of each end of a stream: which frame may arrive when, and its effect.
 
-Both methods of the exchange use these two machines; who dialled differs only until the agreement.  A session is fed
-with frames, asked for the frames to write, and told when the peer has closed its half.  An error leaves it in the
-state FAILED: the stream is dead, and nothing more may be fed in.
+Both methods of the exchange use these two machines; client and server differ only until the agreement.  The caller
+passes received frames in, takes the frames to write, and reports when the peer has closed its half.  An error leaves
+the session in the state FAILED: the stream is dead, and the session accepts nothing more.
 """
 
 from collections.abc import Sequence
@@ -49,42 +49,42 @@ FrameType: TypeAlias = type[object]
 
 
 class State(StrEnum):
-    """How far a session has come."""
+    """The states of a session."""
 
     AWAITING_GET = "awaiting Get"
-    """An upstream was dialled."""
+    """A server upstream, before Get."""
     AWAITING_PUT = "awaiting Put"
-    """A downstream was dialled."""
+    """A server downstream, before Put."""
     DECIDING = "deciding"
-    """The dialer's wishes are here; the application has yet to accept."""
+    """The client's wishes have arrived; the application has not accepted them yet."""
     AWAITING_AGREEMENT = "awaiting Agreement"
-    """This end dialled."""
+    """A client, before the agreement."""
     OPEN = "open"
-    """Data go down, feedback comes back."""
+    """Data flow downstream, feedback upstream."""
     ENDED = "ended"
     """End or Abort has passed; an upstream still takes feedback, a downstream still consumes."""
     CLOSED = "closed"
-    """All is over, and both ends count the same."""
+    """The stream is over, and both ends count the same."""
     FAILED = "failed"
-    """The rules were broken or the peer is gone."""
+    """A rule was broken, or the peer is gone."""
 
 
 _OPEN, _ENDED = State.OPEN, State.ENDED  # reading an enumeration's attribute costs more than asking for it
 
 
 class Session(Generic[T]):
-    """What both ends share: the state, the handshake and the peer's name."""
+    """The common part of both ends: the state, the handshake and the peer's name."""
 
     END: Literal["sender", "receiver"]
     TABLE: dict[tuple[State, FrameType], State]
 
     def __init__(self, state: State, request: Get | Put | None, peer: str, record: RecorderFactory | None) -> None:
-        """Begin in this state; ``request`` is the dialer's first frame, if it is this end that dials."""
+        """Begin in this state; ``request`` is the first frame if this end is the client, else None."""
         self.state = state
         self.is_acceptor = request is None
-        """Has the peer dialled?"""
+        """Is the peer the client?"""
         self.peer = peer
-        """Who is at the other end, in words for an error."""
+        """The peer, described for error messages."""
         self._request = request
         self._agreement: Agreement | None = None
         self._parameters: Parameters | None = None
@@ -93,13 +93,13 @@ class Session(Generic[T]):
         """Whether chunks may come compressed."""
         self._outgoing: list[Any] = [] if request is None else [request]  # frames of this end
 
-    # What is known once stays as it is, and is asked for with every chunk: these answer without a call from then on.
+    # These are read with every chunk and never change once known: cached, so that later reads need no call.
 
     @cached_property
     def request(self) -> Get | Put:
-        """The dialer's first frame."""
+        """The client's first frame."""
         if self._request is None:
-            raise LocalProtocolError(f"nobody has dialled yet: {self.state}")
+            raise LocalProtocolError(f"no client has connected yet: the stream is {self.state}")
         return self._request
 
     @cached_property
@@ -111,14 +111,14 @@ class Session(Generic[T]):
     def agreement(self) -> Agreement:
         """What both ends agreed on."""
         if self._agreement is None:
-            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
         return self._agreement
 
     @cached_property
     def parameters(self) -> Parameters:
         """The numbers by which both ends count."""
         if self._parameters is None:
-            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
         return self._parameters
 
     def accept(
@@ -131,11 +131,11 @@ class Session(Generic[T]):
         first_row: int | None = None,
         compression: CompressionAnswer = UNCOMPRESSED,
     ) -> Agreement:
-        """Agree with the peer that dialled; the agreement is the next frame to write.
+        """Agree with the client; the agreement is the next frame to write.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
-            InvalidParametersError: the dialer's wishes cannot work at all.
+            InvalidParametersError: the client's wishes cannot work at all.
         """
         self._require(State.DECIDING, "accept")
         handshake.require_version(self.request.protocol_version)
@@ -168,11 +168,11 @@ class Session(Generic[T]):
         """Take a frame of the peer.
 
         Raises:
-            UnexpectedFrameError: this state does not allow it.
+            UnexpectedFrameError: this state does not allow the frame.
             HandshakeError: the agreement is not acceptable.
-            RemoteProtocolError: the flow does not allow it; with permits, the peer returned more of them than it
-                holds, or had none for what it sent.
-            LedgerError: the totals of End are not those of what came.
+            RemoteProtocolError: the flow does not allow the frame; with permits, the peer returned more permits than
+                it holds, or sent a message without permits.
+            LedgerError: the totals of End differ from the messages that arrived.
         """
         following = self.TABLE.get((self.state, type(frame)))
         if following is None:
@@ -195,7 +195,7 @@ class Session(Generic[T]):
                 self._agree(frame, handshake.verify(frame, self.request))
 
     def fail(self, error: bytes) -> None:
-        """Let Failure be the next frame: this end breaks the stream off."""
+        """Break the stream off: Failure is the next frame to write."""
         self._outgoing.append(Failure(error))
         self.state = State.FAILED
 
@@ -219,7 +219,7 @@ UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.OPEN, Failure): State.FAILED,
     (State.ENDED, Failure): State.FAILED,
 }
-"""What an upstream takes, and where it leads; everything else breaks the rules."""
+"""The frames that an upstream accepts, and the next states; every other frame is an error."""
 
 
 class UpstreamSession(Session[T]):
@@ -229,22 +229,22 @@ class UpstreamSession(Session[T]):
     TABLE = UPSTREAM
 
     def __init__(self, put: Put | None = None, *, peer: str = "the receiver", record: RecorderFactory | None = None):
-        """With ``put`` this end dials, and Put is the first frame to write; without, it waits for Get."""
+        """With ``put``, this end is the client, and Put is the first frame to write; without, it waits for Get."""
         state = State.AWAITING_GET if put is None else State.AWAITING_AGREEMENT
         super().__init__(state, put, peer, record)
         self._outbound: Outbound[T] | None = None
         self.is_ending = self._closes_channel = False
-        """Was the stream told to end?"""
+        """Was ``end`` called?"""
         self._until: EndOutcome | None = None
         self.outcome: EndOutcome | None = None
-        """How the peer has answered the end; None: it has not, or it is of an older release and does not say."""
+        """The peer's answer to End; None: no answer yet, or none from an older release."""
         self._peer_has_closed = False
 
     @cached_property
     def outbound(self) -> Outbound[T]:
-        """The flow's end, and what waits for it; to offer something, ask the session."""
+        """The flow's end with the waiting messages; to offer a message, use the session."""
         if self._outbound is None:
-            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
         return self._outbound
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
@@ -260,7 +260,7 @@ class UpstreamSession(Session[T]):
             super()._take_in(frame)
 
     def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
-        """Let a chunk or a barrier wait until it may leave; see ``Outbound.offer``."""
+        """Queue a chunk or a barrier until it may leave; see ``Outbound.offer``."""
         self._require_offers()
         return self.outbound.offer(kind, payload, rows)
 
@@ -272,31 +272,31 @@ class UpstreamSession(Session[T]):
     def _require_offers(self) -> None:
         self._require(_OPEN, "send")
         if self.is_ending:
-            raise LocalProtocolError("cannot send: the stream was told to end")
+            raise LocalProtocolError("cannot send: the stream was ended before")
 
     def end(self, *, closes_channel: bool = False, until: EndOutcome | None = None) -> None:
-        """Let End follow everything that waits now; see its fields."""
+        """Queue End behind all waiting messages; see its fields."""
         self._require_offers()
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
 
     def abort(self, reason: str) -> None:
-        """Let Abort be the next frame, whatever waits."""
+        """Make Abort the next frame, before all waiting messages."""
         self._require(State.OPEN, "abort")
         self._outgoing.append(Abort(reason))
         self.is_ending = False
         self.state = State.ENDED
 
     def post(self, message: Message[T]) -> None:
-        """Let a message travel that has left the sender; for callers who let them leave one by one."""
+        """Queue a frame for a message that has left the sender; for callers that send messages one by one."""
         if message.kind is Kind.CHUNK:
             self._post_chunks([message.payload], [message.rows])
         else:
             self._outgoing.append(Data(message))
 
     def send_many(self, payloads: Sequence[T], rows: Sequence[int]) -> int:
-        """Let the first of these chunks leave, as many as may now, and travel; say how many.
+        """Send chunks from the first on, until one may not leave; return how many.
 
-        The others were not offered: they may not leave yet, or are too large, or others wait.
+        The rest are not offered: they may not leave yet, or are too large, or other messages wait.
         """
         if self.state is not _OPEN or self.is_ending:
             self._require_offers()
@@ -305,7 +305,7 @@ class UpstreamSession(Session[T]):
         return count
 
     def _post_chunks(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
-        """Let chunks follow what is to be written; those that come one by one share a frame."""
+        """Queue chunks to write; single chunks in a row share a frame."""
         last = self._outgoing[-1] if self._outgoing else None
         if isinstance(last, Chunks) and isinstance(last.payloads, list) and isinstance(last.rows, list):
             last.payloads += payloads
@@ -314,7 +314,7 @@ class UpstreamSession(Session[T]):
             self._outgoing.append(Chunks(payloads, rows))
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
-        """Everything to write now, in order; End is the last once nothing waits any more."""
+        """All frames to write now, in order; End is the last, once no message waits."""
         if self.state is _OPEN and self.is_ending and not self.outbound.has_waiting:
             self._outgoing.append(self._totals())
             self.state = State.ENDED
@@ -322,7 +322,7 @@ class UpstreamSession(Session[T]):
         return frames
 
     def take_frames(self) -> list[UpstreamFrame[T]]:
-        """Let everything leave that may leave now; and everything to write, as ``take_posted`` does."""
+        """Send all messages that may leave now; return all frames to write, as ``take_posted`` does."""
         if self.state is _OPEN:
             for message in self.outbound.take_sendable():
                 self.post(message)
@@ -332,11 +332,11 @@ class UpstreamSession(Session[T]):
         return End(*self.outbound.totals, self._closes_channel, self._until)
 
     def peer_closed(self) -> None:
-        """Note that the downstream closed its half: it has consumed everything, or it is gone.
+        """Note that the downstream closed its half: it has consumed every message, or it is gone.
 
         Raises:
             PeerGoneError: End has not been written.
-            LedgerError: the downstream has not said all that it owes; with permits, not returned all of them.
+            LedgerError: the downstream still owes feedback; with permits, it has not returned all of them.
         """
         if self.state is not State.ENDED:
             raise self._gone()
@@ -348,7 +348,7 @@ class UpstreamSession(Session[T]):
         self._peer_has_closed = True
 
     def close(self) -> None:
-        """Note that everything is over.
+        """Note that the stream is over.
 
         Raises:
             LocalProtocolError: the downstream has not closed its half.
@@ -369,32 +369,32 @@ DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.OPEN, Failure): State.FAILED,
     (State.ENDED, Failure): State.FAILED,
 }
-"""What a downstream takes, and where it leads; everything else breaks the rules."""
+"""The frames that a downstream accepts, and the next states; every other frame is an error."""
 
 
 class DownstreamSession(Session[T]):
-    """The end that consumes data and says what it owes for it.  Not thread-safe; does no I/O."""
+    """The end that consumes data and owes feedback for it.  Not thread-safe; does no I/O."""
 
     END = "receiver"
     TABLE = DOWNSTREAM
 
     def __init__(self, get: Get | None = None, *, peer: str = "the sender", record: RecorderFactory | None = None):
-        """With ``get`` this end dials, and Get is the first frame to write; without, it waits for Put."""
+        """With ``get``, this end is the client, and Get is the first frame to write; without, it waits for Put."""
         state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
         super().__init__(state, get, peer, record)
         self._inbound: Inbound[T] | None = None
         self.end: End | Abort | None = None
-        """How the upstream ended the stream, once it has."""
+        """The frame that ended the stream, once it has arrived."""
         self.outcome: EndOutcome | None = EndOutcome.CONSUMED
-        """What End is answered with once everything was consumed here; None: that is not known yet, and no answer is
-        written before it is."""
+        """The answer to End, written once every message here is consumed; None: not known yet, and no answer is
+        written."""
         self._has_answered = False
 
-    @cached_property  # from the agreement on it answers without a call
+    @cached_property  # cached from the agreement on
     def inbound(self) -> Inbound[T]:
-        """What has arrived, and what is owed for it; to take or consume something, ask the session."""
+        """The flow's end with the inbox; it takes and consumes messages."""
         if self._inbound is None:
-            raise LocalProtocolError(f"there is no agreement yet: {self.state}")
+            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
         return self._inbound
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
@@ -422,18 +422,18 @@ class DownstreamSession(Session[T]):
                 raise LedgerError(what=what, here=here, peer=peer)
 
     def ending(self) -> ChannelAbortedError | EndOfStream | None:
-        """Why nothing more can be taken; None while something is here or may come.
+        """Why no more messages can be taken; None while a message is here or may arrive.
 
-        What is left of a stream that the upstream has given up is not handed out.
+        The rest of an aborted stream is not handed out.
         """
         if isinstance(self.end, Abort):
             return ChannelAbortedError(channel=self.channel, reason=self.end.reason)
         return EndOfStream() if self.end is not None and not self.inbound.untaken else None
 
     def take_frames(self, *, residue: bool = True) -> list[DownstreamFrame]:
-        """Everything to write now: what is to be said of what was consumed since the last time is one frame.
+        """All frames to write now; the feedback since the last call is one frame.
 
-        ``residue``: as for ``Inbound.take_feedback``; it goes in any case once the stream has ended.
+        ``residue``: as for ``Inbound.take_feedback``; once the stream has ended, the residue is always included.
         """
         frames, self._outgoing = self._outgoing, []
         inbound, state = self._inbound, self.state
@@ -452,7 +452,7 @@ class DownstreamSession(Session[T]):
 
     @property
     def is_finished(self) -> bool:
-        """Has the stream ended, was everything consumed, are feedback and answer written?  Then close this half."""
+        """Has the stream ended, with all messages consumed, and feedback and answer written?  Then close this half."""
         if isinstance(self.end, Abort):
             return True
         if self.end is None or self._outgoing or self.outcome is None or self._owes_answer:
@@ -463,16 +463,16 @@ class DownstreamSession(Session[T]):
         """Note that the upstream closed the stream.
 
         Raises:
-            PeerGoneError: neither End nor Abort has come.
+            PeerGoneError: neither End nor Abort has arrived.
         """
         if self.state is not State.ENDED:
             raise self._gone()
 
     def close(self) -> None:
-        """Note that everything is over.
+        """Note that the stream is over.
 
         Raises:
-            LocalProtocolError: something is not consumed or not returned yet.
+            LocalProtocolError: a message is not consumed, or feedback not written, yet.
         """
         if not self.is_finished:
             raise LocalProtocolError(f"the stream is not finished: {self.state}")

@@ -1,7 +1,7 @@
 """Stop and wait: one message is out at a time, proved in spec/stop_and_wait/StopAndWait.tla.  The textbook example.
 
-Chunks, barriers and watermarks alike are messages.  One leaves if none is out; it arrives, the application consumes it,
-and that is answered: the answer lets the next one leave.  docs/guides/adding-a-protocol.md goes through this file.
+Chunks, barriers and watermarks are all messages.  A message leaves if none is out.  Once the application has consumed
+it, the receiver answers, and the next message may leave.  docs/guides/adding-a-protocol.md explains this file.
 """
 
 from collections.abc import Sequence
@@ -53,12 +53,12 @@ class StopAndWaitSender(Outbound[T]):
 
     @property
     def rows_held(self) -> int:
-        """Those of the message that is out."""
+        """Rows of the message that is out."""
         return self._rows_out
 
     @property
     def peak_rows_held(self) -> int:
-        """The largest message."""
+        """Rows of the largest message so far."""
         return self._peak_rows
 
     @property
@@ -68,7 +68,7 @@ class StopAndWaitSender(Outbound[T]):
 
     @property
     def heard_mark(self) -> tuple[int]:
-        """Those of them that were answered."""
+        """Messages that were answered."""
         return (self._answers,)
 
     def admits(self, rows: Sequence[int]) -> int:
@@ -80,7 +80,7 @@ class StopAndWaitSender(Outbound[T]):
         return f"the {kind.value} has to wait until the message that is out is answered"
 
     def on_feedback(self, feedback: Answer) -> None:
-        """Take an answer in.
+        """Take in an answer.
 
         Raises:
             UnexpectedFrameError: nothing is out.
@@ -88,7 +88,7 @@ class StopAndWaitSender(Outbound[T]):
         Spec: Answer.
         """
         if self._free:
-            raise UnexpectedFrameError(frame="an answer", expected="none, for no message is out")
+            raise UnexpectedFrameError(frame="an answer", expected="no answer: no message is out")
         self._free = 1
         self._rows_out = 0
         self._answers += 1
@@ -126,11 +126,11 @@ class StopAndWaitSender(Outbound[T]):
         self._record_count("Send")
 
     def _tell(self, verb: str, message: Message[T]) -> None:
-        """Of a message that was offered or withdrawn, nothing is counted.
+        """Offering and withdrawing change no count.
 
         Spec: Offer, Withdraw.
         """
-        # A watermark may be replaced as long as it waits: it is told of when it leaves.
+        # A watermark may be replaced while it waits: report it when it leaves.
         if message.kind is not Kind.WATERMARK:
             self._record_count(verb)
 
@@ -140,7 +140,7 @@ class StopAndWaitSender(Outbound[T]):
 
 
 class StopAndWaitReceiver(Inbound[T]):
-    """Answers what was consumed.
+    """Answers each consumed message.
 
     Spec: StopAndWait, the variable inbox.
     """
@@ -148,17 +148,17 @@ class StopAndWaitReceiver(Inbound[T]):
     __slots__ = ("_is_answer_due", "_is_unanswered")
 
     def __init__(self, parameters: StopAndWait, *, record: Recorder | None = None) -> None:
-        """Nothing has come."""
+        """Nothing has arrived."""
         super().__init__(parameters, record=record)
         self._is_unanswered = self._is_answer_due = False
 
     @property
     def haste(self) -> int:
-        """An answer to what was consumed leaves at once: the sender waits for it."""
+        """The answer to a consumed message leaves at once: the sender waits for it."""
         return Haste.NOW if self._is_answer_due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Answer | None:
-        """The answer to what was consumed; the next message may come from here on."""
+        """The answer to a consumed message; from here on the next message may arrive."""
         if not self._is_answer_due:
             return None
         self._is_answer_due = self._is_unanswered = False
@@ -176,7 +176,7 @@ class StopAndWaitReceiver(Inbound[T]):
         Spec: Deliver.
         """
         if messages > 1 or self._is_unanswered:
-            raise UnexpectedFrameError(frame="a message", expected="none before the one that is out is answered")
+            raise UnexpectedFrameError(frame="a message", expected="none before the last one is answered")
         self._is_unanswered = True
 
     def _note_delivered(self, rows: Sequence[int]) -> None:

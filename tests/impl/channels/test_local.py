@@ -174,11 +174,11 @@ def test_parameters_of_another_kind_are_refused() -> None:
 def test_consuming_needs_a_message_that_was_taken() -> None:
     sender, receiver = channel()
     sender.send_nowait("a", 4)
-    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+    with pytest.raises(LocalProtocolError, match="no message was taken"):
         receiver.consume()
     receiver.take_nowait()
     receiver.consume()
-    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+    with pytest.raises(LocalProtocolError, match="no message was taken"):
         receiver.consume()
     with pytest.raises(WouldBlock, match="no message is here"):
         receiver.take_nowait()

@@ -238,7 +238,7 @@ async def test_more_than_are_held_cannot_be_consumed() -> None:
         receiver.consume(3)
     assert sender.statistics().inbox_rows == 2
     receiver.consume(2)
-    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+    with pytest.raises(LocalProtocolError, match="no message was taken"):
         receiver.consume(1)
 
 

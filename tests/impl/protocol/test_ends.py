@@ -201,7 +201,7 @@ def test_a_chunk_that_its_sender_should_have_split_is_refused(rows: int) -> None
 
 def test_taking_and_consuming_need_a_message() -> None:
     receiver = receiver_of(chunk(1))
-    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+    with pytest.raises(LocalProtocolError, match="no message was taken"):
         receiver.consume_many(1)
     receiver.take()
     with pytest.raises(WouldBlock):

@@ -176,7 +176,7 @@ def test_no_flow_takes_a_chunk_of_less_than_no_rows(name: str) -> None:
 def test_nothing_can_be_consumed_that_was_not_taken(name: str) -> None:
     receiver = FLOWS[name].flow.inbound(FLOWS[name])
     receiver.deliver_many(["abc"], [3])
-    with pytest.raises(LocalProtocolError, match="nothing was taken"):
+    with pytest.raises(LocalProtocolError, match="no message was taken"):
         receiver.consume_many(1)
     assert receiver.receive_many(0) == []
     assert (receiver.inbox_rows, receiver.consumed_chunks) == (3, 0)
@@ -187,7 +187,7 @@ def test_a_flow_that_leaves_one_message_at_a_time_wants_an_answer_first() -> Non
     assert sender.send_now([4, 4]) == 1
     receiver.deliver_many(["abcd"], [4])
     assert (sender.can_send(), sender.send_now([4]), sender.unsettled()) == (False, 0, ("unanswered messages", 1))
-    with pytest.raises(UnexpectedFrameError, match="none before the one that is out is answered"):
+    with pytest.raises(UnexpectedFrameError, match="none before the last one is answered"):
         receiver.deliver_many(["efgh"], [4])
     assert receiver.take_feedback() is None
     receiver.try_receive()

@@ -111,7 +111,7 @@ def test_rows_are_kept_until_the_slowest_consumer_has_acknowledged_them() -> Non
     assert (books.first_kept_row, books.kept_rows, books.room_rows) == (4, 6, 4)
     assert books.acknowledged == {"etl": 7, "audit": 4}
     assert books.produce(4) == 10
-    with pytest.raises(WouldBlock, match="1 rows need room, and there is room for 0 of 10"):
+    with pytest.raises(WouldBlock, match="a chunk of 1 rows must wait: 0 of 10 rows are free"):
         books.produce(1)
     assert books.peak_kept_rows == 10
 

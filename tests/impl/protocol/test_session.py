@@ -476,7 +476,7 @@ def test_end_follows_everything_that_waits() -> None:
 def test_nothing_may_be_sent_after_the_end() -> None:
     session = open_upstream()
     session.end()
-    with pytest.raises(LocalProtocolError, match="told to end"):
+    with pytest.raises(LocalProtocolError, match="was ended before"):
         session.offer_watermark("w")
 
 
