@@ -83,7 +83,8 @@ def test_an_acceptor_that_compresses_what_is_in_shared_memory_is_not_believed() 
 
 
 @pytest.mark.parametrize(
-    ("policy", "words"), [("gzip", "must be one of auto, none, lz4, zstd, not 'gzip'"), ("zstd", "must be a codec of the")]
+    ("policy", "words"),
+    [("gzip", "must be one of auto, none, lz4, zstd, not 'gzip'"), ("zstd", "must be a codec of the")],
 )
 def test_what_an_end_cannot_do_it_refuses_at_once(policy: str, words: str) -> None:
     for refuse in (checked, offered):
