@@ -1,4 +1,4 @@
-"""Addresses of an exchange, as those who listen and those who dial write them."""
+"""Addresses of an exchange, for the server that listens and the client that dials."""
 
 from urllib.parse import urlsplit
 
@@ -7,16 +7,16 @@ from permitflow.errors import InvalidParametersError
 __all__ = ["ONE_ADDRESS", "SCHEME", "host_and_port", "is_tcp"]
 
 SCHEME = "tcp://"
-"""Before an address that is used without gRPC."""
+"""The prefix of an address that is used without gRPC."""
 
 ONE_ADDRESS = "must be a single host:port, because an exchange is one process"
 
 
 def is_tcp(address: str) -> bool:
-    """Is an exchange served, or dialled, at this address over TCP, and not over gRPC?
+    """Does this address name an exchange over TCP, not over gRPC?
 
     Raises:
-        InvalidParametersError: it is a list of addresses, of which gRPC would take any.
+        InvalidParametersError: it is a list of addresses; gRPC would use any of them.
     """
     if "," in address:
         raise InvalidParametersError(name="address", value=address, rule=ONE_ADDRESS)
@@ -27,12 +27,12 @@ def host_and_port(address: str) -> tuple[str, int]:
     """The two parts of ``tcp://host:port``.
 
     Raises:
-        InvalidParametersError: it is none.
+        InvalidParametersError: the address has another form.
     """
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as looking it up would
+        (host or "").encode("idna")  # as a name lookup does
     except ValueError:
         host = port = None
     if not address.startswith(SCHEME) or host is None or port is None:

@@ -37,24 +37,24 @@ __all__ = [
     "runs",
 ]
 
-# gRPC's own limit is 4 MiB, a few thousand wide rows.  Some limit has to be: a peer's claim decides how much memory
-# is taken before permits are looked at.
+# gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
+# much memory is allocated before permits are checked.
 MAX_MESSAGE_BYTES = 256 << 20
 # The rest of a message: the frame around the chunk.
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
-# So many are short, and cost more one by one than a copy of all.
+# Chunks up to this size are short: handled singly, they cost more than one copy of all.
 _MOST_PIECES = 256
-# Of one column of one batch: below that a copy costs less than a piece of its own.
+# Of one column of one batch: below this a copy costs less than a separate piece.
 _LEAST_PIECE_BYTES = 8 << 10
 # A stream's messages are of a few lengths.
 _MOST_REMEMBERED = 64
-# Below that one copy costs less than many pieces.
+# Below this one copy costs less than many pieces.
 _PIECES_FROM_BYTES = 128 << 10
-# One batch that is this short need not be asked whether it can be gathered.
+# A single batch this short is not tested for gathering.
 _COPIED_BELOW_BYTES = 16 << 10
 # Arrow's writers may round buffers up to 64 bytes.  A column of fixed width has two.
 _PADDING_BYTES = 128
-# Of a schema that differs: enough to see how, few enough for the metadata of gRPC.
+# Of a schema that differs: enough to show how, few enough for the metadata of gRPC.
 _SHOWN_FIELDS = 5
 _SHOWN_CHARACTERS = 120
 _BATCH = pa.RecordBatch
@@ -64,10 +64,10 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)
 
 
 def read_schema(data: bytes) -> pa.Schema:
-    """Read a schema that the peer stated.
+    """Decode a schema that the peer sent.
 
     Raises:
-        UndecodableDataError: it is none, or has more than ``MAX_SCHEMA_BYTES`` or ``MAX_SCHEMA_FIELDS``.
+        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES`` or ``MAX_SCHEMA_FIELDS``.
     """
     if len(data) > MAX_SCHEMA_BYTES:
         raise UndecodableDataError(
@@ -85,10 +85,10 @@ def read_schema(data: bytes) -> pa.Schema:
 
 
 def _require_text(fields: Iterable[pa.Field]) -> None:
-    """Read each name, nested ones included: Arrow checks only then that it is UTF-8.
+    """Read each name, nested ones included: Arrow checks only on reading that it is UTF-8.
 
     Raises:
-        UnicodeDecodeError: one is not.
+        UnicodeDecodeError: a name is not UTF-8.
     """
     for field in fields:
         _ = field.name
@@ -111,7 +111,7 @@ def _text(field: pa.Field) -> str:
 
 
 def _differing(fields: Sequence[str], others: Sequence[str]) -> str:
-    """The first fields that the other schema has not, or, if it has all of them, those that it has elsewhere."""
+    """The first fields that the other schema lacks; if it lacks none, those at another position."""
     known = set(others)
     found = [field for field in fields if field not in known]
     if not found and known.issubset(fields):
@@ -124,32 +124,32 @@ class BatchCodec:
     """Turns record batches of one schema into bytes and back."""
 
     def __init__(self, schema: pa.Schema, codec: Codec | None = None) -> None:
-        """Chunks of exactly this schema; ``codec`` is what both ends agreed on, None: nothing is compressed."""
+        """Encode chunks of exactly this schema; both ends agreed on ``codec``, None: no compression."""
         self.schema = schema
         self.schema_bytes: bytes = schema.serialize().to_pybytes()
         """The schema as the handshake carries it."""
         self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
         self.can_join = bool(len(schema)) and not self._has_dictionaries
-        """May several batches be encoded as one?"""
+        """Can several batches be encoded as one?"""
         self.row_bytes = _row_bytes(schema)
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and self.can_join else 0
-        """Arrow's ``serialize`` writes a batch of fewer rows as it is to be sent."""
+        """A batch of fewer rows is encoded by Arrow's ``serialize``."""
         self._piece_writer = PieceWriter(schema)
         self._gathering = None if self._has_dictionaries else _Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
-        """Chunks of so many bytes are gathered, if nothing in them is null."""
+        """Chunks of at least this many bytes are gathered, if they hold no null."""
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
         self._columns = count_columns(memoryview(pa.ipc.read_message(nothing).metadata))
-        """How many a batch has, with those inside of others: Arrow heeds no further ones."""
+        """How many buffers a batch has, nested ones included: Arrow ignores further ones."""
         self._empty_bytes = len(nothing) + _PADDING_BYTES * (1 + len(schema))
         self.codec = codec
-        """By which messages are compressed; None: none is."""
+        """The codec that compresses messages; None: no compression."""
 
     def accepts(self, batch: object) -> bool:
-        """Would ``require`` accept this, as far as can be said without looking closely?"""
+        """Would ``require`` accept this?  A quick check, which may say False too often."""
         return (
             isinstance(batch, pa.RecordBatch)
             and self.schema.equals(batch.schema, check_metadata=False)
@@ -157,11 +157,11 @@ class BatchCodec:
         )
 
     def accepted(self, batches: Iterable[object]) -> tuple[list[pa.RecordBatch], list[int]]:
-        """The first of these batches, up to one that ``accepts`` would not accept; and the rows of each."""
+        """The first of these batches, up to one that ``accepts`` rejects; and the rows of each."""
         found: list[pa.RecordBatch] = list(batches)
         if {pa.RecordBatch}.issuperset(map(type, found)) and all(map(self._is_ours, map(_SCHEMA_OF, found))):
             rows = list(map(_ROWS_OF, found))
-            # The largest of them tells, where a row takes the same in each.
+            # If every row takes the same bytes, checking the largest batch is enough.
             if max(rows, default=0) <= self._most_rows or self._are_all_small(found):
                 return found, rows
         found = list(takewhile(self.accepts, found))
@@ -173,7 +173,7 @@ class BatchCodec:
         return all(size <= MAX_CHUNK_BYTES for size in map(pa.RecordBatch.get_total_buffer_size, batches))
 
     def require(self, batch: pa.RecordBatch) -> None:
-        """Refuse what this stream cannot carry.
+        """Refuse a batch that this stream cannot carry.
 
         Raises:
             SchemaMismatchError: the batch has another schema than the stream.
@@ -186,7 +186,7 @@ class BatchCodec:
         _require_size(batch.num_rows, pa.ipc.get_record_batch_size(batch))
 
     def size_of(self, batch: pa.RecordBatch) -> int:
-        """About how many bytes a batch that was accepted takes."""
+        """Estimate the bytes of an accepted batch."""
         if self.row_bytes is not None:
             return int(batch.num_rows * self.row_bytes)
         size: int = pa.ipc.get_record_batch_size(batch)
@@ -197,10 +197,10 @@ class BatchCodec:
 
         Args:
             batches: at least one.
-            rows: of all of them, if the caller knows.
+            rows: of all batches together, if the caller knows.
 
         Raises:
-            ChunkTooLargeError: its dictionaries do not fit, which only shows now.
+            ChunkTooLargeError: the dictionaries do not fit; only encoding shows that.
         """
         if rows is None:
             rows = sum(map(_ROWS_OF, batches))
@@ -212,9 +212,9 @@ class BatchCodec:
         return pieces
 
     def gathered(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[Buffer] | None:
-        """As ``encode``, in pieces that refer to the batches; None if something would have to be copied, or should.
+        """As ``encode``, in pieces that refer to the batches; None if a copy is necessary, or cheaper.
 
-        ``rows`` are those of all of them; together they take no more than a message does.
+        ``rows`` counts all batches together; they fit into one message.
         """
         if self._gathering is None or self.row_bytes is None:
             return None
@@ -231,17 +231,17 @@ class BatchCodec:
         return [memoryview(batch.serialize()).cast("B")]
 
     def decode(self, data: "Buffer | pa.Buffer", rows: Sequence[int], uncompressed_bytes: int = 0) -> pa.RecordBatch:
-        """Decode chunks of a peer, and check all of it: a lying offset must not reach the batch's reader.
+        """Decode a peer's chunks and check them fully: a wrong offset must not reach the batch's reader.
 
-        Nothing is copied: the batch keeps all of ``data`` alive, unless that is compressed.
+        Nothing is copied: the batch keeps all of ``data`` alive, unless ``data`` is compressed.
 
         Args:
             data: one batch.
             rows: of each of its chunks.
-            uncompressed_bytes: of the batch, as the peer states; 0: it is not compressed.
+            uncompressed_bytes: of the batch, as the peer states; 0: not compressed.
 
         Raises:
-            UndecodableDataError: it is no batch of this schema, or has other rows than the peer stated.
+            UndecodableDataError: ``data`` is no batch of this schema, or its rows differ from ``rows``.
         """
         try:
             if uncompressed_bytes:
@@ -260,7 +260,7 @@ class BatchCodec:
         return batch
 
     def _most_bytes(self, rows: int) -> int:
-        """What a message with so many rows may take."""
+        """The most bytes of a message with this many rows."""
         if self.row_bytes is None or self._has_dictionaries:
             return MAX_CHUNK_BYTES
         return int(min(MAX_CHUNK_BYTES, self._empty_bytes + rows * self.row_bytes))
@@ -307,13 +307,13 @@ def runs(
     small_bytes: float = math.inf,
     most_rows: float = math.inf,
 ) -> Iterator[Sequence[pa.RecordBatch]]:
-    """All batches, in order: neighbours together that may be one, as long as each is small, and all of them bounded.
+    """Group all batches, in order: neighbouring small batches form a run of bounded size.
 
     Args:
         batches: of one schema.
         size_of: bytes of a batch.
         most_bytes: of a run of several batches.
-        small_bytes: a batch that takes more stays by itself.
+        small_bytes: a larger batch forms a run of its own.
         most_rows: of a run of several batches.
     """
     start = rows = size_bytes = 0
@@ -333,18 +333,18 @@ def runs(
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """The same rows in one batch; as they came, if one cannot hold that many values."""
+    """Join the batches into one; return them unchanged if one batch cannot hold that many values."""
     if len(batches) == 1:
         return batches
     try:
         return [pa.concat_batches(batches)]
     except pa.ArrowInvalid:
-        # Lists of nulls take no bytes, and yet more than offsets of 32 bits can count.
+        # Lists of nulls take no bytes, but can exceed what 32-bit offsets count.
         return batches
 
 
 def owned(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same batches in memory that nobody else has."""
+    """The same batches in memory that no other object uses."""
     if not batches:
         return []
     codec = BatchCodec(batches[0].schema)
@@ -355,7 +355,7 @@ def owned(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def _copied(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    # With something to join, Arrow copies; one batch alone would stay where it is.
+    # Arrow copies several batches when it joins them; it would not copy a single one.
     together = joined([*batches, batches[0].slice(0, 0)])
     if len(together) > 1:
         return [copy for batch in batches for copy in _copied([batch])]
@@ -364,23 +364,23 @@ def _copied(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 class PieceWriter:
-    """Writes batches as IPC messages in pieces: their columns are not copied, but named.
+    """Writes batches as IPC messages in pieces that refer to the columns instead of copying them.
 
-    ``RecordBatch.serialize`` copies all columns into one buffer.  Arrow's stream writer hands each buffer on as it is;
-    all that is needed is something that remembers what it is handed.  For batches of one schema, without dictionaries.
+    ``RecordBatch.serialize`` copies all columns into one buffer.  Arrow's stream writer passes each buffer on as it is
+    to a file object that collects them.  For batches of one schema, without dictionaries.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Batches of exactly this schema."""
+        """Write batches of exactly this schema."""
         self._memory = _Memory()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema)
-        # A stream begins with its schema, which the handshake carries.
+        # Skip the schema at the stream's beginning: the handshake carries it.
         nothing = [pa.nulls(0, field.type) for field in schema]
         self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
         self._memory.pieces = []
 
     def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:
-        """The message.  The pieces refer to the batch."""
+        """Encode a batch as one message; the pieces refer to the batch."""
         self._writer.write_batch(batch)
         pieces, self._memory.pieces = self._memory.pieces, []
         if len(pieces) > _MOST_PIECES:
@@ -391,7 +391,7 @@ class PieceWriter:
 
 
 class _Memory(io.RawIOBase):
-    """A file that keeps what is written, without copying it."""
+    """A file object that keeps the written buffers without copying them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -406,29 +406,29 @@ class _Memory(io.RawIOBase):
 
 
 class _Gathering:
-    """Makes one IPC message of several large batches, while their columns stay where they are.
+    """Makes one IPC message of several large batches without copying their columns.
 
-    Joining batches copies them.  Where each row takes the same in a column, and nothing is null, the joined column is
-    the batches' columns one after the other.  What stands around them depends on the number of rows alone: it is made
-    once, by joining, and remembered.  For batches of one schema, without dictionaries.
+    Joining batches copies them.  In a column of fixed width without nulls, the joined column is the batches' columns
+    one after the other.  The bytes around the columns depend on the number of rows alone: they are made once, by
+    joining, and cached.  For batches of one schema, without dictionaries.
     """
 
     def __init__(self, schema: pa.Schema, pieces: PieceWriter) -> None:
-        """Batches of exactly this schema; ``pieces`` is of the same one."""
+        """Gather batches of exactly this schema; ``pieces`` has the same one."""
         self._widths = [_value_bytes(field.type) for field in schema]
         self._pieces = pieces
         can = min(self._widths, default=0) > 0
         self.least_bytes = _LEAST_PIECE_BYTES * len(self._widths) if can else math.inf
-        """Of each batch, or on an average: shorter ones are not gathered, because a copy costs less."""
-        # By the number of rows: what stands before each column, and behind the last one.
+        """The least average bytes of a batch: for shorter ones a copy costs less than gathering."""
+        # By the number of rows: the bytes before each column, and behind the last one.
         self._gaps: dict[int, list[bytes]] = {}
 
     def message(self, batches: Sequence[pa.RecordBatch], size_bytes: float) -> list[Buffer] | None:
-        """All rows of these batches as one message; the pieces refer to the batches.
+        """Gather all rows of these batches into one message; the pieces refer to the batches.
 
         Args:
             batches: at least one.
-            size_bytes: about what they take.
+            size_bytes: of all batches, estimated.
 
         Returns:
             None if they cannot be gathered, or are so short that a copy costs less.
@@ -443,8 +443,8 @@ class _Gathering:
                 count = batch.num_rows
                 sizes = [count * width for width in self._widths]
             rows += count
-            # All buffers at once: asked for one by one, columns cost more than everything else here.  First comes the
-            # batch's own, then two of each column: which values are null, and the values.
+            # All buffers at once: reading columns one by one costs more than everything else here.  The batch's own
+            # buffer comes first, then two for each column: the null bitmap and the values.
             buffers = batch.to_struct_array().buffers()
             values = buffers[2::2]
             if any(buffers[1::2]) or not all(values) or list(map(len, values)) != sizes:
@@ -461,7 +461,7 @@ class _Gathering:
         return message
 
     def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
-        """The same for columns that are a part of their buffers, or know which values are null."""
+        """As above, for columns that are slices of their buffers, or have a null bitmap."""
         found: list[Buffer] = []
         for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
             if column.null_count:
@@ -471,14 +471,14 @@ class _Gathering:
         return found
 
     def _learnt(self, batches: Sequence[pa.RecordBatch], rows: int) -> list[bytes]:
-        """Join batches once, to see what stands around their columns."""
+        """Join batches once, to learn the bytes around their columns."""
         gaps = [b""]
         widths = iter(self._widths)
         for piece in self._pieces.pieces(pa.concat_batches(batches)):
             if isinstance(piece, bytes):
                 gaps[-1] += piece
             else:
-                # Columns end at a multiple of eight bytes; some of that may be the column's own memory.
+                # Columns end at a multiple of eight bytes; part of the padding may be the column's own memory.
                 gaps.append(bytes(len(piece) - rows * next(widths)))
         if len(self._gaps) >= _MOST_REMEMBERED:
             self._gaps.clear()
@@ -487,14 +487,14 @@ class _Gathering:
 
 
 def _value_bytes(kind: pa.DataType) -> int:
-    """Bytes of a value in a column where values lie one after the other; 0 for all other columns."""
+    """Bytes of a value in a column of fixed width; 0 for all other columns."""
     if pa.types.is_boolean(kind) or not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
         return 0
     return int(kind.bit_width // 8)
 
 
 def _row_bytes(schema: pa.Schema) -> float | None:
-    """Bytes of a row, where all columns have a fixed width."""
+    """Bytes of a row; None unless all columns have a fixed width."""
     try:
         return float(sum((field.type.bit_width + 1) / 8 for field in schema))
     except ValueError:
@@ -502,7 +502,7 @@ def _row_bytes(schema: pa.Schema) -> float | None:
 
 
 def _holds_dictionary(kind: pa.DataType) -> bool:
-    """Is there a dictionary in it, at any depth?"""
+    """Does the type hold a dictionary, at any depth?"""
     if pa.types.is_dictionary(kind):
         return True
     return any(_holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))

@@ -1,7 +1,7 @@
-"""One event loop for all blocking clients of this process, in a thread that begins with the first of them.
+"""One event loop for all blocking clients of this process, in a thread that the first client starts.
 
-A fork takes no thread along.  A child has no loop until it opens something itself, and cannot use what its parent has
-opened.  At exit, tasks that still run are cancelled, and the thread ends.
+A fork copies no thread.  A child has no loop until it opens a stream itself, and cannot use its parent's streams.
+At exit, running tasks are cancelled, and the thread ends.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ class Background:
     """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        """Nothing runs before ``start``; what is scheduled until then waits."""
+        """Nothing runs before ``start``; calls scheduled earlier wait."""
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="permitflow's event loop", daemon=True)
         self.is_alive = True
-        """Does it run, in this process?"""
+        """Does the loop run in this process?"""
         self.is_inherited = False
-        """Is it that of a process from which this one was forked off?"""
+        """Does it belong to a process from which this one was forked?"""
 
     def start(self) -> None:
-        """Let the thread run, if it does not."""
+        """Start the thread unless it runs."""
         if self._thread.ident is None:
             atexit.register(self.stop)
             self._thread.start()
@@ -46,31 +46,31 @@ class Background:
         await self._stopped.wait()
 
     def abandon(self) -> None:
-        """Have nothing to do with it any more; if it does run, it ends."""
+        """Give the thread up; if it runs, it ends."""
         atexit.unregister(self.stop)
         self.is_alive = False
         self._loop.call_soon_threadsafe(self._stopped.set)
 
     def stop(self) -> None:
-        """Cancel what runs, and end the thread.  Stopping twice is harmless."""
+        """Cancel all tasks, and end the thread.  Stopping twice is harmless."""
         if self.is_alive:
             self.abandon()
             self._thread.join(_JOIN_SECONDS)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Let the loop call a function soon.  If a signal's exception comes in between, it may be called twice."""
+        """Let the loop call a function soon; twice, possibly, if a signal's exception interrupts this call."""
         try:
             self._loop.call_soon_threadsafe(function)
         except BaseException:
-            # It may have been scheduled without waking the loop.
+            # The call may be scheduled without the loop being woken.
             self._loop.call_soon_threadsafe(function)
             raise
 
     def run(self, function: Callable[[], Coroutine[object, object, T]], timeout_seconds: float | None = None) -> T:
-        """Run a coroutine function in the loop and wait for its result; whatever interrupts the wait cancels it.
+        """Run a coroutine function in the loop and wait for its result; an interrupted wait cancels it.
 
         Raises:
-            TimeoutError: it takes longer.
+            TimeoutError: it takes longer than ``timeout_seconds``.
         """
         answer = _Answer(function)
         try:
@@ -89,9 +89,9 @@ class Background:
 
 
 class _Answer(Generic[T]):
-    """What comes of a coroutine function.
+    """The result of a coroutine function.
 
-    No future of ``concurrent.futures``: a signal's exception can leave its lock taken, for which the loop would wait.
+    Not a ``concurrent.futures`` future: a signal's exception can leave its lock taken, and the loop would wait for it.
     """
 
     def __init__(self, function: Callable[[], Coroutine[object, object, T]]) -> None:
@@ -113,7 +113,7 @@ class _Answer(Generic[T]):
             self.result = await self._function()
         except Exception as error:
             self.error = error
-        # Not in the caller's thread: what runs where a task is forgotten loses exceptions, a signal's too.
+        # Not in the caller's thread: code that runs while a task is destroyed loses exceptions, a signal's too.
         self._task = None
         self.has_come.release()
 
@@ -127,7 +127,7 @@ _running: Background | None = None
 
 
 def background() -> Background:
-    """The loop of this process; started if need be."""
+    """The loop of this process, started if necessary."""
     global _running
     with _lock:
         if _running is None or not _running.is_alive:
@@ -143,7 +143,7 @@ def background() -> Background:
 
 
 def _forget() -> None:
-    """In a child: what the parent has is not here, and its lock may be taken for ever."""
+    """In a forked child: drop the parent's loop; its lock may stay taken for ever."""
     global _lock, _running
     if _running is not None:
         _running.is_alive, _running.is_inherited = False, True

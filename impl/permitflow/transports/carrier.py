@@ -1,4 +1,4 @@
-"""What carries the messages of a stream, and what its user hears of it."""
+"""The carrier of a stream's messages, and the listener that it calls."""
 
 import asyncio
 from collections import deque
@@ -12,16 +12,16 @@ __all__ = ["Buffer", "Carrier", "Conversation", "Ear", "Listener", "Received"]
 Buffer: TypeAlias = bytes | memoryview
 
 Received: TypeAlias = Buffer
-"""A message as it came.  A view may be one of shared memory, which the sender uses again once it is not referred to."""
+"""A received message.  A view may lie in shared memory, which the sender reuses once no object refers to it."""
 
 
 class Listener(Protocol):
-    """Hears what comes, within callbacks of the event loop; never within a call that it makes itself."""
+    """Receives events, within callbacks of the event loop; never within a call that it makes itself."""
 
     def on_message(self, message: Received, has_more: bool) -> None:
-        """A message has come; has another one come together with it, which is heard next?
+        """A message has come; ``has_more``: the next one came together with it.
 
-        Nobody changes the buffer any more; record batches will refer to it for as long as somebody holds them.
+        The buffer does not change any more; record batches refer to it as long as they live.
         """
         ...
 
@@ -34,7 +34,7 @@ class Listener(Protocol):
         ...
 
     def on_error(self, error: PermitflowError) -> None:
-        """Nothing more will come, and this is why; called once at most.
+        """The stream has failed for this reason; called once at most.
 
         Nothing follows but ``on_writable`` and ``on_end``, if the carrier ``takes_last_words``.
         """
@@ -54,36 +54,36 @@ class Carrier(Protocol):
     """One bidirectional stream of messages, ordered and without loss."""
 
     def listen(self, listener: Listener) -> None:
-        """From now on let this listener hear what comes, also what has come and nobody has heard."""
+        """Deliver to this listener from now on, messages that came earlier included."""
         ...
 
     def pause(self) -> None:
-        """Let nothing be heard for a while; the peer may have to wait."""
+        """Deliver nothing for a while; the peer may have to wait."""
         ...
 
     def resume(self) -> None:
-        """Let what comes be heard again."""
+        """Deliver messages again."""
         ...
 
     def write(self, message: Sequence[Buffer]) -> bool:
-        """Take a message over, in pieces; False if nothing more may be written before ``on_writable``.
+        """Accept a message in pieces; False if the next write must await ``on_writable``.
 
         A large piece begins at a multiple of 64 bytes from the beginning of the message.  No piece may change before
-        the carrier takes messages again.  That the stream is over shows in ``on_error``, not here.
+        the carrier takes messages again.  ``on_error`` reports the end of the stream, not this call.
         """
         ...
 
     @property
     def takes_last_words(self) -> bool:
-        """After ``on_error``: can the peer still be told why, by a message?"""
+        """After ``on_error``: can a message still tell the peer the reason?"""
         return False
 
     def half_close(self) -> None:
-        """Say, behind all that was written, that nothing more will be."""
+        """Tell the peer, behind all written messages, that none follows."""
         ...
 
     async def stop(self) -> None:
-        """Let nothing be heard any more, and write nothing.  The peer of an end that has dialled learns that it left.
+        """Deliver and write nothing more.  The peer of a dialler learns that the dialler left.
 
         Stopping twice is harmless.
         """
@@ -94,10 +94,10 @@ _MOST_AHEAD = 16
 
 
 class Conversation:
-    """Messages for a task that asks for them, one by one; not for several tasks at a time."""
+    """Reads and writes messages one by one, for a single task at a time."""
 
     def __init__(self, carrier: Carrier) -> None:
-        """From now on this is the carrier's listener."""
+        """Become the carrier's listener."""
         self._carrier = carrier
         self._inbox: deque[Received] = deque()
         self._has_ended = self._is_full = self._is_paused = False
@@ -145,7 +145,7 @@ class Conversation:
         return message
 
     async def write(self, message: Sequence[Buffer]) -> None:
-        """Hand a message over; waits until the carrier takes more.
+        """Write a message; wait until the carrier takes more.
 
         Raises:
             PermitflowError: the stream is over; the type says why.
@@ -163,7 +163,7 @@ class Conversation:
         await self._changed.wait()
 
     def half_close(self) -> None:
-        """Say that nothing more will be written."""
+        """Tell the peer that no message follows."""
         self._carrier.half_close()
 
     async def stop(self) -> None:

@@ -2,10 +2,10 @@
 
 Its seed is the message's number in its direction of the stream, from 0.  So a message that is lost or repeated
 is noticed at the next one: one flipped bit in a header of HTTP/2 makes a frame of an unknown kind, which a receiver
-has to ignore, and the messages in it are gone without a word.
+must ignore, and the messages in it are lost silently.
 
-TCP's own check is a sum of 16 bits, and proxies take messages apart and make that sum again.  XXH3 of 64 bits notices
-what it misses, at the speed of memory.  Memory that two processes share is no network: no message there has a checksum.
+TCP's own check is a sum of 16 bits, and proxies compute it anew.  XXH3 of 64 bits finds the errors that it misses, at
+the speed of memory.  Messages in shared memory have no checksum.
 """
 
 from collections.abc import Sequence
@@ -27,35 +27,35 @@ _KEY, _KEY_OF_NONE = (
 )
 _NONE = _FIELD.pack(_KEY_OF_NONE, 0)
 CHECKSUM_BYTES = _FIELD.size
-"""By which it makes a message longer."""
+"""The bytes that a checksum adds to a message."""
 
 
 def with_checksum(message: Sequence[Buffer]) -> list[Buffer]:
-    """The first message of a stream in pieces, with one piece more: its checksum, the last, so that no other moves."""
+    """Append its checksum to the first message of a stream, as the last piece."""
     return Checksums(wanted=True).add(message)
 
 
 def checked(message: Received) -> memoryview:
-    """The first message of a stream without its checksum, which fits.
+    """Check the first message of a stream; return it without its checksum.
 
     Raises:
-        UndecodableDataError: it carries none.
-        AlteredMessageError: it is not the message that was sent.
+        UndecodableDataError: it carries no checksum.
+        AlteredMessageError: the message was altered on its path.
     """
     return Checksums(wanted=True).check(message)
 
 
 class Checksums:
-    """Of the messages of one stream: the end that was dialled decides whether they are made, the other one follows."""
+    """The checksums of one stream's messages: the acceptor decides whether they are used, the dialler follows."""
 
     def __init__(self, wanted: bool | None) -> None:
-        """``wanted``: by an end that is dialled; None: of an end that dials."""
+        """``wanted``: the acceptor's decision; None: this end is the dialler."""
         self._wanted = wanted
         self._are_made = wanted is not False
         self._sent = self._received = 0
 
     def add(self, message: Sequence[Buffer]) -> list[Buffer]:
-        """``with_checksum``, or with the word that there is none."""
+        """As ``with_checksum``, or with the note that there is no checksum."""
         if not self._are_made:
             return [*message, _NONE]
         summed = xxh3_64(seed=self._sent)
@@ -65,11 +65,11 @@ class Checksums:
         return [*message, _FIELD.pack(_KEY, summed.intdigest())]
 
     def check(self, message: Received) -> memoryview:
-        """The message without its checksum, which fits, if this end wants one; one that dials does as its peer does.
+        """Check a message if this stream has checksums; return it without its checksum.
 
         Raises:
-            UndecodableDataError: it carries none, and not because the end that was dialled makes none.
-            AlteredMessageError: it is not the message that was sent.
+            UndecodableDataError: it carries no checksum, though the acceptor uses them.
+            AlteredMessageError: the message was altered on its path.
         """
         view = memoryview(message)
         end = len(view) - CHECKSUM_BYTES
