@@ -1,1 +1,1 @@
-"""The asyncio channel inside a process, and what all channels promise."""
+"""The asyncio channel inside a process, and the interface of all channels."""

@@ -28,23 +28,23 @@ class SendEnd(Protocol[T]):
 
     @property
     def name(self) -> str:
-        """The channel's name, as error messages give it."""
+        """The channel's name, as in error messages."""
         ...
 
     @property
     def parameters(self) -> Parameters:
-        """What both ends agreed on."""
+        """The parameters that both ends agreed on."""
         ...
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
-        """Send a chunk now, all of it or nothing.
+        """Send a chunk now, whole or not at all.
 
         Args:
-            chunk: anything; Arrow batches and sequences can be split when they are too large.
-            rows: what it counts for; by default its ``num_rows``, else its length, else 1.
+            chunk: any object; Arrow batches and sequences can be split if they are too large.
+            rows: the rows to count; by default its ``num_rows``, else its length, else 1.
 
         Raises:
-            WouldBlock: its permits are not here, or other chunks wait before it.
+            WouldBlock: permits are missing, or other chunks wait before this one.
             ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is the chunk.
             PeerGoneError: the receiver is gone; ``undelivered`` is the chunk.
             InvalidParametersError: ``rows`` is not a whole number of at least 0, or it contradicts the chunk.
@@ -54,14 +54,14 @@ class SendEnd(Protocol[T]):
         ...
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
-        """Send a chunk; wait until its permits are here.  Waiting chunks leave in the order of their calls.
+        """Send a chunk; wait until there are permits for it.  Waiting chunks leave in the order of their calls.
 
-        A chunk above ``max_chunk_cost`` leaves in slices.  Cancelled before the first slice has left, nothing was
-        sent; cancelled later, the rest follows by itself.
+        A chunk above ``max_chunk_cost`` leaves in slices.  A call cancelled before the first slice has left has sent
+        nothing; if it is cancelled later, the rest of the chunk is still sent.
 
         Raises:
-            ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is what did not leave.
-            PeerGoneError: the receiver is gone, also while waiting; ``undelivered`` is what did not leave.
+            ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is the unsent rest.
+            PeerGoneError: the receiver is gone, or went while this call waited; ``undelivered`` is the unsent rest.
             InvalidParametersError: ``rows`` is not a whole number of at least 0, or it contradicts the chunk.
 
         Spec: OfferChunk, SendChunk, WithdrawChunk.
@@ -71,17 +71,16 @@ class SendEnd(Protocol[T]):
     async def send_many(self, chunks: deque[T]) -> None:
         """Send all chunks of a queue, from the left, each as ``send`` would, until the queue is empty.
 
-        Each is taken out of the queue when it leaves.  So however the call ends, what is in the queue has not been
-        sent, and all that is no longer in it has: cancelled or refused, it can be called again with the same queue.
-        Of a chunk that leaves in slices, once the first has left: cancelled, the rest follows by itself, and the
-        chunk is no longer in the queue; refused, its rest is in the queue in its place.
+        The call removes each chunk from the queue as it leaves.  So after a cancellation or an error, the queue holds
+        exactly the unsent chunks, and the call can be repeated with it.  For a split chunk whose first slice has left:
+        after a cancellation, the rest is still sent, and the chunk is not in the queue; after an error, its rest takes
+        its place in the queue.
 
-        Chunks of other tasks that wait may come in between.  While the call lasts the queue may be appended to;
-        nothing else may be done to it.
+        Waiting chunks of other tasks may leave in between.  During the call, the queue may only be appended to.
 
         Raises:
             ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is the queue.
-            PeerGoneError: the receiver is gone, also while waiting; ``undelivered`` is the queue.
+            PeerGoneError: the receiver is gone, or went while this call waited; ``undelivered`` is the queue.
             InvalidParametersError: the leftmost chunk does not know its rows.
             UnsplittableChunkError: the leftmost chunk is too large and cannot be sliced.
 
@@ -90,10 +89,10 @@ class SendEnd(Protocol[T]):
         ...
 
     def send_barrier_nowait(self, payload: object = None) -> None:
-        """Send a barrier now.  It keeps its place among the chunks: it overtakes none that wait in other tasks.
+        """Send a barrier now.  It never overtakes waiting chunks of other tasks.
 
         Raises:
-            WouldBlock: no barrier permit is here, or other sends wait before it.
+            WouldBlock: there is no barrier permit, or other sends wait before this one.
             ChannelClosedError: as for ``send_nowait``.
             PeerGoneError: as for ``send_nowait``.
 
@@ -102,7 +101,7 @@ class SendEnd(Protocol[T]):
         ...
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until all that was offered before it has left, and a barrier permit is here.
+        """Send a barrier; wait until every message offered before it has left, and there is a barrier permit.
 
         Raises:
             ChannelClosedError: as for ``send``.
@@ -115,8 +114,8 @@ class SendEnd(Protocol[T]):
     def send_watermark(self, value: object) -> None:
         """Announce a watermark; never waits.
 
-        It leaves after the chunks that wait now, and once the receiver has consumed the one before; until then a
-        newer one replaces it.
+        It leaves after the chunks that wait now, and after the receiver has consumed the watermark before it; until
+        then a newer watermark replaces it.
 
         Raises:
             ChannelClosedError: as for ``send_nowait``.
@@ -127,10 +126,10 @@ class SendEnd(Protocol[T]):
         ...
 
     async def end(self) -> EndOutcome | None:
-        """Say, in band, that nothing follows.  Whatever waits is delivered first.  Saying it twice is harmless.
+        """End the stream, after all waiting messages.  Ending twice is harmless.
 
-        A remote end waits for the peer's answer, and returns it: what has become of everything that was sent.  A local
-        one does not wait, and returns None.
+        A remote end waits for the peer's answer and returns it: the fate of the messages sent.  A local end does not
+        wait, and returns None.
 
         Raises:
             ChannelClosedError: this end was closed or aborted before.
@@ -139,48 +138,48 @@ class SendEnd(Protocol[T]):
         ...
 
     def abort(self, reason: str) -> None:
-        """Give the stream up: what was not consumed is dropped and the receiver raises ``ChannelAbortedError``.
+        """Give the stream up: unconsumed messages are dropped, and the receiver raises ``ChannelAbortedError``.
 
-        Sends that wait fail with ``ChannelClosedError``.  Harmless where the receiver has seen the end, or is gone.
+        Waiting sends fail with ``ChannelClosedError``.  Without effect if the receiver has seen the end, or is gone.
         """
         ...
 
     def close(self) -> None:
-        """Release this end.  Without ``end`` before, the receiver gets what was sent and then ``PeerGoneError``.
+        """Release this end.  Without ``end`` before, the receiver gets the sent messages, then ``PeerGoneError``.
 
-        Sends that wait fail with ``ChannelClosedError``.  Closing twice is harmless.
+        Waiting sends fail with ``ChannelClosedError``.  Closing twice is harmless.
         """
         ...
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far."""
+        """A snapshot of this end's counts."""
         ...
 
 
 class ReceiveEnd(Protocol[T]):
-    """The end from which messages come; iterating over it ends with the stream.
+    """The receiving end of a channel; iterating over it stops at the end of the stream.
 
-    Two ways to receive, not to be mixed while a message is held.  ``receive``: a message counts as consumed when it
-    is handed over.  ``take`` ... ``consume``: it holds its permits until the application says that it is done with
-    it; messages are consumed in the order in which they were taken.
+    There are two ways to receive; do not mix them while a message is held.  ``receive``: a message counts as consumed
+    when the call returns it.  ``take``, then ``consume``: a message holds its permits until the application calls
+    ``consume``; messages are consumed in the order in which they were taken.
     """
 
     @property
     def name(self) -> str:
-        """The channel's name, as error messages give it."""
+        """The channel's name, as in error messages."""
         ...
 
     @property
     def parameters(self) -> Parameters:
-        """What both ends agreed on."""
+        """The parameters that both ends agreed on."""
         ...
 
     def receive_nowait(self) -> Message[T]:
         """Receive the oldest message; its permits return.
 
         Raises:
-            WouldBlock: no message is here, or those that are here belong to tasks that have waited for them.
-            EndOfStream: the sender has ended the stream, and all of it was received.
+            WouldBlock: no message is here, or the messages here belong to tasks that wait for them.
+            EndOfStream: the sender has ended the stream, and every message was received.
             ChannelAbortedError: the sender gave the stream up.
             ChannelClosedError: this end was closed.
             PeerGoneError: the sender is gone without having ended the stream.
@@ -191,7 +190,7 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     async def receive(self) -> Message[T]:
-        """Receive the oldest message; wait until there is one.  Tasks that wait are served in turn.
+        """Receive the oldest message; wait until there is one.  Waiting tasks are served in turn.
 
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError:
@@ -202,12 +201,12 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Receive what is here, at least one message and at most ``max_messages``; wait only for the first.
+        """Receive the messages that are here, at least one and at most ``max_messages``; wait only for the first.
 
-        What belongs to tasks that have waited for it stays theirs.  Cancelled, it has received nothing.
+        Messages for other waiting tasks stay theirs.  A cancelled call has received nothing.
 
         Args:
-            max_messages: None for all that are here; the permits bound them.
+            max_messages: None for all messages that are here; the permits bound them.
 
         Raises:
             InvalidParametersError: ``max_messages`` is not a whole number of at least 1.
@@ -219,7 +218,7 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     def take_nowait(self) -> Message[T]:
-        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``.
+        """Take the oldest untaken message; it keeps its permits until ``consume``.
 
         Raises:
             WouldBlock, EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
@@ -227,7 +226,7 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     async def take(self) -> Message[T]:
-        """Hand the oldest message over that was not taken yet; wait until there is one.
+        """Take the oldest untaken message; wait until there is one.
 
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
@@ -235,10 +234,10 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Hand over what is here and was not taken yet, at least one message; wait only for the first.
+        """Take the untaken messages that are here, at least one; wait only for the first.
 
         Args:
-            max_messages: None for all that are here; the permits bound them.
+            max_messages: None for all messages that are here; the permits bound them.
 
         Raises:
             InvalidParametersError: ``max_messages`` is not a whole number of at least 1.
@@ -247,14 +246,14 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     def consume(self, messages: int = 1) -> None:
-        """Say that the application is done with the oldest messages it took: their permits return.
+        """Mark the oldest taken messages as consumed: their permits return.
 
         Args:
-            messages: how many; all of them or, where it raises, none.
+            messages: how many; if the call raises, none are consumed.
 
         Raises:
             InvalidParametersError: ``messages`` is not a whole number of at least 1.
-            LocalProtocolError: so many messages are not held.
+            LocalProtocolError: fewer messages were taken.
             ChannelClosedError: this end was closed.
             ChannelAbortedError: the sender gave the stream up meanwhile.
 
@@ -267,32 +266,32 @@ class ReceiveEnd(Protocol[T]):
         ...
 
     def close(self) -> None:
-        """Release this end.  What was not consumed is dropped; waiting and later sends fail with ``PeerGoneError``.
+        """Release this end.  Unconsumed messages are dropped; waiting and later sends fail with ``PeerGoneError``.
 
         Closing twice is harmless.
         """
         ...
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far."""
+        """A snapshot of this end's counts."""
         ...
 
 
 def require_count(value: object, *, name: str) -> None:
-    """Insist on a whole number of at least 1.
+    """Require a whole number of at least 1.
 
     Raises:
-        InvalidParametersError: it is something else.
+        InvalidParametersError: the value is not such a number.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidParametersError(name=name, value=value, rule="must be at least 1, and a whole number")
 
 
 def stream_channels(name: str, count: int) -> tuple[str, ...]:
-    """Names of the channels of a stream that is cut into ``count`` partitions: name/0, name/1, …
+    """The names of a stream's channels, one for each of ``count`` partitions: name/0, name/1, …
 
     Raises:
-        InvalidParametersError: there must be at least one channel.
+        InvalidParametersError: ``count`` is below 1.
     """
     if count < 1:
         raise InvalidParametersError(name="channels", value=count, rule="must be at least 1")

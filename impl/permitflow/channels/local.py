@@ -1,8 +1,7 @@
 """The asyncio channel inside a process: ``sender, receiver = open_channel()``, data flow from left to right.
 
-Both ends belong to one event loop; neither is thread-safe.  A send or receive that does not have to wait does not
-yield to the loop either, as with ``asyncio.Queue``: a sender runs until the permits are spent, a receiver until the
-channel is empty.
+Both ends belong to one event loop; neither is thread-safe.  As with ``asyncio.Queue``, a send or receive that need not
+wait does not yield to the loop: a sender runs until the permits are spent, a receiver until the channel is empty.
 """
 
 import asyncio
@@ -45,12 +44,12 @@ def open_channel(
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
     Args:
-        parameters: of the flow that is wanted; by default permits, ``ChannelParameters()``.
+        parameters: of any flow; by default permits, ``ChannelParameters()``.
         name: for error messages and statistics.
-        record: opens the recorder of each end, for whoever wants to see the specification's actions.
+        record: opens the recorder of each end, which notes the specification's actions.
 
     Raises:
-        InvalidParametersError: ``parameters`` is something else.
+        InvalidParametersError: ``parameters`` are not the parameters of a flow.
     """
     if parameters is None:
         parameters = ChannelParameters()
@@ -62,7 +61,7 @@ def open_channel(
 
 
 def _clock() -> Callable[[], float]:
-    """The loop's clock where one runs, so that a simulated time is a simulated time here too."""
+    """The running loop's clock, so that simulated time works here, too; without a loop, the process's clock."""
     try:
         return asyncio.get_running_loop().time
     except RuntimeError:
@@ -70,7 +69,7 @@ def _clock() -> Callable[[], float]:
 
 
 class _Sending(Enum):
-    """What the sending application has said about the stream."""
+    """How far the sending application has come."""
 
     OPEN = "open"
     ENDED = "ended"
@@ -79,16 +78,16 @@ class _Sending(Enum):
 
 
 class _Channel(Generic[T]):
-    """What the two ends share: the two cores, the tasks that wait between them, and how it ends.
+    """The common part of both ends: the two cores, the waiting tasks, and the end of the channel.
 
-    Data and feedback need no time from one end to the other, so what leaves the sender is in the inbox, and what the
-    receiver owes is with the sender, in the same step.
+    Data and feedback move from one end to the other in the same step: a message that leaves the sender is in the inbox
+    at once, and feedback is with the sender at once.
     """
 
     def __init__(
         self, parameters: Parameters, *, name: str, record: RecorderFactory | None, clock: Callable[[], float]
     ) -> None:
-        """``clock`` tells the time in seconds."""
+        """``clock`` returns the time in seconds."""
         self.name = name
         self.parameters = parameters
         flow = parameters.flow
@@ -100,7 +99,7 @@ class _Channel(Generic[T]):
         self.sending = _Sending.OPEN
         self.is_receiver_closed = False
         self.accepts = True
-        """May something be sent?  Both ends are open and the stream has not been ended."""
+        """May messages be sent?  Both ends are open and the stream has not been ended."""
         self._waiting = Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
         self.line: SendLine[T] = SendLine(self.sender, self.takers.deliver, self._waiting)
@@ -109,10 +108,10 @@ class _Channel(Generic[T]):
         self._over_at: float | None = None
         self._reason = ""
 
-    # The way of a message.
+    # The path of a message.
 
     def send_now(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
-        """Let the first of these chunks leave, as many as may now; say how many."""
+        """Send chunks from the first on, until one may not leave; return how many."""
         count = self.sender.send_now(rows)
         if count == len(rows):
             self.receiver.deliver_many(chunks, rows)
@@ -124,24 +123,24 @@ class _Channel(Generic[T]):
         return count
 
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
-        """Stand in line with what the core was offered; what may leave now has left."""
+        """Queue the offered messages; those that may leave now have left."""
         parked = self.line.park(*offered)
         if parked.sent:
             self._bring_back()
         return parked
 
     def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
-        """Let a chunk leave in pieces, which may all leave now."""
+        """Send a chunk in pieces, which may all leave now."""
         for piece, rows in pieces:
             self.sender.offer(Kind.CHUNK, piece, rows)
             self.takers.deliver(self.sender.send_oldest())
         self._bring_back()
 
     def send_barrier(self, payload: T) -> None:
-        """Let a barrier leave, which may leave now.
+        """Send a barrier now.
 
         Raises:
-            WouldBlock: it may not.
+            WouldBlock: it may not leave now.
         """
         if not self.sender.admits_barrier():
             raise WouldBlock(self.sender.lack(Kind.BARRIER))
@@ -150,7 +149,7 @@ class _Channel(Generic[T]):
         self._bring_back()
 
     async def leave(self, parked: ParkedSend[T]) -> None:
-        """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn."""
+        """Wait until a queued send has left, or was refused; a cancellation withdraws it."""
         if parked.is_over:
             return
         try:
@@ -159,7 +158,7 @@ class _Channel(Generic[T]):
             self.advance()
 
     def advance(self) -> None:
-        """There is room again, or somebody left the line: let go what may go now."""
+        """After new room or a withdrawn send: send all messages that may leave now."""
         if self.line.parked:
             self.line.advance()
         if self.sender.can_send_watermark():
@@ -169,7 +168,7 @@ class _Channel(Generic[T]):
             self.tell_if_over()
 
     def bring_feedback(self) -> None:
-        """Tell the sender what the receiver owes for what was consumed."""
+        """Pass the receiver's feedback to the sender."""
         said = self.receiver.take_feedback()
         if said is not None:
             self.sender.on_feedback(said)
@@ -179,26 +178,26 @@ class _Channel(Generic[T]):
             self.tell_if_over()
 
     def _bring_back(self) -> None:
-        # Some flows have something to say as soon as a message has come.
+        # Some flows have feedback as soon as a message has arrived.
         if (said := self.receiver.take_feedback()) is not None:
             self.sender.on_feedback(said)
 
-    # How it ends.
+    # The end of the channel.
 
     @property
     def is_over(self) -> bool:
-        """Is no message here that could be taken, and will there never be one?"""
+        """Is no message left to take, and can none arrive?"""
         if self.sending is _Sending.OPEN and not self.is_receiver_closed:
             return False
         return not self.receiver.untaken and not self.sender.has_waiting
 
     def tell_if_over(self) -> None:
-        """Wake those who wait for a message in vain."""
+        """Wake the tasks that wait for a message, if none can arrive."""
         if self.is_over:
             self.takers.wake_all()
 
     def ending(self) -> PermitflowError:
-        """Why there is no message and there will be none, on a channel that is over."""
+        """Why no message can arrive, on a channel that is over."""
         if self.is_receiver_closed:
             return ChannelClosedError(end="receiver")
         if self.sending is _Sending.ABORTED:
@@ -209,32 +208,32 @@ class _Channel(Generic[T]):
         return EndOfStream()
 
     def refusal(self, undelivered: object) -> PermitflowError:
-        """Why nothing may be sent."""
+        """Why no message may be sent."""
         if self.is_receiver_closed and self.sending in (_Sending.OPEN, _Sending.ENDED):
             who = f"the receiver of channel {self.name!r}"
             return PeerGoneError(who=who, reason="it was closed", undelivered=undelivered)
         return ChannelClosedError(end="sender", undelivered=undelivered)
 
     def end(self) -> None:
-        """Nothing will be sent after what waits now."""
+        """End the stream after the messages that wait now."""
         self.accepts = False
         self.sending = _Sending.ENDED
         self.tell_if_over()
 
     def abort(self, reason: str) -> None:
-        """The sender gives the stream up: drop everything."""
+        """Abort the stream: drop all messages."""
         self.sending = _Sending.ABORTED
         self._reason = reason
         self.receiver.drop()
         self._stop()
 
     def close_sender(self) -> None:
-        """The sender goes without an end: what has left stays, what waits does not."""
+        """Close the sender without an end: keep the messages that have left, drop those that wait."""
         self.sending = _Sending.CLOSED
         self._stop()
 
     def close_receiver(self) -> None:
-        """The receiver goes: drop everything."""
+        """Close the receiver: drop all messages."""
         self.is_receiver_closed = True
         self.receiver.drop()
         self._stop()
@@ -256,7 +255,7 @@ class _Channel(Generic[T]):
         return len(self.line.parked)
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far."""
+        """A snapshot of this end's counts."""
         sender, receiver = self.sender, self.receiver
         now = self._clock() if self._over_at is None else self._over_at
         return ChannelStatistics(
@@ -279,7 +278,7 @@ class _Channel(Generic[T]):
 
 
 class LocalSender(Generic[T]):
-    """The end into which messages go; see ``SendEnd`` for what each method promises."""
+    """The sending end; ``SendEnd`` documents each method."""
 
     def __init__(self, channel: _Channel[T]) -> None:
         """Use ``open_channel``."""
@@ -297,7 +296,7 @@ class LocalSender(Generic[T]):
         return self._channel.parameters
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
-        """Send a chunk now, all of it or nothing."""
+        """Send a chunk now, whole or not at all."""
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
             return
@@ -311,7 +310,7 @@ class LocalSender(Generic[T]):
         self._channel.send_pieces(pieces)
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
-        """Send a chunk; wait until its permits are here."""
+        """Send a chunk; wait until there are permits for it."""
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
             return
@@ -347,11 +346,11 @@ class LocalSender(Generic[T]):
         return self._core.room_rows
 
     def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
-        """Send the first of these chunks, which have so many rows each, as far as nothing keeps them; say how many."""
+        """Send chunks, each with its number of rows, from the first on, until one may not leave; return how many."""
         return self._channel.send_now(chunks, rows) if self._channel.accepts else 0
 
     def _send_first(self, chunks: Iterable[T]) -> int:
-        """As ``send_at_once``; chunks that do not know their rows stay."""
+        """As ``send_at_once``; stops at a chunk whose rows cannot be counted."""
         first: list[T] = []
         sizes: list[int] = []
         left = self._core.room_rows
@@ -364,11 +363,11 @@ class LocalSender(Generic[T]):
                 sizes.append(rows)
         except PermitflowError:
             pass  # its turn comes
-        # Chunks that were asked for their rows may have sent something themselves, or closed the channel.
+        # Counting a chunk's rows runs its code, which may have sent messages or closed the channel.
         return self._channel.send_now(first, sizes) if self._channel.accepts else 0
 
     def _park(self, chunk: T, rows: int) -> ParkedSend[T]:
-        """Offer a chunk that cannot leave as it is, or not at once; what may leave now has left."""
+        """Queue a chunk that must be split or must wait; pieces that may leave now have left."""
         pieces = self._pieces(chunk, rows)
         self._require_open(chunk)
         return self._channel.park(*(self._core.offer(Kind.CHUNK, piece, size) for piece, size in pieces))
@@ -387,7 +386,7 @@ class LocalSender(Generic[T]):
         self._channel.send_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
+        """Send a barrier; wait until every message before it has left, and there is a barrier permit."""
         self._require_open(payload)
         parked = self._channel.park(self._core.offer(Kind.BARRIER, cast("T", payload)))
         await self._channel.leave(parked)
@@ -405,7 +404,7 @@ class LocalSender(Generic[T]):
             raise self._channel.refusal(undelivered)
 
     def end_nowait(self) -> None:
-        """Say, in band, that nothing follows; ``end`` for callers that cannot await.
+        """End the stream: ``end`` for callers that cannot await.
 
         Raises:
             ChannelClosedError: this end was closed or aborted before.
@@ -416,7 +415,7 @@ class LocalSender(Generic[T]):
             self._channel.end()
 
     async def end(self) -> None:
-        """Say, in band, that nothing follows.  Does not wait."""
+        """End the stream, after all waiting messages.  Does not wait."""
         self.end_nowait()
 
     def abort(self, reason: str) -> None:
@@ -430,7 +429,7 @@ class LocalSender(Generic[T]):
             self._channel.close_sender()
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far."""
+        """A snapshot of this end's counts."""
         return self._channel.statistics()
 
     def __enter__(self) -> Self:
@@ -438,7 +437,7 @@ class LocalSender(Generic[T]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Close, or abort where the block failed."""
+        """Close, or abort after an exception."""
         if error is not None:
             self.abort(f"{type(error).__name__}: {error}")
         self.close()
@@ -452,7 +451,7 @@ class LocalSender(Generic[T]):
 
 
 class LocalReceiver(Generic[T]):
-    """The end from which messages come; see ``ReceiveEnd`` for what each method promises."""
+    """The receiving end; ``ReceiveEnd`` documents each method."""
 
     def __init__(self, channel: _Channel[T]) -> None:
         """Use ``open_channel``."""
@@ -488,18 +487,18 @@ class LocalReceiver(Generic[T]):
         return message
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Receive what is here, at least one message and at most ``max_messages``."""
+        """Receive the messages that are here, at least one and at most ``max_messages``."""
         messages = self._core.receive_many(await self._until_some(max_messages))
         self._channel.bring_feedback()
         return messages
 
     def take_nowait(self) -> Message[T]:
-        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
+        """Take the oldest untaken message; it keeps its permits until ``consume``."""
         self._require_takeable()
         return self._take_now()
 
     async def take(self) -> Message[T]:
-        """Hand the oldest message over that was not taken yet; wait until there is one."""
+        """Take the oldest untaken message; wait until there is one."""
         await self.until_takeable()
         return self._take_now()
 
@@ -509,13 +508,13 @@ class LocalReceiver(Generic[T]):
         return message
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Hand over what is here and was not taken yet, at least one message."""
+        """Take the untaken messages that are here, at least one."""
         messages = self._core.take_many(await self._until_some(max_messages))
         self._channel.tell_if_over()
         return messages
 
     async def _until_some(self, max_messages: int | None) -> int:
-        """Wait for the first message that may be taken; how many may be, then."""
+        """Wait for the first message that may be taken; return how many may be taken then."""
         if max_messages is not None:
             require_count(max_messages, name="max_messages")
         await self.until_takeable()
@@ -523,7 +522,7 @@ class LocalReceiver(Generic[T]):
         return spare if max_messages is None else min(spare, max_messages)
 
     async def until_takeable(self) -> None:
-        """Wait until there is a message that may be taken now; nothing is taken.
+        """Wait until there is a message that may be taken now; take none.
 
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
@@ -548,21 +547,21 @@ class LocalReceiver(Generic[T]):
 
     @property
     def unconsumed(self) -> int:
-        """Messages that are here and were not consumed, taken or not."""
+        """Unconsumed messages that are here, taken or not."""
         return self._core.unconsumed
 
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay here."""
         return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
 
     def pass_by(self, count: int) -> None:
-        """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
+        """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""
         self._require_consumable()
         self._core.pass_by(count)
         self._channel.bring_feedback()
 
     def consume(self, messages: int = 1) -> None:
-        """Say that the application is done with the oldest messages it took: their permits return."""
+        """Mark the oldest taken messages as consumed: their permits return."""
         require_count(messages, name="messages")
         self._require_consumable()
         self._core.consume_many(messages)
@@ -589,7 +588,7 @@ class LocalReceiver(Generic[T]):
             self._channel.close_receiver()
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far."""
+        """A snapshot of this end's counts."""
         return self._channel.statistics()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What happened on a channel, in numbers."""
+"""The statistics of a channel."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,20 +8,20 @@ __all__ = ["ChannelStatistics"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelStatistics:
-    """A snapshot of one channel.  Counts and peaks are since the channel was opened, the others of this moment.
+    """A snapshot of one channel.  Counts and peaks begin when the channel opens; the other numbers are current.
 
-    An end of a remote channel knows only its own side: what it cannot know is 0, and of ``gauges`` not there.
+    A remote end knows only its own side: numbers that it cannot know are 0, and missing in ``gauges``.
     """
 
     name: str
     """The channel's name."""
 
     path: str = ""
-    """Of an end of a remote channel: how its messages travel, through shared memory, or over the network and why."""
+    """For a remote end: how its messages travel, through shared memory, or over the network and why."""
 
     compression: str = ""
-    """Of an end of a remote channel: ``lz4`` or ``zstd`` if chunks may be compressed; else ``none``, with the reason if
-    somebody has asked for it."""
+    """For a remote end: ``lz4`` or ``zstd`` if chunks may be compressed; else ``none``, with the reason if an end has
+    asked for compression."""
 
     sent_chunks: int = 0
     """Chunks that left the sender; each slice of a split chunk counts."""
@@ -39,33 +39,32 @@ class ChannelStatistics:
     """The most rows that may be in the channel at once; None: its flow has no such bound."""
 
     rows_held: int = 0
-    """Rows that take room in the channel: they have left the sender and, as far as it knows, their room is not free
-    again.  An empty chunk counts as one row; one above a permit flow's ``max_chunk_cost`` that is admitted
-    whole, as that."""
+    """Rows that have left the sender and, as far as it knows, still take room.  An empty chunk counts as one row; with
+    permits, an oversize chunk sent whole counts as ``max_chunk_cost`` rows."""
 
     peak_rows_held: int = 0
     """The most rows that ever took room at once; never above ``window_rows``."""
 
     peak_inbox_rows: int = 0
-    """The most rows that were ever received and not consumed; oversize chunks admitted whole count in full."""
+    """The most rows that were ever received and not consumed; oversize chunks sent whole count in full."""
 
     inbox_rows: int = 0
     """Rows that were received and not consumed."""
 
     waiting_sends: int = 0
-    """Sends that wait because the channel's flow lets nothing leave now."""
+    """Sends that wait until the channel's flow lets them leave."""
 
     waiting_seconds: float = 0.0
-    """Time during which at least one send waited so."""
+    """Time during which at least one send waited for the flow."""
 
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
 
     gauges: Mapping[str, int] = field(default_factory=dict)
-    """What only the channel's flow counts, by the flow's own names."""
+    """Counters that only the channel's flow has, by its names."""
 
     gauge_help: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """What each gauge of the flow says, in words; the same for all its channels."""
+    """The description of each gauge; the same for all channels of the flow."""
 
     @property
     def blocked_share(self) -> float:

@@ -1,8 +1,8 @@
-"""Who waits at a channel, in which order, and for how long.
+"""The tasks that wait at a channel: their order, and the time they wait.
 
-Waking a task is not doing its work: a woken task acts by itself when it runs, so that a task that is cancelled in
-between has done nothing.  What it was woken for stays its own until then, and goes to the next in line if it gives
-up; newcomers go to the end of the line.
+A woken task does its work itself when it runs, so that a task cancelled in between has done nothing.  Until then, the
+message or room it was woken for is reserved for it; if it gives up, the next task in line gets it.  New tasks go to the
+end of the line.
 """
 
 import asyncio
@@ -19,94 +19,94 @@ T = TypeVar("T")
 
 
 class Stopwatch:
-    """Measures the time during which at least one of several waits is going on, in seconds."""
+    """Measures the time during which at least one wait is running, in seconds."""
 
     __slots__ = ("_clock", "_since", "_total", "running")
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock`` tells the time in seconds; it is only asked when somebody waits."""
+        """``clock`` returns the time in seconds; it is called only if there is a wait."""
         self._clock = clock
         self.running = 0
         self._since = 0.0
         self._total = 0.0
 
     def start(self) -> None:
-        """One more wait begins."""
+        """Begin one more wait."""
         if not self.running:
             self._since = self._clock()
         self.running += 1
 
     def stop(self) -> None:
-        """One wait is over."""
+        """End one wait."""
         self.running -= 1
         if self.running == 0:
             self._total += self._clock() - self._since
 
     @property
     def seconds(self) -> float:
-        """The time so far, a wait that is going on included."""
+        """The time so far, including a running wait."""
         return self._total + (self._clock() - self._since if self.running else 0.0)
 
 
 class ParkedSend(Generic[T]):
-    """A send that waits: one message, or the slices of a chunk."""
+    """A waiting send: one message, or the slices of a chunk."""
 
     __slots__ = ("future", "is_awake", "is_over", "is_refused", "offered", "sent")
 
     def __init__(self, offered: Sequence[Offered[T]]) -> None:
-        """What the core was offered, in order."""
+        """The messages offered to the core, in order."""
         self.offered = offered
         self.sent = 0
         """How many of them have left."""
         self.is_over = False
-        """Is there nothing left to wait for?"""
+        """Is the wait over?"""
         self.is_refused = False
-        """Is that because the stream is over, so that the rest will never leave?"""
+        """Is the wait over because the stream is over, so that the rest will never leave?"""
         self.is_awake = True
         """Has the task been woken since it went to sleep?"""
         self.future: asyncio.Future[None] | None = None
 
     @property
     def sent_rows(self) -> int:
-        """Rows of what has left."""
+        """Rows that have left."""
         return sum(offered.message.rows for offered in self.offered[: self.sent])
 
     def sleep(self) -> asyncio.Future[None]:
-        """What to await until somebody wakes this send."""
+        """A future that completes when this send is woken."""
         self.is_awake = False
         self.future = asyncio.get_running_loop().create_future()
         return self.future
 
     def wake(self) -> None:
-        """Let the task run; once is enough."""
+        """Wake the task, if it is not woken yet."""
         self.is_awake = True
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
 
 class SendLine(Generic[T]):
-    """Sends that wait until they may leave, oldest first: the order in which the core holds their messages."""
+    """Waiting sends, oldest first: in the order in which the core holds their messages."""
 
     __slots__ = ("_core", "_deliver", "_waiting", "parked")
 
     def __init__(self, core: Outbound[T], deliver: Callable[[Message[T]], None], waiting: Stopwatch) -> None:
-        """The core decides; ``deliver`` is the way to the receiver."""
+        """The core decides; ``deliver`` passes a message to the receiver."""
         self.parked: deque[ParkedSend[T]] = deque()
         self._core = core
         self._deliver = deliver
         self._waiting = waiting
 
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
-        """Stand at the end of the line with what the core was offered; what may leave now has left."""
+        """Append a send with the offered messages to the line; those that may leave now have left."""
         parked = ParkedSend(offered)
         self.parked.append(parked)
         self._go(parked)
         return parked
 
     async def leave(self, parked: ParkedSend[T]) -> None:
-        """Wait until a send that stands in line has left, or was refused.  Cancelled, it is withdrawn.
+        """Wait until a queued send has left, or was refused; a cancellation withdraws it.
 
-        Unless a part of it has left: then the rest follows by itself.  Afterwards ``advance`` is to be called.
+        If a part of it has left, a cancellation leaves the rest in line.  Call ``advance`` afterwards.
         """
         self._waiting.start()
         try:
@@ -123,7 +123,7 @@ class SendLine(Generic[T]):
             self._waiting.stop()
 
     def advance(self) -> None:
-        """There is room again, or somebody left: finish what has left in part, and wake those whose turn it is."""
+        """After new room or a withdrawn send: finish sends that have left in part, and wake those whose turn it is."""
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():
@@ -139,14 +139,14 @@ class SendLine(Generic[T]):
             sendable -= len(parked.offered)
 
     def refuse_all(self) -> None:
-        """The stream is over: wake everybody with that news."""
+        """The stream is over: wake all waiting tasks, and refuse their sends."""
         while self.parked:
             parked = self.parked.popleft()
             parked.is_over = parked.is_refused = True
             parked.wake()
 
     def _go(self, parked: ParkedSend[T]) -> None:
-        """Let this send's messages leave as far as it is their turn and they may leave."""
+        """Send this send's messages, as far as it is their turn and they may leave."""
         while self.parked and self.parked[0] is parked and self._send_head():
             pass
 
@@ -166,25 +166,25 @@ class SendLine(Generic[T]):
 
 
 class ReceiveLine(Generic[T]):
-    """The receiver's inbox and the tasks that wait for a message in it, oldest first."""
+    """The receiver's inbox and the tasks that wait for a message, oldest first."""
 
     __slots__ = ("_inbox", "_reserved", "futures")
 
     def __init__(self, inbox: Inbound[T]) -> None:
-        """Nobody waits."""
+        """Begin without waiting tasks."""
         self._inbox = inbox
         self.futures: deque[asyncio.Future[bool]] = deque()
         """Tasks that have not been woken."""
-        # Messages, here or to come, that belong to tasks which were woken.
+        # Messages, here or still to arrive, that belong to woken tasks.
         self._reserved = 0
 
     @property
     def spare(self) -> int:
-        """Messages that are here and belong to nobody."""
+        """Messages that are here and belong to no task."""
         return self._inbox.untaken - self._reserved
 
     async def until_woken(self) -> None:
-        """Wait, behind all others, until there is a message for this task, or there may never be one."""
+        """Wait, behind all other tasks, until there is a message for this task, or none can arrive."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
         try:
@@ -193,7 +193,7 @@ class ReceiveLine(Generic[T]):
             if future in self.futures:
                 self.futures.remove(future)
             elif future.done() and not future.cancelled():
-                # What the task was woken for is the next one's.
+                # The next task gets the message that this task was woken for.
                 self._reserved -= future.result()
                 self.wake()
             raise
@@ -205,7 +205,7 @@ class ReceiveLine(Generic[T]):
         self.wake()
 
     def wake(self) -> None:
-        """Let as many tasks as there are spare messages take one each."""
+        """Wake one task for each spare message."""
         if not self.futures:
             return
         spare = self.spare
@@ -217,7 +217,7 @@ class ReceiveLine(Generic[T]):
                 spare -= 1
 
     def wake_all(self) -> None:
-        """Let everybody see that no message will come any more."""
+        """Wake all tasks: no message will arrive any more."""
         while self.futures:
             future = self.futures.popleft()
             if not future.done():

@@ -1,1 +1,1 @@
-"""Named channels that bridge producers and consumers, and the gRPC server around them; needs permitflow[grpc]."""
+"""Named channels between producers and consumers, and the server for them; needs permitflow[grpc]."""

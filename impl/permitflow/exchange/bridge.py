@@ -1,8 +1,8 @@
-"""How a producer's stream is bridged into a channel, and a channel into its consumer's stream.
+"""The bridge from a producer's stream to a channel, and from a channel to its consumer's stream.
 
-Two control loops are chained: a message is taken from one side, waits for the permits of the other, and counts as
-consumed only when it has left there.  So a slow consumer holds the permits of the channel, the full channel those of
-its producers, and nobody's backlog grows beyond the sum of the two windows.
+A bridge chains two control loops: it takes a message from the source, waits for the target's permits, and consumes the
+message only after it has left for the target.  So a slow consumer holds the channel's permits, a full channel holds its
+producers' permits, and no backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
@@ -21,36 +21,36 @@ from permitflow.transports.remote_sender import RemoteSender
 
 __all__ = ["Bridge", "breaking_first", "carrying"]
 
-# Chunks at once: enough to make the way of each of them short, few enough for others to have their turn.
+# Chunks per step: enough to make each one cheap, few enough to let other tasks run.
 _AT_ONCE = 4096
 
 
 class Source(ReceiveEnd[pa.RecordBatch], Protocol):
-    """An end from which chunks can be moved without having been taken."""
+    """A receiving end whose chunks can be moved without being taken."""
 
     async def until_takeable(self) -> None:
-        """Wait until there is a message that may be taken now; raises as ``ReceiveEnd.receive_nowait``."""
+        """Wait until there is a message that may be taken now; raises like ``ReceiveEnd.receive_nowait``."""
         ...
 
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay here."""
         ...
 
     def pass_by(self, count: int) -> None:
-        """Consume so many of the oldest messages, which ``chunks_at_hand`` has shown."""
+        """Consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""
         ...
 
 
 class Target(SendEnd[pa.RecordBatch], Protocol):
-    """An end into which chunks can be moved without being offered one by one."""
+    """A sending end that takes many chunks at once."""
 
     @property
     def sendable_rows(self) -> int:
-        """How many rows may leave now, about."""
+        """About how many rows may leave now."""
         ...
 
     def send_at_once(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
-        """Send the first of these chunks, which have so many rows each, as many as may leave now; say how many."""
+        """Send chunks, each with its number of rows, from the first on, until one may not leave; return how many."""
         ...
 
 
@@ -63,27 +63,27 @@ class Bridge:
         """Nothing moves before ``run``.
 
         Args:
-            source: where messages come from.
-            target: where they go.
-            until_room: of a target into which nobody else sends: waits as long as a chunk lacks nothing but room.
+            source: the end to take messages from.
+            target: the end to send them to.
+            until_room: for a target without other senders: waits while a chunk lacks only room.
         """
         self._source = source
         self._target = target
         self._until_room = until_room
-        # Not a whole window at once: the two ends would take turns instead of working side by side.
+        # With a whole window at once, the two ends would take turns instead of working side by side.
         self._most_rows = collected_rows(source.parameters)
         self.taken = 0
-        """Messages that were taken from the source."""
+        """Messages taken from the source."""
         self.passed_on = 0
         """Those of them that have left for the target."""
 
     async def run(self) -> ChannelAbortedError | None:
-        """Move until the source ends; say whether its sender gave up.
+        """Move messages until the source ends; return the error if its sender gave up.
 
         Raises:
-            PermitflowError: one of the two is over otherwise.
+            PermitflowError: the source or the target failed.
         """
-        # As a task it is woken alone, without all those that wait for it.
+        # A wake-up then runs this task only, not the tasks that await it.
         return await asyncio.create_task(self._move_all())
 
     async def _move_all(self) -> ChannelAbortedError | None:
@@ -104,7 +104,7 @@ class Bridge:
             return error
 
     async def _move_one(self) -> None:
-        """Move what is unusual, such as a barrier or a chunk that has to be split, or has to wait."""
+        """Move one message that needs more: a barrier, a watermark, or a chunk that must be split or must wait."""
         message = await self._source.take()
         self.taken += 1
         if message.kind is Kind.CHUNK:
@@ -121,12 +121,12 @@ class Bridge:
 async def carrying(
     end: RemoteReceiver | RemoteSender, stopping: asyncio.Event, *beside: Coroutine[object, object, None]
 ) -> AsyncIterator[None]:
-    """Let an end carry frames beside the block, and wait for its last ones; the first error ends both.
+    """Run an end while the block runs, then wait for its last frames; the first error ends both.
 
     Args:
-        end: of the stream.
-        stopping: set when the exchange is to be stopped: an error as well.
-        beside: what else is to be done while the stream lasts.
+        end: the exchange's end of the stream.
+        stopping: set when the exchange stops; this is an error, too.
+        beside: further coroutines to run while the stream lasts.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -157,9 +157,9 @@ class _Failing(Protocol):
 
 @contextmanager
 def breaking_first(stream: _Failing, end: RemoteReceiver | RemoteSender) -> Iterator[None]:
-    """If the block fails, break the channel before the peer is told, who may take its time to hear it.
+    """If the block fails, break the channel before the error is sent to the peer, which may read it late.
 
-    Meanwhile nobody else can end the channel as if it were whole.  It is broken also if no words are found for why.
+    So no other producer can end the channel meanwhile as if it were complete.  It breaks even if ``_words`` fails.
     """
     try:
         yield
@@ -173,9 +173,9 @@ def breaking_first(stream: _Failing, end: RemoteReceiver | RemoteSender) -> Iter
 
 
 def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
-    """Why a stream has failed, for the others on its channel."""
+    """The reason why a stream failed, for the other peers of its channel."""
     if isinstance(error, asyncio.CancelledError):
-        # gRPC cancels when the peer is lost; that may be the answer to an error that it was told.
+        # gRPC cancels if the peer is lost; the peer may have left because of an error that it received.
         if end.failure is None or isinstance(end.failure, ChannelClosedError):
             return "its connection was closed or lost"
         error = end.failure

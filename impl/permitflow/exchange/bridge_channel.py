@@ -1,7 +1,7 @@
-"""One channel of an exchange: who feeds it, who reads it, and what becomes of it when one of them leaves.
+"""A channel of an exchange whose rows are read once: its producers, its consumer, and the effects of their leaving.
 
-Inside is a local channel.  Each producer and each consumer has a stream of its own with permits of its own; the
-bridge chains them to the channel's permits.
+Inside is a local channel.  Each producer and each consumer has its own stream with its own permits; a bridge chains
+them to the channel's permits.
 """
 
 import asyncio
@@ -56,22 +56,22 @@ class BridgeChannel:
         self._consumer: _Consumer | None = None
         self._lost_consumer = ""
         self.producers: set[_Producer] = set()
-        """Those that are connected and have not been told how they have ended."""
+        """Connected producers that have not received the outcome of their end."""
         self.streams = Streams(name)
 
     @property
     def sender(self) -> LocalSender[pa.RecordBatch]:
-        """The end for producers inside this process; the schema must have been declared."""
+        """The end for producers inside this process; it needs a declared schema."""
         return self._sender
 
     @property
     def receiver(self) -> LocalReceiver[pa.RecordBatch]:
-        """The end for a consumer inside this process, in place of one that dials."""
+        """The end for a consumer inside this process, instead of a remote one."""
         return self._receiver
 
     @property
     def state(self) -> BridgeState:
-        """What has become of it."""
+        """The state of the channel."""
         if self._state is BridgeState.OPEN and self._schema is None:
             return BridgeState.WAITING
         return self._state
@@ -82,10 +82,10 @@ class BridgeChannel:
         return self._state is BridgeState.OPEN
 
     async def known_schema(self) -> pa.Schema:
-        """The schema of the chunks, as soon as it is known.
+        """Wait for the schema of the chunks, and return it.
 
         Raises:
-            ChannelAbortedError: it will never be: the channel was removed.
+            ChannelAbortedError: the channel broke or was removed before a schema was known.
         """
         await self._schema_known.wait()
         if self._schema is None:
@@ -95,11 +95,11 @@ class BridgeChannel:
     # Producers.
 
     def require_producible(self, schema: pa.Schema) -> None:
-        """Refuse a producer that comes too late, or with another schema.
+        """Refuse a producer that is too late, or has another schema.
 
         Raises:
-            ChannelError: the channel is over; the type says why.
-            SchemaMismatchError: it carries other chunks.
+            ChannelError: the channel is over; the type tells why.
+            SchemaMismatchError: the producer has another schema.
         """
         if self._state is not BridgeState.OPEN:
             raise self.refusal()
@@ -107,7 +107,7 @@ class BridgeChannel:
             require_equal_schemas(ours=self._schema, theirs=schema)
 
     def refusal(self) -> ChannelError:
-        """Why nobody may put any more."""
+        """The error for a producer of a channel that is over."""
         if self._lost_consumer:
             who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
             return PeerGoneError(who=who, reason=self._reason)
@@ -116,24 +116,24 @@ class BridgeChannel:
         return ChannelClosedError(end=f"sender of channel {self.name!r}")
 
     def announce(self, schema: pa.Schema) -> None:
-        """Note the schema of the first producer that was accepted."""
+        """Note the schema of the first accepted producer."""
         if self._schema is None:
             self._schema = schema
             self._schema_known.set()
 
     def end(self) -> None:
-        """Nobody will put any more: the consumer comes to the end after what is here."""
+        """End the channel: no producer may put, and the consumer reads the remaining messages, then the end."""
         if self._state is BridgeState.OPEN:
             self._state = BridgeState.ENDED
             self._sender.end_nowait()
 
     async def outcome(self, until: EndOutcome | None) -> EndOutcome:
-        """What has become of everything that is in the channel now; wait for its consumer, if there is one.
+        """Return the fate of the messages in the channel; wait until the present consumer, if any, has consumed them.
 
-        A consumer that comes later is not waited for, nor one that leaves without having taken anything.
+        The call does not wait for a later consumer, nor after a consumer leaves that has taken no message.
 
         Args:
-            until: ``ACCEPTED`` waits for nobody.
+            until: ``ACCEPTED`` does not wait at all.
 
         Raises:
             ChannelError: the channel is broken.
@@ -146,18 +146,18 @@ class BridgeChannel:
         return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
 
     def abort(self, reason: str) -> None:
-        """The data are incomplete: the consumer must not take them for the whole."""
+        """Break the channel: its data are incomplete, and the consumer gets an error instead of an end."""
         self._sender.abort(reason)
         self._break(reason)
 
     # The consumer.
 
     def claim(self, consumer: "_Consumer") -> None:
-        """Become the channel's consumer.
+        """Make this consumer the channel's consumer.
 
         Raises:
-            ChannelBusyError: it has one.
-            ChannelSpentError: it had one, and its data are gone.
+            ChannelBusyError: the channel has a consumer.
+            ChannelSpentError: the channel had a consumer, and its data are gone.
         """
         if self._state is BridgeState.SPENT or self._lost_consumer:
             raise ChannelSpentError(channel=self.name, reason=self._reason)
@@ -166,17 +166,17 @@ class BridgeChannel:
         self._consumer = consumer
 
     def release(self) -> None:
-        """The consumer leaves and has taken nothing: another one may come."""
+        """Let another consumer come: this one has taken no message."""
         self._consumer = None
 
     def spend(self) -> None:
-        """The consumer has read everything."""
+        """Note that the consumer has read the whole channel."""
         self._reason = f"it was read to its end by {self._consumer.peer if self._consumer else 'nobody'}"
         self._state = BridgeState.SPENT
         self._consumer = None
 
     def lose_consumer(self, reason: str) -> None:
-        """The consumer left halfway: what it took is lost, and nobody can read the rest as if it were the whole."""
+        """Break the channel: its consumer left halfway, the messages it took are lost, and the rest is incomplete."""
         self._lost_consumer, self._consumer = self._consumer.peer if self._consumer else "", None
         self._break(f"it left halfway: {reason}")
         self._receiver.close()
@@ -192,19 +192,19 @@ class BridgeChannel:
     # Streams.
 
     def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "_Producer":
-        """A producer at this address has dialled."""
+        """The stream of a producer that has dialled from ``peer``."""
         return _Producer(self, end, peer, same_host)
 
     def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "_Consumer":
-        """A consumer at this address has dialled."""
+        """The stream of a consumer that has dialled from ``peer``."""
         return _Consumer(self, end, peer, same_host)
 
     def remove(self) -> None:
-        """The exchange forgets the channel."""
+        """Break the channel, because the exchange forgets it."""
         self.abort("it was removed from the exchange")
 
     def statistics(self) -> BridgeStatistics:
-        """What has happened so far."""
+        """A snapshot of the channel's counts."""
         return BridgeStatistics(
             name=self.name,
             state=self.state,
@@ -216,12 +216,12 @@ class BridgeChannel:
 
 
 class _Producer(ProducerStream[BridgeChannel]):
-    """A producer: its stream is bridged into the channel.  If it leaves without End, the channel breaks."""
+    """A producer whose stream is bridged to the channel.  If it leaves without End, the channel breaks."""
 
     _has_finished = False
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and pass on what comes."""
+        """Accept the producer, and pass its messages on to the channel."""
         channel = self._channel
         await self._accept(put, schema)
         try:
@@ -245,7 +245,7 @@ class _Producer(ProducerStream[BridgeChannel]):
                 self._end.answer_end(outcome)
 
     def break_off(self) -> None:
-        """The channel is broken: tell the producer, also if it is idle."""
+        """Send the producer, even an idle one, the error that the channel is broken."""
         if not isinstance(self._end.ended_with, Abort):
             self._end.break_off(self._channel.refusal())
 
@@ -261,25 +261,25 @@ class _Producer(ProducerStream[BridgeChannel]):
             raise RetentionError(channel=channel.name, retention=Retention.ONCE.value, rule=rule)
         channel.require_producible(schema)
         await self._end.meet(self._same_host)
-        # Others may have come, or ended the channel, meanwhile.
+        # Meanwhile, another producer may have declared a schema or ended the channel.
         channel.require_producible(schema)
         self._agree(schema)
         channel.announce(schema)
         channel.producers.add(self)
 
     def fail(self, reason: str) -> None:
-        """What came of this stream is incomplete, and so is its channel."""
+        """Break the channel if the stream failed before its end."""
         if self.name and not self._has_finished:
             self._channel.abort(f"the producer at {self.peer} is gone: {reason}")
 
     def leave(self) -> None:
-        """The stream is over."""
+        """Note that the stream is over."""
         self._channel.producers.discard(self)
         super().leave()
 
 
 class _Consumer(ConsumerStream[BridgeChannel]):
-    """A consumer: the channel is bridged into its stream.  If it leaves after its first message, the channel breaks."""
+    """A consumer with a bridge from the channel.  If it leaves between first message and end, the channel breaks."""
 
     def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str, same_host: SameHost) -> None:
         """``peer`` is the consumer's address."""
@@ -289,7 +289,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         self._left = asyncio.Event()
 
     async def serve(self, get: Get) -> None:
-        """Agree, and pass on what comes."""
+        """Accept the consumer, and pass the channel's messages on to it."""
         channel = self._channel
         if get.probe:
             self._agree(await self._meet(get), is_probe=True)
@@ -319,9 +319,9 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
 
     async def has_consumed_all(self) -> bool:
-        """Wait until everything that is in the channel now was consumed; False: the consumer has left before.
+        """Wait until all messages now in the channel are consumed; False: the consumer left, or its flow cannot tell.
 
-        What has left for the consumer meanwhile is waited for as well: what it says does not tell the two apart.
+        The call waits for messages that leave meanwhile, too: the consumer's feedback does not tell them apart.
         """
         end, last = self._end, self._channel.receiver.unconsumed
         if self._bridge is not None:
@@ -330,18 +330,18 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         while True:
             if sent is None and self._bridge is not None and self._bridge.passed_on >= last:
                 sent = end.sent_mark
-                if sent is None:  # this flow never says what was consumed
+                if sent is None:  # this flow never tells what was consumed
                     return False
             if sent is not None and all(map(ge, end.heard_mark, sent)):
                 return True
             if end.state in (State.CLOSED, State.FAILED):
-                # What becomes of the channel is decided when the stream is left.
+                # The channel's state is settled only after ``fail``; ``leave`` follows.
                 await self._left.wait()
                 return False
             await end.changed()
 
     def fail(self, reason: str) -> None:
-        """The consumer has left; what it had taken is lost."""
+        """Release the channel if the consumer has taken no message; else break it."""
         if not self._holds_channel:
             return
         if self._bridge is not None and self._bridge.taken:
@@ -350,6 +350,6 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             self._channel.release()
 
     def leave(self) -> None:
-        """The stream is over."""
+        """Note that the stream is over."""
         self._left.set()
         super().leave()

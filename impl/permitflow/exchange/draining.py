@@ -1,4 +1,4 @@
-"""How an exchange is emptied before it stops."""
+"""Emptying an exchange before it stops."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direct
 
 __all__ = ["Remainder", "drain", "remainder"]
 
-# Consumers are not in such a hurry, and thousands of channels take a while to look at: those who empty them need the
-# event loop more than who waits for it.
+# A look at thousands of channels takes time, and the consumers that empty them need the event loop more than this wait:
+# it rests nine times as long as a look takes.
 _LOOK_EVERY_SECONDS = 0.05
 _SECONDS_BETWEEN_FOR_EACH_OF_LOOKING = 9
 _OVER = ("closed", "failed")
 
 
 class Remainder(NamedTuple):
-    """Rows of an exchange that no consumer has taken, or acknowledged, when it stopped."""
+    """Rows that no consumer had taken, or acknowledged, when the exchange stopped."""
 
     stored: dict[str, int]
-    """By channel: they are on disk, and the next exchange has them."""
+    """By channel: rows on disk, which the next exchange has."""
     lost: dict[str, int]
-    """By channel: they were in memory only."""
+    """By channel: rows that were in memory only."""
 
 
 async def drain(exchange: Exchange, timeout_seconds: float) -> None:
-    """Take no producers any more, and wait until nothing is left that waiting could save.
+    """Refuse new producers, and wait until waiting can save no more rows.
 
-    Producers that can come again are sent away at once.  For as long as there is time, others may come to their end,
-    and consumers may take what only this exchange has; what is on disk need not be waited for.
+    Named producers are sent away at once, because they can continue later.  Until the timeout, other producers may
+    finish, and consumers may take rows that are in memory only; rows on disk need no waiting.
     """
     exchange.readiness.enter(Phase.DRAINING)
     until = monotonic() + timeout_seconds
@@ -47,7 +47,7 @@ async def drain(exchange: Exchange, timeout_seconds: float) -> None:
 
 
 def _worth_waiting(exchange: Exchange, before: str | None) -> str | None:
-    """A channel that is worth waiting for: the same as before, as long as it is; None: there is none."""
+    """A channel to wait for: the one before while it qualifies, else any other; None: no channel does."""
     names = exchange.names
     first = [] if before is None or before not in names else [before]
     others = (name for name in names if name != before)
@@ -56,17 +56,17 @@ def _worth_waiting(exchange: Exchange, before: str | None) -> str | None:
 
 
 def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
-    # What a queue that is broken still has, nobody will take for the whole.
+    # A broken channel's rows are incomplete: they need no saving.
     needs_no_time = exchange.is_durable if channel.replay is not None else channel.state is BridgeState.BROKEN
     if _rows_of(channel) and not needs_no_time:
         return True
     open_streams = [stream for stream in channel.streams if stream.state not in _OVER]
-    # A consumer that follows a channel which keeps its rows would follow it for ever.
+    # A consumer may follow a channel that keeps its rows for ever: do not wait for it.
     return any(channel.replay is None or stream.direction is Direction.PUT for stream in open_streams)
 
 
 def remainder(exchange: Exchange) -> Remainder:
-    """What is left; for an exchange that has stopped."""
+    """The rows left in an exchange that has stopped."""
     stored: list[BridgeStatistics] = []
     lost: list[BridgeStatistics] = []
     for channel in exchange.statistics():

@@ -1,6 +1,6 @@
-"""Whether an exchange takes streams now, for peers that dial and for programs that ask about its health.
+"""The phase of an exchange, for peers that dial and for health checks.
 
-It answers the standard health questions of gRPC (grpc.health.v1), so that orchestrators need no client of ours.
+The health service is the standard one of gRPC (grpc.health.v1), so that orchestrators need no special client.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ __all__ = ["HealthService", "Phase", "Readiness"]
 
 
 class Phase(Enum):
-    """How far an exchange has come."""
+    """The phases of an exchange."""
 
     READY = ""
-    """It takes streams."""
+    """It accepts streams."""
     DRAINING = "it is being stopped"
-    """It takes no producers any more; consumers may take what is here."""
+    """It refuses new producers; consumers may take the remaining rows."""
 
 
 class Readiness:
     """The phase of an exchange, with a way to wait for the next one.  For one event loop."""
 
     def __init__(self) -> None:
-        """Begin ready: no peer can dial before that."""
+        """Begin with ``READY``."""
         self._phase = Phase.READY
         self._changed = asyncio.Event()
 
     @property
     def phase(self) -> Phase:
-        """How far the exchange has come."""
+        """The phase of the exchange now."""
         return self._phase
 
     def enter(self, phase: Phase) -> None:
-        """Note that it has come further."""
+        """Enter a phase, and wake the tasks that wait for it."""
         self._phase = phase
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -49,31 +49,31 @@ class Readiness:
             await self._changed.wait()
 
     def require(self, phase: Phase) -> None:
-        """Refuse what goes in this phase only.
+        """Require this phase.
 
         Raises:
-            PeerGoneError: the exchange is in another one; a peer that dials again later may find it ready.
+            PeerGoneError: the exchange is in another phase; a peer may dial again later.
         """
         if self._phase is not phase:
             raise PeerGoneError(who="the exchange", reason=self._phase.value)
 
 
 class HealthService:
-    """What a server says about its exchange: whether it is ready, and that it is alive at all."""
+    """The health service of a server: its exchange's readiness, and its liveness."""
 
     def __init__(self, readiness: Readiness) -> None:
-        """Nothing is said before ``add_to``."""
+        """Use ``add_to`` to register it."""
         self._readiness = readiness
         self._servicer = health.aio.HealthServicer()
 
     async def add_to(self, server: aio.Server) -> None:
-        """Let a server that has not started answer."""
+        """Register the service with a server that has not started."""
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
         await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self._say(self._readiness.phase)
 
     async def follow(self) -> None:
-        """Say at once whatever becomes of the exchange, until cancelled."""
+        """Publish each change of phase at once, until cancelled."""
         while True:
             said = self._readiness.phase
             await self._say(said)

@@ -28,19 +28,19 @@ from permitflow.transports.texts import require_text
 
 __all__ = ["Exchange", "Keeping", "stream_channels"]
 
-# Of the rows that are kept: room for two batches, each twice as large.  One is read, one is written meanwhile.
+# Default staging room per kept row: two batches, one read and one written, each twice as large as the kept rows.
 STAGED_SHARE = 4
 
 
 class Keeping(TypedDict, total=False):
-    """Further arguments for channels that keep their rows: ``consumers``, ``kept_rows``, ``staging_rows``."""
+    """Further arguments for channels that keep rows: ``consumers``, ``kept_rows``, ``staging_rows``."""
 
     consumers: Sequence[str]
-    """For whom rows are kept; by default for one, ``default``.  A channel that is read once has one without a name."""
+    """The consumers to keep rows for; by default one, ``default``.  A channel that is read once has an unnamed one."""
     kept_rows: int | None
-    """The most rows that are kept before producers wait; by default the window of the flow, or 1,048,576."""
+    """The most rows to keep before producers wait; by default the window of the flow, or 1,048,576."""
     staging_rows: int | None
-    """The most rows that are staged, or published beyond the kept rows; by default four times as many as these."""
+    """The most rows to stage, or to publish beyond ``kept_rows``; by default four times ``kept_rows``."""
 
 
 class Exchange:
@@ -60,26 +60,26 @@ class Exchange:
         """Start without channels.
 
         Args:
-            parameters: of channels that are added without parameters of their own, of any flow; by default those of
-                ``ChannelParameters()``, or of ``kept_parameters()`` for channels that keep their rows.
-            record: opens the recorders of all ends inside the exchange: the two of each channel, and one of each
-                stream that a producer or consumer opens.
-            same_host: whether to share memory with those that run on this host.
-            compression: of chunks on their way to and from others, if they agree; ``auto``: if they ask for it.
-            checksums: does each message of a stream over a network carry one?  Questions and orders always do.
-            store: where channels keep rows that can be read again; by default in memory.  It stays the caller's.
-            staging_timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
+            parameters: the default for added channels, of any flow; without it ``ChannelParameters()``, or
+                ``kept_parameters()`` for channels that keep their rows.
+            record: opens the recorders of all ends inside the exchange: two for each channel, and one for each
+                stream of a producer or consumer.
+            same_host: whether to share memory with peers on this host.
+            compression: of chunks to and from peers that agree; ``auto``: if the peer asks for it.
+            checksums: whether each message of a stream over a network carries one; control messages always do.
+            store: keeps the rows that can be read again; by default in memory.  The caller closes it.
+            staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
 
         Raises:
-            InvalidParametersError: this end cannot compress like that.
+            InvalidParametersError: the codec for ``compression`` is not available.
         """
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store = store or Store()
         self.turns = Turns()
-        """In which long work is done."""
+        """Share the event loop between long pieces of work."""
         self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
-        """Rows that are not published yet."""
+        """The rows that are not published yet."""
         self.record = record
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
@@ -88,12 +88,12 @@ class Exchange:
 
     @property
     def names(self) -> Collection[str]:
-        """Of all channels, in the order in which they were added."""
+        """The names of all channels, in the order of adding."""
         return self._channels.keys()
 
     @property
     def is_durable(self) -> bool:
-        """Do rows that are kept survive the exchange?"""
+        """Do kept rows survive the exchange?"""
         return self._store.is_durable
 
     @overload
@@ -141,16 +141,16 @@ class Exchange:
 
         Args:
             name: unique among the channels of this exchange.
-            parameters: of the channel, and the most that is granted to each stream of it; of any flow.
-            schema: of its chunks; by default that of the first producer.
-            retention: whether rows are gone once they were read, or kept until they are acknowledged.
-            keeping: of a channel that keeps its rows, see ``Keeping``.
+            parameters: for the channel, and the limit for each of its streams; of any flow.
+            schema: of the chunks; by default the first producer's.
+            retention: whether rows are read once, or kept until they are acknowledged.
+            keeping: for a channel that keeps its rows, see ``Keeping``.
 
         Raises:
-            InvalidParametersError: the name is empty, taken, or no text that UTF-8 can hold; consumers that are none;
-                room for no row.
-            SchemaMismatchError: the store has kept the channel with another schema.
-            StoreError: the store has kept it otherwise, or cannot be read.
+            InvalidParametersError: the name is empty, taken, or not valid UTF-8; the consumers are invalid; or there
+                is no room for a row.
+            SchemaMismatchError: the store has the channel with another schema.
+            StoreError: the store has the channel with other settings, or cannot be read.
         """
         (channel,) = self.add_channels([name], parameters, schema, retention=retention, **keeping)
         return channel
@@ -164,7 +164,7 @@ class Exchange:
         retention: Retention = Retention.ONCE,
         **keeping: Unpack[Keeping],
     ) -> Sequence[BridgeChannel | ReplayChannel]:
-        """Add channels that are alike, all or none; a store on disk is flushed once for all of them.
+        """Add several channels with the same settings, all or none, with a single flush of a store on disk.
 
         Args and errors are those of ``add_channel``.
         """
@@ -183,7 +183,7 @@ class Exchange:
         kept_rows, staging_rows = keeping.get("kept_rows"), keeping.get("staging_rows")
         limit_rows = (chosen.window_rows or DEFAULT_KEPT_ROWS) if kept_rows is None else kept_rows
         staging_rows = STAGED_SHARE * limit_rows if staging_rows is None else staging_rows
-        # Before the store is asked: what it has written down would be in the way of the next try.
+        # Check before the store writes: its files would block a corrected call.
         require_consumers(consumers)
         for consumer in consumers:
             require_text("consumers", consumer)
@@ -209,10 +209,10 @@ class Exchange:
             seen.add(name)
 
     def remove_channel(self, name: str) -> None:
-        """Forget a channel, so that its name is free; producers and consumers that are connected get an error.
+        """Forget a channel and free its name; connected producers and consumers get an error.
 
         Raises:
-            UnknownChannelError: there is none of this name.
+            UnknownChannelError: no channel has this name.
         """
         channel = self.served(name)
         channel.remove()
@@ -221,11 +221,11 @@ class Exchange:
         del self._channels[name]
 
     def channel(self, name: str) -> BridgeChannel:
-        """The channel of this name, which is read once.
+        """The channel of this name, which must be read once.
 
         Raises:
-            UnknownChannelError: there is none.
-            RetentionError: it keeps its rows, and has no ends inside this process.
+            UnknownChannelError: no channel has this name.
+            RetentionError: the channel keeps its rows, and has no ends inside this process.
         """
         channel = self.served(name)
         if isinstance(channel, BridgeChannel):
@@ -234,11 +234,11 @@ class Exchange:
         raise RetentionError(channel=name, retention=Retention.REPLAY.value, rule=rule)
 
     def replay_channel(self, name: str) -> ReplayChannel:
-        """The channel of this name, which keeps its rows.
+        """The channel of this name, which must keep its rows.
 
         Raises:
-            UnknownChannelError: there is none.
-            RetentionError: it does not keep them.
+            UnknownChannelError: no channel has this name.
+            RetentionError: the channel keeps no rows.
         """
         channel = self.served(name)
         if isinstance(channel, ReplayChannel):
@@ -247,11 +247,11 @@ class Exchange:
         raise RetentionError(channel=name, retention=Retention.ONCE.value, rule=rule)
 
     def served(self, name: str) -> BridgeChannel | ReplayChannel:
-        """The channel of this name, whatever it does with its rows.
+        """The channel of this name, with any retention.
 
         Raises:
-            UnknownChannelError: there is none.
-            InvalidParametersError: nor could there be one: the name is too long.
+            UnknownChannelError: no channel has this name.
+            InvalidParametersError: the name is too long.
         """
         try:
             return self._channels[name]
@@ -260,15 +260,15 @@ class Exchange:
             raise UnknownChannelError(channel=name, known=tuple(self._channels)) from None
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
-        """What has happened so far, channel by channel: of these, or of all in the order in which they were added.
+        """A snapshot of these channels, or of all in the order of adding.
 
         Raises:
-            UnknownChannelError: there is no such channel.
+            UnknownChannelError: no channel has one of these names.
         """
         return tuple(self.each_statistics(names))
 
     def each_statistics(self, names: Sequence[str] = ()) -> Iterator[BridgeStatistics]:
-        """As ``statistics``, one by one; channels may come and go meanwhile."""
+        """As ``statistics``, one by one; channels may be added and removed meanwhile."""
         channels = [self.served(name) for name in names] if names else [*self._channels.values()]
         for channel in channels:
             if names or channel.name in self._channels:

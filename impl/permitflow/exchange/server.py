@@ -1,4 +1,4 @@
-"""An exchange that can be dialled: over gRPC, or over TCP with the same handshake, frames and errors, for less work."""
+"""The server of an exchange: over gRPC, or over TCP with the same handshake, frames and errors at a lower cost."""
 
 import asyncio
 import errno
@@ -27,16 +27,16 @@ __all__ = ["ExchangeServer"]
 
 _log = logging.getLogger(__name__)
 
-# Time for those who are told that the exchange stops to hear it.
+# Time for peers to receive the error that the exchange stops.
 _FAREWELL_SECONDS = 2.0
 _BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
 
-# A server that is out of descriptors tries again when a stream has ended, and at this interval.
+# A server without free descriptors tries again after the end of a stream, and at this interval.
 _RETRY_SECONDS = 1.0
 _BETWEEN_COMPLAINTS_SECONDS = 60.0
 _LAST_PORT = 65_535
-# What gRPC takes for the beginning of a path, and the like.
+# Prefixes that gRPC takes for something else than a host.
 _NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
 
 
@@ -94,9 +94,9 @@ class _GrpcListener:
 
     async def _serve(self, method: str, _requests: object, context: Context) -> None:
         peer = context.peer()
-        # Else they would go with the first message; and while that one is under way, no status could be sent.
+        # Otherwise they leave with the first message, and block the status while it is under way.
         await context.send_initial_metadata(())
-        # A control client may take its time.
+        # A control client may be idle.
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds)
         try:
@@ -121,7 +121,7 @@ class _GrpcListener:
 
 
 def _require_host_and_port(address: str) -> None:
-    """gRPC would listen elsewhere, too, and say a port that cannot be dialled."""
+    """Refuse other addresses: gRPC would listen there, too, and report a port that no client can dial."""
     require_text("address", address)
     host, _, port = address.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
@@ -130,7 +130,7 @@ def _require_host_and_port(address: str) -> None:
 
 
 class _TcpListener:
-    """A socket that listens, and a task for each connection."""
+    """A listening socket, and a task for each connection."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
         self._exchange = exchange
@@ -169,8 +169,8 @@ class _TcpListener:
         self._stopping.set()
         await self._until_over(_FAREWELL_SECONDS)
         while self._streams:
-            # Again, because an error that comes at the same moment may hide it: then the peer is told that first, and
-            # one that does not read could hold this up for as long as it likes.
+            # Repeat, because an error at the same moment may hide the cancellation: the stream then writes that error
+            # to the peer first, and a peer that does not read could delay the stop for ever.
             for stream in self._streams:
                 stream.cancel()
             await self._until_over(_BETWEEN_CANCELS_SECONDS)
@@ -197,7 +197,7 @@ class _TcpListener:
             stream.add_done_callback(self._streams.discard)
 
     async def _wait_for_room(self, error: OSError) -> None:
-        """Wait; a client that has dialled waits in the kernel meanwhile."""
+        """Wait until a descriptor may be free; new clients wait in the kernel."""
         if error.errno == errno.ECONNABORTED:  # the client has gone
             return
         now = asyncio.get_running_loop().time()
@@ -240,7 +240,7 @@ class _TcpListener:
 class ExchangeServer:
     """Serves the channels of an exchange at an address, as an asynchronous context manager.
 
-    One exchange may be served at several addresses.
+    Several servers may serve one exchange.
     """
 
     def __init__(
@@ -251,17 +251,17 @@ class ExchangeServer:
         handshake_seconds: float = HANDSHAKE_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        """Nothing listens before the block is entered.
+        """The server listens once the block is entered.
 
         Args:
-            exchange: whose channels are served; more may be added at any time.
-            address: host and port for gRPC, ``tcp://`` before them for TCP; port 0 chooses a free one.
-            handshake_seconds: who connects has so long to call a method, and to say which channel it puts into or gets;
-                a connection of gRPC without any stream is closed after as long.
-            silence_seconds: a peer that gives no sign of life for longer is gone.
+            exchange: the exchange to serve; channels may be added at any time.
+            address: ``host:port`` for gRPC, ``tcp://host:port`` for TCP; port 0 chooses a free one.
+            handshake_seconds: the deadline for a client to call a method and to name its channel; a gRPC connection
+                without any stream is closed after the same time.
+            silence_seconds: a peer that sends no sign of life for longer is gone.
 
         Raises:
-            InvalidParametersError: these are not host and port, or no such times.
+            InvalidParametersError: the address is not host and port, or a time is invalid.
         """
         require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
         listener = _TcpListener if is_tcp(address) else _GrpcListener
@@ -271,14 +271,14 @@ class ExchangeServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port that was chosen; as clients need it."""
+        """The address for clients to dial, with the chosen port."""
         return self._listener.address
 
     async def __aenter__(self) -> Self:
         """Listen.
 
         Raises:
-            TransportError: the address cannot be had.
+            TransportError: the server cannot listen at the address.
         """
         await self._listener.start()
         return self
@@ -286,11 +286,11 @@ class ExchangeServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop at once; those who are connected are told."""
+        """Stop at once; connected peers get an error."""
         await self.stop()
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
-        """Take no new streams, give the others some time to end, then tell them that the exchange is gone."""
+        """Refuse new streams, give the others ``grace_seconds`` to end, then send them an error."""
         await self._listener.stop(grace_seconds)
 
     async def wait_until_stopped(self) -> None:

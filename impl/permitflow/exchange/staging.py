@@ -332,7 +332,7 @@ class StagedProducer(KeepingProducer):
         self._break_off()
 
     def leave(self) -> None:
-        """The stream is over."""
+        """Note that the stream is over."""
         self._break_off()
         super().leave()
 

@@ -91,7 +91,7 @@ class _Stream(ABC, Generic[C, E]):
         """The stream has failed; called before ``leave``.  Nothing is lost that cannot come again."""
 
     def leave(self) -> None:
-        """The stream is over."""
+        """Note that the stream is over."""
         self._channel.streams.close(self)
 
     def statistics(self) -> StreamStatistics:
