@@ -1,7 +1,7 @@
-"""Serves a peer that has dialled, over any carrier: a producer, a consumer, or a client that asks and orders.
+"""Serves a peer that has dialled, over any carrier: a producer, a consumer, or a control client.
 
-The channel that a producer names takes in what it sends; the one that a consumer names sends what is wanted.  Of
-questions and orders about channels, each gets one reply, in order.
+The stream's class takes in a producer's chunks, or sends a consumer the rows it wants.  Each control request gets one
+reply, in order.
 """
 
 import asyncio
@@ -51,8 +51,7 @@ __all__ = ["METHODS", "carry_out", "traffic_through"]
 
 T = TypeVar("T")
 
-# So many channels are written to at a time, in one flush of a store; so many of these orders begin in one round of the
-# loop.
+# Most channels to write at a time, in one flush of a store; most of these writes to begin in one round of the loop.
 _WRITTEN_TOGETHER = 512
 _BEGUN_AT_ONCE = 64
 
@@ -71,7 +70,7 @@ async def _serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
 
 
 class _Producer:
-    """A producer, of which nothing is known before its first frame."""
+    """A producer before and after its first frame, which names its channel."""
 
     def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
         self.end = end
@@ -103,15 +102,15 @@ class _Producer:
         return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
-        """Let the channel know as soon as the producer gives up, also while a message of it waits to be taken in."""
+        """Pass the producer's abort on at once, even while one of its messages waits."""
         abort = await self.end.aborted()
         if self._stream is not None:
             await self._stream.give_up(abort)
 
     async def heed_draining(self) -> None:
-        """Send a producer away that can go on elsewhere or later, as soon as the exchange is to be stopped.
+        """Send a named producer away once the exchange drains: it can continue elsewhere or later.
 
-        One without a name cannot know what was kept of its rows: it may come to its end while there is time.
+        An unnamed producer cannot know how many of its rows were kept: it may finish until the timeout.
         """
         await self._exchange.readiness.until_not(Phase.READY)
         whereabouts = "; what it has taken over is on disk" if self._exchange.is_durable else ""
@@ -124,7 +123,7 @@ class _Producer:
             self._stream.fail(reason)
 
     def leave(self) -> None:
-        """The stream is over, and what it has not passed on is of no use to anybody."""
+        """Note that the stream is over, and drop the messages that it has not passed on."""
         if self._stream is not None:
             self._stream.leave()
         self.end.close()
@@ -139,7 +138,7 @@ async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
             get = await end.dialled()
             require_version(get.protocol_version)
             channel = exchange.served(get.channel)
-            # What is wrong whatever a producer will state is refused before anybody waits for one.
+            # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
             if get.schema is not None:
                 read_schema(get.schema)
@@ -172,19 +171,19 @@ async def _until_stopped(stopping: asyncio.Event) -> None:
 
 
 async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply[pa.Schema]:
-    """Do what is asked for; see the protocol definition.
+    """Carry out a control request; see the protocol definition.
 
-    All that can be refused is refused before anything is done.  What is to be written for several channels is written
-    at the same time, so that they share a flush.  Others are served meanwhile: where channels stand, and what has
-    flowed through them, is told one channel after the other.  Publishing changes all channels at one moment.
+    All checks come before the first change.  Writes for several channels run concurrently, so that they share a
+    flush.  Other peers are served meanwhile: positions and statistics are read one channel after the other.
+    Publishing changes all channels at one moment.
 
     Raises:
-        UnknownChannelError: there is no such channel.
+        UnknownChannelError: no channel has one of the names.
         InvalidParametersError: a channel is named twice.
-        RetentionError: one of them does not keep its rows.
-        ReplayError, StagingError, ChannelError: it cannot be done, and nothing of it was.
-        StoreError: it could not be written: a publication for none of its channels; of those that are acknowledged or
-            closed, each by itself was written as a whole or not at all, and the order may be repeated.
+        RetentionError: one of the channels does not keep its rows.
+        ReplayError, StagingError, ChannelError: the request was refused as a whole.
+        StoreError: a write failed.  A publication then changed no channel; an acknowledgement or close was written
+            for each channel fully or not at all, and the request may be repeated.
     """
     match request:
         case AskPositions():
@@ -193,7 +192,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             return await _acknowledge(exchange, request)
         case Close():
             channels = await _channels(exchange, request.channels)
-            await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before any is closed
+            await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before closing
             await _together(exchange, (each.end() for each in channels if each.state is ChannelState.OPEN))
             return await _positions(exchange, channels, request.consumer)
         case Publish():
@@ -207,10 +206,10 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
 
 
 async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
-    """What has flowed through these channels, or through all, one after the other, while others are served as well.
+    """The statistics of these channels, or of all, one after the other; other peers are served meanwhile.
 
     Raises:
-        UnknownChannelError: there is no such channel.
+        UnknownChannelError: no channel has one of these names.
     """
     started = monotonic()
     return Statistics(started, tuple(await exchange.turns.all(map(traffic_of, exchange.each_statistics(names)))))
@@ -221,7 +220,7 @@ async def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChan
 
 
 def _once_each(names: Iterable[str], find: Callable[[str], T]) -> Generator[None, None, dict[str, T]]:
-    """What has these names; refuses the first one that is unknown, or was there before, and looks at no more."""
+    """Find each name once; stop with an error at the first unknown or repeated name."""
     found: dict[str, T] = {}
     for name in names:
         if name in found:
@@ -239,7 +238,7 @@ async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa
     consumer = request.consumer
     channels = await _channels(exchange, (row.channel for row in request.rows))
     named = [*zip(channels, request.rows, strict=True)]
-    # All that cannot be acknowledged is refused first.
+    # Refuse invalid acknowledgements before writing any.
     asked = (channel.require_acknowledgeable(row, consumer, log_id) for channel, (_, row, log_id) in named)
     are_new = await exchange.turns.all(asked)
     new = compress(named, are_new)
@@ -248,7 +247,7 @@ async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa
 
 
 async def _together(exchange: Exchange, writing: Iterable[Coroutine[object, object, None]]) -> None:
-    """Have all of it written, as far as it can be; raise the first error once nothing of it is under way any more."""
+    """Run all writes, even after errors; once none is running, raise the first error."""
     waiting, errors = iter(writing), list[BaseException]()
     while orders := [*islice(waiting, _WRITTEN_TOGETHER)]:
         errors += [outcome for outcome in await _written(exchange, orders) if outcome is not None]
@@ -276,8 +275,8 @@ METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
     PUT_STREAM: _serve_put,
     CONTROL: _serve_control,
 }
-"""By the names under which they are called; the same over every carrier.
+"""The methods of the server by name; the same over every carrier.
 
-Each takes an exchange, a carrier, and by their names ``peer``, its address, and ``stopping``, an event that is set when
-the exchange is to be stopped.  It raises, as a ``PermitflowError``, what the peer must be told.
+Each takes an exchange, a carrier, and as keywords ``peer``, its address, and ``stopping``, an event that is set when
+the exchange stops.  It raises a ``PermitflowError`` for the peer.
 """

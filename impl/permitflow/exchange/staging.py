@@ -1,8 +1,7 @@
-"""The staging areas of an exchange: rows that no consumer sees before all rows of their batch are published.
+"""The staging areas of an exchange: rows that no consumer sees before their whole batch is published.
 
-Published rows are rows of their channels at once.  Those beyond what a channel keeps take room of its staging
-area until rows are acknowledged, so that a slow consumer stops direct producers first, then the writers of the next
-batch.
+Published rows join their channels at once.  Rows beyond a channel's limit take room in its staging area until rows are
+acknowledged, so that a slow consumer stops direct producers first, then the writers of the next batch.
 """
 
 import asyncio
@@ -37,24 +36,24 @@ __all__ = ["StagedProducer", "StagingAreas"]
 
 _log = logging.getLogger(__name__)
 
-# In one round of the loop.
+# Most parts to discard in one round of the loop.
 _DISCARDED_AT_ONCE = 256
 
-# How often to look whether something is to be forgotten, while something is staged.
+# Seconds between looks for expired attempts, while any rows are staged.
 _TIDY_SECONDS = 1.0
 
 
 class _Place(NamedTuple):
-    """Where rows of one channel are staged."""
+    """The staging area of one channel."""
 
     channel: ReplayChannel
     area: StagingArea
     waiting: Stopwatch
-    """The time in which producers waited for room."""
+    """Measures the time in which producers waited for room."""
 
 
 class StagingAreas:
-    """What is staged in an exchange.  For one event loop."""
+    """The staged rows of an exchange.  For one event loop."""
 
     def __init__(
         self,
@@ -64,13 +63,13 @@ class StagingAreas:
         clock: Callable[[], float] = monotonic,
         turns: Turns | None = None,
     ) -> None:
-        """Without channels.
+        """Begin without channels.
 
         Args:
-            store: keeps what is staged; what it has kept is gone on with as channels are added.
-            timeout_seconds: what is staged by a query of which nothing was heard for so long is forgotten.
-            clock: seconds that do not go backwards.
-            turns: those of the exchange.
+            store: keeps the staged rows; ``add_channel`` continues with those it has.
+            timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
+            clock: returns seconds that do not go backwards.
+            turns: the exchange's.
         """
         self.books = StagingBooks(timeout_seconds)
         self.books.restore(store.published_batches())
@@ -79,17 +78,17 @@ class StagingAreas:
         self._turns = turns or Turns()
         self._places: dict[str, _Place] = {}
         self._left_over: list[Part] = []
-        """What came late, and was still in the store when the exchange before this one was killed."""
+        """Late attempts that an exchange before this one left in the store."""
         self._ordering = asyncio.Lock()
-        """One order at a time; nothing else ends or forgets what has ended meanwhile."""
+        """Held by one request at a time; meanwhile no ended attempt expires."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: asyncio.TimerHandle | None = None
 
     def add_channel(self, channel: ReplayChannel, limit_rows: int) -> None:
-        """Have room for so many rows of a channel, and go on with what was kept of it.
+        """Add a channel with room for ``limit_rows`` staged rows, and continue with its stored ones.
 
         Raises:
-            InvalidParametersError: there is no room for a row.
+            InvalidParametersError: the room is below one row.
         """
         area = self.books.add_channel(channel.name, limit_rows, channel.books)
         self._places[channel.name] = _Place(channel, area, Stopwatch(monotonic))
@@ -100,7 +99,7 @@ class StagingAreas:
         self._go_on()
 
     def remove_channel(self, name: str) -> None:
-        """Forget a channel and what is staged for it; the store has forgotten it, too."""
+        """Forget a channel and its staged rows, which the store has forgotten already."""
         self.books.remove_channel(name, self._clock())
         del self._places[name]
 
@@ -113,16 +112,16 @@ class StagingAreas:
         return part
 
     async def stage(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
-        """Wait until there is room for the first chunk; then keep as many as there is room for, and say how many.
+        """Wait until there is room for the first chunk; then keep as many as fit, and return how many.
 
-        Of a late attempt, they are all thrown away.
+        The chunks of a late attempt are dropped.
 
         Args:
             part: the attempt.
-            chunks: none empty, none above what the channel keeps.
+            chunks: none empty, none above the channel's limit.
 
         Raises:
-            StagingFullError: the batch can never be here as a whole.
+            StagingFullError: the whole batch can never fit.
             StagedPartError: the attempt was forgotten meanwhile.
             StoreError: they could not be written.
         """
@@ -141,38 +140,38 @@ class StagingAreas:
 
     async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
         place = self._places.get(part.channel)
-        if place is None:  # removed meanwhile, with the part; its producer is told when it goes on
+        if place is None:  # channel and part were removed meanwhile; the producer's next chunk fails
             return
         await place.channel.store.stage(part.staging, chunks)
         if not part.is_kept:
             await place.channel.store.forget([part.staging])
 
     def end(self, part: Part) -> None:
-        """All rows of an attempt are here; see ``StagingBooks.end``."""
+        """Note that all rows of an attempt are here; see ``StagingBooks.end``."""
         self.books.end(part, self._clock())
 
     def break_off(self, part: Part) -> None:
-        """The stream of an attempt is over; unless it has ended, it is forgotten."""
+        """Note that the stream of an attempt is over; forget the attempt unless it has ended."""
         if self.books.break_off(part, self._clock()):
             self._forget([part])
 
     # Batches.
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
-        """Make attempts part of their channels, all or none; was the batch published before?
+        """Publish attempts to their channels, all or none; return whether the batch was published before.
+
+        After an error, nothing was published.
 
         Raises:
             InvalidParametersError: the query has no name, or the batch is below 0.
-            StagedPartError: one of the attempts is not here as a whole.
+            StagedPartError: one of the attempts is incomplete.
             ChannelError: one of the channels is over.
-            StoreError: it could not be written.
-
-        All of them say that nothing was published.
+            StoreError: the write failed.
         """
         async with self._ordering:
             plan = await self._turns.done(self.books.planning(query, batch, parts))
             if not plan.was_published:
-                for part in plan.published:  # some may have been removed with their channels, while this was planned
+                for part in plan.published:  # planning takes time: a channel may be removed with its parts
                     if part.state is not PartState.ENDED:
                         raise part.error(part.reason)
                 channels = {part.channel: self._places[part.channel].channel for part in plan.published}
@@ -188,11 +187,11 @@ class StagingAreas:
                 await turn.pause()
             for channel in writing:
                 await turn.pause()
-                if channel.name in self._places:  # of one that was removed meanwhile, nothing is published
+                if channel.name in self._places:  # a channel removed meanwhile gets nothing
                     channel.require_appendable()
             numbered = await self._turns.done(_numbered(plan.published, channels))
             await self._store.publish(query, batch, numbered, plan.forgotten)
-            # From here on it is published, whatever has happened to its channels meanwhile.
+            # The batch is published now, even if a channel was removed meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
             await turn.rest()
             for part in publication.published:
@@ -204,7 +203,7 @@ class StagingAreas:
         self._note_change(publication.late)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
-        """Forget attempts that are not published; see ``StagingBooks.discard``.  How many rows?"""
+        """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``."""
         rows, turn = 0, Turn(self._turns)
         async with self._ordering:
             for start in range(0, len(parts), _DISCARDED_AT_ONCE):
@@ -215,7 +214,7 @@ class StagingAreas:
         return rows
 
     def statistics(self, channel: str) -> StagingStatistics:
-        """What is staged for a channel."""
+        """A snapshot of a channel's staging area."""
         place = self._places[channel]
         area = place.area
         return StagingStatistics(
@@ -229,20 +228,20 @@ class StagingAreas:
         )
 
     def stop(self) -> None:
-        """Do nothing any more; what is staged may be gone on with from the store."""
+        """Stop all background work; a later exchange may continue with the store."""
         for task in self._tasks:
             task.cancel()
         if self._tidying is not None:
             self._tidying.cancel()
 
-    # What goes on by itself.
+    # Background work.
 
     def _go_on(self) -> None:
-        """Look now and then whether something is to be forgotten."""
+        """Start the background work: forget late parts, and look for expired ones while rows are staged."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # channels may be added before the loop runs; each stream that is opened in it looks again
+            return  # channels may be added before the loop runs; ``open`` calls this again
         while self._left_over:
             self._begin(self._forget_kept(self._left_over.pop()))
         if self._tidying is None and self.books.has_staged:
@@ -280,7 +279,7 @@ class StagingAreas:
 def _numbered(
     parts: Sequence[Part], channels: Mapping[str, ReplayChannel]
 ) -> Generator[None, None, list[PublishedPart]]:
-    """The rows of each part follow those before it in its channel."""
+    """Number each part's rows behind those before it in its channel."""
     next_rows = {name: channel.books.next_row for name, channel in channels.items()}
     numbered = []
     for part in parts:
@@ -291,7 +290,7 @@ def _numbered(
 
 
 class StagedProducer(KeepingProducer):
-    """See ``ProducerStream``.  One that leaves without its end, or gives up, is forgotten; its channel stays whole."""
+    """A producer of staged rows.  If it gives up or leaves without End, its rows are dropped; its channel goes on."""
 
     def __init__(
         self, channel: ReplayChannel, areas: StagingAreas, end: RemoteReceiver, peer: str, same_host: SameHost
@@ -302,33 +301,33 @@ class StagedProducer(KeepingProducer):
         self._part: Part | None = None
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and stage what comes."""
+        """Accept the producer, and stage its rows."""
         channel, areas, staging = self._channel, self._areas, put.staging
         assert staging is not None, "the exchange has looked at it"
         require_key(staging)
         if put.producer:
             rule = "must be empty for staged rows: an attempt has a name of its own"
             raise InvalidParametersError(name="producer", value=put.producer, rule=rule)
-        # What comes late is thrown away: a job that is repeated need not know that its channels have ended since.
+        # A late attempt's rows are dropped: a repeated job need not know that its channels have ended since.
         if not areas.books.was_published(staging.query, staging.batch):
             await channel.declare(schema)
         await self._end.meet(self._same_host)
         part = self._part = areas.open(channel.name, staging)
         if not areas.books.was_published(staging.query, staging.batch):
-            # Others may have ended the channel meanwhile.
+            # Another producer may have ended the channel meanwhile.
             channel.require_appendable(schema)
         self._agree(schema)
         if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
-            # If it says that no other one will put, that is true of this attempt only: an order closes the channel.
+            # ``closes_channel`` has no effect here: only a control request closes a channel with staged rows.
             areas.end(part)
             self._end.answer_end(EndOutcome.ACCEPTED)
 
     async def give_up(self, abort: Abort) -> None:
-        """Forget what came."""
+        """Forget the attempt."""
         self._break_off()
 
     def fail(self, reason: str) -> None:
-        """Forget what came."""
+        """Forget the attempt."""
         self._break_off()
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""What flows through an exchange, in numbers."""
+"""The statistics of an exchange."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Direction(StrEnum):
-    """Which way data go, seen from the exchange."""
+    """The direction of a stream's data, seen from the exchange."""
 
     PUT = "put"
     """From a producer into the exchange."""
@@ -30,18 +30,18 @@ class Direction(StrEnum):
 
 
 class BridgeState(StrEnum):
-    """What has become of a channel."""
+    """The states of a channel."""
 
     WAITING = "waiting"
-    """Its schema is not known yet: no producer has come."""
+    """Its schema is not known yet: it has had no producer."""
     OPEN = "open"
     """Producers may put."""
     ENDED = "ended"
-    """Its producers have ended it; some consumer has not come to the end yet."""
+    """Its producers have ended it; a consumer has not reached the end yet."""
     SPENT = "spent"
-    """It was read to its end; if it keeps its rows: all of them were acknowledged by all consumers."""
+    """It was read to its end, or, if it keeps its rows, every consumer has acknowledged them all."""
     BROKEN = "broken"
-    """A producer or the consumer left it halfway."""
+    """A producer or the consumer left it before the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,53 +49,53 @@ class StreamStatistics:
     """A snapshot of one producer's or consumer's stream."""
 
     stream: str
-    """Its name, which both of its ends know."""
+    """The stream's name, which both ends know."""
     peer: str
     """The address of the other end."""
     direction: Direction
     state: str
-    """How far it has come: open, ended, closed, failed."""
+    """The stream's state: open, ended, closed, failed."""
     numbers: ChannelStatistics
-    """As this end counts."""
+    """The counts of the exchange's end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayStatistics:
-    """A snapshot of the rows that a channel keeps."""
+    """A snapshot of a channel's kept rows."""
 
     next_row: int
-    """The number of the next row that will come."""
+    """The number that the next appended row gets."""
     first_kept_row: int
-    """The first row that some consumer has not acknowledged."""
+    """The first row that a consumer has not acknowledged."""
     acknowledged: Mapping[str, int]
-    """By each consumer: the first row that it still needs."""
+    """By consumer: the first row that it still needs."""
     peak_kept_rows: int
     """The most rows that were ever kept at once, since the exchange started; never above ``window_rows``."""
 
     @property
     def kept_rows(self) -> int:
-        """Rows that are kept now."""
+        """The rows kept now."""
         return self.next_row - self.first_kept_row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagingStatistics:
-    """A snapshot of what is staged for a channel."""
+    """A snapshot of a channel's staging area."""
 
     limit_rows: int
-    """The most rows that are here at once."""
+    """The most rows in the area at once."""
     staged_rows: int
-    """Not published: no consumer sees them."""
+    """Unpublished rows, which no consumer sees."""
     published_rows: int
-    """Published, and beyond the window of the channel: consumers are slow."""
+    """Published rows beyond the channel's window, because consumers are slow."""
     attempts: int
-    """That have rows here which are not published, or may have."""
+    """Attempts that have, or may have, unpublished rows."""
     open_attempts: int
-    """Those of them whose producers are putting now."""
+    """Attempts whose producers are putting now."""
     waiting_attempts: int
-    """Those of them whose producers wait for room now."""
+    """Attempts whose producers wait for room now."""
     waiting_seconds: float
-    """The time in which some producer waited for room, since the exchange started."""
+    """The time in which at least one producer waited for room, since the exchange started."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,20 +105,20 @@ class BridgeStatistics:
     name: str
     state: BridgeState
     reason: str
-    """Why it is spent or broken; else empty."""
+    """The reason why it is spent or broken; else empty."""
     numbers: ChannelStatistics
-    """Of the channel inside the exchange, between its producers and its consumer.
+    """The counts of the channel inside the exchange, between its producers and its consumer.
 
-    Of a channel that keeps its rows: since the exchange started, taken over from producers (sent) and acknowledged by
-    all consumers (consumed)."""
+    For a channel that keeps its rows, since the exchange started: sent rows are kept from producers, consumed rows are
+    acknowledged by all consumers."""
     producers: int
-    """Streams that are putting now."""
+    """The number of streams that put now."""
     streams: tuple[StreamStatistics, ...]
-    """Those that are open, and the last of those that are over."""
+    """The open streams, and the latest finished ones."""
     replay: ReplayStatistics | None = None
-    """Of a channel that keeps its rows."""
+    """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
-    """Of a channel that keeps its rows."""
+    """For a channel that keeps its rows; else None."""
 
 
 _OVER = ("closed", "failed")

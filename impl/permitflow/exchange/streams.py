@@ -1,4 +1,4 @@
-"""The streams of a channel: a peer that has dialled each, what becomes of it, and what statistics remember."""
+"""The streams of a channel, one for each peer that has dialled, and their statistics."""
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -16,15 +16,15 @@ from permitflow.transports.same_host import SameHost
 
 __all__ = ["ConsumerStream", "ProducerStream", "Streams"]
 
-# Enough to look at; a channel may see thousands of short-lived producers.
+# Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
 
 
 class Streams:
-    """The streams of one channel: those that are open, and the last of those that are over."""
+    """The streams of one channel: the open ones, and the latest finished ones."""
 
     def __init__(self, channel: str) -> None:
-        """There are none."""
+        """Begin without streams."""
         self._channel = channel
         self._open: dict[str, AnyStream] = {}
         self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
@@ -36,7 +36,7 @@ class Streams:
         return f"{self._channel}#{direction.value}{self._counts[direction]}"
 
     def open(self, stream: "AnyStream") -> None:
-        """Let a stream appear in the statistics."""
+        """Add an open stream to the statistics."""
         self._open[stream.name] = stream
 
     def close(self, stream: "AnyStream") -> None:
@@ -45,11 +45,11 @@ class Streams:
             self._past.append(stream.statistics())
 
     def count(self, direction: Direction) -> int:
-        """How many are open."""
+        """The number of open streams."""
         return sum(stream.direction is direction for stream in self._open.values())
 
     def statistics(self) -> tuple[StreamStatistics, ...]:
-        """What has happened on each of them."""
+        """A snapshot of each stream."""
         return (*self._past, *(stream.statistics() for stream in self._open.values()))
 
 
@@ -71,10 +71,10 @@ class _Stream(ABC, Generic[C, E]):
     direction: ClassVar[Direction]
 
     def __init__(self, channel: C, end: E, peer: str, same_host: SameHost) -> None:
-        """``end`` is this end of the stream, ``peer`` the address of the other one."""
+        """``end`` is the exchange's end of the stream, ``peer`` the address of the other end."""
         self.peer = peer
         self.name = ""
-        """Which both ends know, once they have agreed."""
+        """The stream's name; empty until both ends have agreed."""
         self._channel = channel
         self._end: E = end
         self._same_host = same_host
@@ -88,14 +88,14 @@ class _Stream(ABC, Generic[C, E]):
             streams.open(self)
 
     def fail(self, reason: str) -> None:
-        """The stream has failed; called before ``leave``.  Nothing is lost that cannot come again."""
+        """React to a failure of the stream; called before ``leave``.  By default, do nothing."""
 
     def leave(self) -> None:
         """Note that the stream is over."""
         self._channel.streams.close(self)
 
     def statistics(self) -> StreamStatistics:
-        """What has happened so far."""
+        """A snapshot of the stream's counts."""
         return StreamStatistics(
             stream=self.name,
             peer=self.peer,
@@ -115,15 +115,15 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
 
     @abstractmethod
     async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and take in what comes, to the end.
+        """Accept the producer, and take in its messages to the end.
 
         Raises:
-            PermitflowError: what the producer must be told.
+            PermitflowError: the error to send to the producer.
         """
 
     @abstractmethod
     async def give_up(self, abort: Abort) -> None:
-        """The producer has given up; called as soon as it has, also while a message of it waits."""
+        """React to the producer's abort; called at once, even while one of its messages waits."""
 
 
 class ConsumerStream(_Stream[C, RemoteSender]):
@@ -133,14 +133,14 @@ class ConsumerStream(_Stream[C, RemoteSender]):
 
     @abstractmethod
     async def serve(self, get: Get) -> None:
-        """Agree, and send what is wanted, to the end.
+        """Accept the consumer, and send the rows it wants, to the end.
 
         Raises:
-            PermitflowError: what the consumer must be told.
+            PermitflowError: the error to send to the consumer.
         """
 
     async def _meet(self, get: Get) -> pa.Schema:
-        """Wait for what both ends must know before they agree: the schema."""
+        """Negotiate with the consumer, and wait for the channel's schema."""
         await self._end.meet(self._same_host)
         schema = await self._channel.known_schema()
         if get.schema is not None:

@@ -1,4 +1,4 @@
-"""Long work of the event loop in short turns, so that others are served in between."""
+"""Long work on the event loop in short turns, with other tasks in between."""
 
 import asyncio
 from collections.abc import Generator, Iterable
@@ -9,22 +9,22 @@ __all__ = ["Turn", "Turns"]
 
 T = TypeVar("T")
 
-# A neighbour waits so long for a piece of somebody's long work, and the work as long for the neighbours: a message that
-# is passed on takes many rounds of the loop, so that one round between two pieces would not do.
+# The length of a turn, and of the rest after it.  A rest of one round of the loop would not do: passing a message on
+# takes many rounds.
 _TURN_SECONDS = 0.002
 
 
 class Turns:
-    """All long work of one exchange: together it takes half of the time, however many have some."""
+    """All long work of one exchange: together it takes at most half of the time."""
 
     def __init__(self) -> None:
-        """Nobody works."""
+        """Begin without work."""
         self._queue = asyncio.Lock()
-        """Held by who goes on next."""
+        """Held by the work that runs next."""
         self._goes_on_at = 0.0
 
     async def done(self, steps: Generator[object, None, T]) -> T:
-        """Take all steps, and answer what they come to."""
+        """Take all steps, and return their result."""
         turn = Turn(self)
         while True:
             try:
@@ -35,7 +35,7 @@ class Turns:
             await turn.pause()
 
     async def rest(self) -> None:
-        """Let others be served for a while."""
+        """Let other tasks run for the length of a turn."""
         self._goes_on_at = monotonic() + _TURN_SECONDS
         async with self._queue:
             while (seconds := self._goes_on_at - monotonic()) > 0:  # noqa: ASYNC110  # the time moves on meanwhile
@@ -47,20 +47,20 @@ class Turns:
 
 
 class Turn:
-    """Somebody's long work, which begins now."""
+    """A piece of long work, which begins now."""
 
     def __init__(self, turns: Turns) -> None:
-        """Others have just been served."""
+        """Begin the first turn."""
         self._turns = turns
         self._since = monotonic()
 
     async def pause(self) -> None:
-        """Let others be served, if this work has had its time."""
+        """Rest if the turn is used up."""
         if monotonic() - self._since > _TURN_SECONDS:
             await self.rest()
 
     async def rest(self) -> None:
-        """Let others be served."""
+        """Let other tasks run, then begin the next turn."""
         await self._turns.rest()
         self._since = monotonic()
 
