@@ -1,9 +1,9 @@
-"""A channel that keeps its rows until every consumer has acknowledged them: where the books meet the store.
+"""A channel that keeps its rows until every consumer has acknowledged them: its ledger decides, its store writes.
 
-Rows are counted once they are kept, and forgotten once that is noted.  Producers wait for room, in the order in which
-they came.  What one sends is consumed once it is kept; one that vanishes leaves an open channel: it, or another one,
-may come again.  A consumer reads a range, or follows the channel to its end.  Reading acknowledges nothing, so any
-number of streams may read the same rows; one that leaves harms no other.
+The ledger counts a row after the store has kept it, and frees it after the store has noted its acknowledgements.
+Producers wait for room in turn.  A producer's message is consumed once it is kept; a producer that vanishes leaves the
+channel open, so that it or another one may continue.  A consumer reads a range, or follows the channel to its end.
+Reading acknowledges nothing, so any number of streams may read the same rows, and may leave at any time.
 """
 
 import asyncio
@@ -52,14 +52,14 @@ __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 T = TypeVar("T")
 
 Keep: TypeAlias = Callable[[Sequence[pa.RecordBatch]], Awaitable[int]]
-"""Waits until there is room for the first of these chunks, keeps as many as there is room for, and says how many."""
+"""Waits until there is room for the first chunk, keeps as many chunks as fit, and returns how many."""
 
-# Messages: enough to make the way of each of them short, few enough for others to have their turn.
+# Messages per step: enough to make each one cheap, few enough to let other tasks run.
 _AT_ONCE = 512
 
 
 async def settled(writing: Coroutine[object, object, T]) -> T:
-    """Finish a write, and what notes it, even if the caller is cancelled meanwhile."""
+    """Finish a write and its bookkeeping, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(writing)
     try:
         return await asyncio.shield(task)
@@ -78,9 +78,9 @@ def _nothing() -> None:
 
 
 class ReplayChannel:
-    """A named channel between any number of producers and its consumers, each of which may read again.
+    """A named channel between any number of producers and its consumers, which may read rows again.
 
-    Its rows are numbered: a log, of which each row is kept until all consumers have acknowledged it.
+    It is a log of numbered rows; each row is kept until all consumers have acknowledged it.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class ReplayChannel:
         consumers: Sequence[str],
         limit_rows: int,
     ) -> None:
-        """Go on with what the store has kept; use ``Exchange.add_channel``.
+        """Continue with the store's rows; use ``Exchange.add_channel``.
 
         Raises:
-            InvalidParametersError: the consumers are none.
-            SchemaMismatchError: the store has kept rows of another schema.
-            StoreError: it cannot be read.
+            InvalidParametersError: the consumers are invalid.
+            SchemaMismatchError: the store's rows have another schema.
+            StoreError: the store cannot be read.
         """
         kept = store.load()
         if schema is not None and kept.schema is not None:
@@ -105,9 +105,9 @@ class ReplayChannel:
         self.name = name
         self.parameters = parameters
         self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
-        """Of a piece: larger chunks are cut."""
+        """The most rows of a kept piece: larger chunks are split."""
         self.log_id = kept.log_id
-        """The name of its log; another one after rows were lost."""
+        """The name of the log; it changes when rows are lost."""
         self.books = books = ReplayBooks(
             limit_rows, consumers, channel=name, next_row=kept.next_row, acknowledged=kept.acknowledged
         )
@@ -115,15 +115,15 @@ class ReplayChannel:
         self.schema = kept.schema or schema
         """None: no producer has stated it yet."""
         self.found = kept
-        """What was there when it was opened."""
+        """The store's contents at the time of opening."""
         self.store = store
         self.waiting = Stopwatch(monotonic)
-        """The time in which producers waited for room."""
+        """Measures the time in which producers waited for room."""
         self.writing = asyncio.Lock()
-        """Held while rows are added behind the last one, or the log is ended."""
+        """Held while rows are appended, or the log is ended."""
         self.streams = Streams(name)
         self._producers: dict[str, ReplayProducer] = {}
-        """Those with names that put now."""
+        """Named producers that put now."""
         self._appended_chunks = 0
         self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
         self._turn = asyncio.Lock()
@@ -136,17 +136,17 @@ class ReplayChannel:
     # Waiting.
 
     def note_change(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         self._changed.set()
         self._changed.clear()
 
     async def room(self, find: Callable[[], T], waiting: Stopwatch, require: Callable[[], None]) -> T:
-        """Wait until there is room: until ``find``, which is asked at each change, comes to something; and to what.
+        """Wait until there is room: call ``find`` at each change, and return its first true result.
 
         Args:
-            find: comes to nothing (false) where there is no room.
-            waiting: counts the time.
-            require: raises if nobody must wait any more.
+            find: returns a false value if there is no room.
+            waiting: measures the time.
+            require: raises if the wait must end.
         """
         if found := find():
             return found
@@ -162,10 +162,10 @@ class ReplayChannel:
             waiting.stop()
 
     async def known_schema(self) -> pa.Schema:
-        """The schema, as soon as a producer has stated it.
+        """Wait until a producer has stated the schema, and return it.
 
         Raises:
-            ChannelError: none will.
+            ChannelError: no producer will state it.
         """
         while self.schema is None:
             self.require_appendable()
@@ -175,12 +175,12 @@ class ReplayChannel:
     # Producers.
 
     def require_appendable(self, schema: pa.Schema | None = None) -> None:
-        """Refuse rows that come too late, or have another schema.
+        """Refuse rows that are too late, or have another schema.
 
         Raises:
             ChannelAbortedError: the channel is broken, or was removed.
-            ChannelClosedError: it has ended.
-            SchemaMismatchError: it has another schema.
+            ChannelClosedError: the channel has ended.
+            SchemaMismatchError: the channel has another schema.
         """
         if self._is_removed or self.state is not ChannelState.OPEN:
             raise self._refusal()
@@ -193,10 +193,10 @@ class ReplayChannel:
         return ChannelClosedError(end=f"sender of channel {self.name!r}")
 
     async def declare(self, schema: pa.Schema) -> None:
-        """Note the schema of the first producer that was accepted.
+        """Note the schema of the first accepted producer.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
             ChannelError, SchemaMismatchError: as ``require_appendable``.
         """
         self.require_appendable(schema)
@@ -212,16 +212,16 @@ class ReplayChannel:
                 self.note_change()
 
     def rows_of(self, producer: str) -> int:
-        """How many rows of a named producer were ever appended."""
+        """The number of rows that a named producer ever appended."""
         return self._producer_rows.get(producer, 0)
 
     async def claim(self, name: str, producer: "ReplayProducer") -> int:
-        """Become the producer of this name, in place of one that may still be there; how many rows of it are kept.
+        """Give the name to this producer, and replace an older one; return ``rows_of`` the name.
 
-        The older one may be a dead process whose connection has not timed out yet.
+        The older producer may be a dead process whose connection has not timed out yet.
 
         Raises:
-            TooManyProducersError: the name is new, and too many are remembered.
+            TooManyProducersError: the name is new, and the channel remembers too many names.
         """
         while (older := self._producers.get(name)) is not None:
             await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
@@ -232,19 +232,19 @@ class ReplayChannel:
         return self.rows_of(name)
 
     def disclaim(self, name: str, producer: "ReplayProducer") -> None:
-        """Let the next producer of this name go on."""
+        """Free the name for its next producer."""
         if self._producers.get(name) is producer:
             del self._producers[name]
 
     async def append(self, chunk: pa.RecordBatch, producer: str = "") -> None:
-        """Put a chunk in, as a producer that dials does; wait until there is room for it.
+        """Append a chunk, as a remote producer does; wait until there is room for it.
 
-        A chunk above ``most_rows`` is put in by slices.  Cancelled, it may be in by part.
+        A chunk above ``most_rows`` is appended in slices; a cancellation may leave only some of them appended.
 
         Raises:
             ChannelError: the channel is over.
-            SchemaMismatchError: it has another schema.
-            StoreError: it could not be written.
+            SchemaMismatchError: the channel has another schema.
+            StoreError: the write failed.
         """
         await self.declare(chunk.schema)
         for piece in slices(chunk, self.most_rows):
@@ -254,19 +254,19 @@ class ReplayChannel:
     async def keep(
         self, batches: Sequence[pa.RecordBatch], producer: str = "", require: Callable[[], None] = _nothing
     ) -> int:
-        """Wait until there is room for the first batch; then keep as many as there is room for, and say how many.
+        """Wait until there is room for the first batch; then keep as many as fit, and return how many.
 
-        Those who wait are served in the order in which they came.  Cancelled, it has kept all of these or none.
+        Waiting calls are served in turn.  A cancelled call has kept all of the fitting batches or none.
 
         Args:
-            batches: of the schema that was declared, none empty, none above the limit.
-            producer: whose they are; empty: of no named producer.
-            require: called before anything is kept; raises if it must not be any more.
+            batches: of the declared schema, none empty, none above the limit.
+            producer: the name of their producer; empty: it has none.
+            require: called before each write; raises if nothing may be kept any more.
 
         Raises:
             ChannelError: the channel is over.
             InvalidParametersError: the first batch will never fit.
-            StoreError: they could not be written; nothing was kept.
+            StoreError: the write failed; nothing was kept.
 
         Spec: Produce of SparkMicroBatch.
         """
@@ -290,7 +290,7 @@ class ReplayChannel:
         async with self.writing:
             require()
             chunk_rows = [batch.num_rows for batch in batches]
-            # A batch that was published meanwhile may have taken the room.
+            # A batch published meanwhile may have taken the room.
             count = sum(self.books.has_room(total) for total in accumulate(chunk_rows))
             if count:
                 rows = sum(chunk_rows[:count])
@@ -303,23 +303,23 @@ class ReplayChannel:
         return count
 
     def note_appended(self, chunks: int) -> None:
-        """So many chunks are part of the log now."""
+        """Note that ``chunks`` more chunks are in the log."""
         self._appended_chunks += chunks
         self.note_change()
 
     async def end(self) -> None:
-        """No producer will put any more: consumers come to the end after what is here.  If it is over, it stays so.
+        """End the channel: consumers read the remaining rows, then the end.  No effect if it is over.
 
         Raises:
-            StoreError: that could not be written.
+            StoreError: the write failed.
         """
         await settled(self._finish(ChannelState.ENDED, ""))
 
     async def break_(self, reason: str) -> None:
-        """What is here is not all: consumers must not take it for the whole.
+        """Break the channel: its rows are incomplete, and consumers get an error after them.
 
         Raises:
-            StoreError: that could not be written.
+            StoreError: the write failed.
         """
         await settled(self._finish(ChannelState.BROKEN, reason))
 
@@ -332,7 +332,7 @@ class ReplayChannel:
         self.note_change()
 
     def remove(self) -> None:
-        """The exchange forgets the channel and its rows; its users get an error."""
+        """Remove the channel and its rows from the exchange; its users get an error."""
         self._is_removed = True
         self.state, self.reason = ChannelState.BROKEN, "it was removed from the exchange"
         self.store.remove()
@@ -341,10 +341,10 @@ class ReplayChannel:
     # Consumers.
 
     def position(self, consumer: str = "") -> ChannelPosition[pa.Schema]:
-        """Where the channel stands, for a consumer.
+        """The channel's position for a consumer.
 
         Raises:
-            UnknownConsumerError: rows are not kept for it.
+            UnknownConsumerError: the channel keeps no rows for this consumer.
         """
         return ChannelPosition(
             channel=self.name,
@@ -359,30 +359,30 @@ class ReplayChannel:
         )
 
     def require_log(self, log_id: str) -> None:
-        """Refuse a peer that means rows that are lost.
+        """Refuse a peer whose row numbers belong to a lost log.
 
         Args:
-            log_id: the log in which it has counted; empty: any.
+            log_id: the log of the peer's row numbers; empty: any.
 
         Raises:
-            LogReplacedError: it is another one.
+            LogReplacedError: the channel has another log.
         """
         if log_id and log_id != self.log_id:
             raise LogReplacedError(channel=self.name, wanted_log=log_id, log=self.log_id)
 
     def require_acknowledgeable(self, row: int, consumer: str = "", log_id: str = "") -> bool:
-        """Refuse what ``acknowledge`` would refuse; would it change anything?"""
+        """Raise as ``acknowledge`` would; return whether it would change anything."""
         self.require_log(log_id)
         return row > self.books.require_acknowledgeable(consumer or DEFAULT_CONSUMER, row)
 
     async def acknowledge(self, row: int, consumer: str = "", log_id: str = "") -> None:
-        """Note that a consumer needs no row before this one any more.  Less than before changes nothing.
+        """Note that a consumer needs no row before ``row`` any more.  A lower row than before changes nothing.
 
         Raises:
-            UnknownConsumerError: rows are not kept for it.
-            RowsNotThereError: it acknowledges rows that have not come.
-            LogReplacedError: it has counted rows that are lost.
-            StoreError: it could not be written.
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            RowsNotThereError: some of the rows do not exist yet.
+            LogReplacedError: the row number belongs to a lost log.
+            StoreError: the write failed.
 
         Spec: Acknowledge of SparkMicroBatch.
         """
@@ -402,17 +402,17 @@ class ReplayChannel:
     async def read(
         self, consumer: str = DEFAULT_CONSUMER, from_row: int | None = None, to_row: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The rows ``[from_row, to_row)``, as a consumer that dials gets them.
+        """Yield the rows ``[from_row, to_row)``, as a remote consumer gets them.
 
         Args:
-            consumer: whose reading it is; nothing is acknowledged by it.
-            from_row: the first row; None: the first that this consumer has not acknowledged.
-            to_row: the first row that is not wanted any more; None: all that will ever come.
+            consumer: the reading consumer; reading acknowledges nothing.
+            from_row: the first row; None: the first row that this consumer has not acknowledged.
+            to_row: the row after the last; None: read until the channel ends.
 
         Raises:
             ReplayError: this consumer cannot read these rows, or has acknowledged some of them meanwhile.
-            ChannelAbortedError: the channel is broken, and all that it kept was read; or it was removed.
-            StoreError: they cannot be read.
+            ChannelAbortedError: the channel is broken, after all its kept rows; or it was removed.
+            StoreError: the rows cannot be read.
         """
         start = self.books.require_readable(consumer, from_row, to_row)
         async for batches in self.read_runs(consumer, start, to_row, most_rows=self.books.limit_rows):
@@ -422,7 +422,7 @@ class ReplayChannel:
     async def read_runs(
         self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
     ) -> AsyncIterator[list[pa.RecordBatch]]:
-        """As ``read``, with no more than ``most_rows`` at a time; raises likewise.
+        """As ``read``, in lists of at most ``most_rows`` rows.
 
         Spec: RunTask of SparkMicroBatch.
         """
@@ -454,15 +454,15 @@ class ReplayChannel:
     # Streams.
 
     def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "ReplayProducer":
-        """A producer at this address has dialled."""
+        """The stream of a producer that has dialled from ``peer``."""
         return ReplayProducer(self, end, peer, same_host)
 
     def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "ReplayConsumer":
-        """A consumer at this address has dialled."""
+        """The stream of a consumer that has dialled from ``peer``."""
         return ReplayConsumer(self, end, peer, same_host)
 
     def statistics(self) -> BridgeStatistics:
-        """What has happened so far."""
+        """A snapshot of the channel's counts."""
         books = self.books
         return BridgeStatistics(
             name=self.name,
@@ -509,7 +509,7 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
     """A producer whose rows are kept."""
 
     async def _keep_all(self, keep: Keep) -> End | None:
-        """Keep what comes; the end that the producer states, or None: it has given up."""
+        """Keep the producer's rows; return its End, or None if it gave up."""
         try:
             while True:
                 messages = await self._end.take_many(_AT_ONCE)
@@ -532,10 +532,10 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
         return None
 
     async def _keep(self, messages: Sequence[Message[pa.RecordBatch]], keep: Keep) -> None:
-        """Let each message count as consumed once all of its rows are kept."""
+        """Keep the messages' rows, and consume each message once all its rows are kept."""
         chunks = [message.payload for message in messages]
         if self._end.shares_memory:
-            # What the producer's process can still reach must not be kept for longer than it takes to look at it.
+            # Copy shared memory: the producer's process could change it while the rows are kept.
             chunks = owned(chunks)
         pieces, ends = _cut(chunks, self._channel.most_rows)
         kept = consumed = 0
@@ -549,7 +549,7 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
 
 
 def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.RecordBatch], list[int]]:
-    """The pieces in which chunks are kept, and of each chunk how many pieces there are up to its end."""
+    """Cut chunks into pieces; for each chunk, also return the number of pieces up to its end."""
     pieces = [[piece for piece in slices(chunk, most_rows) if piece.num_rows] for chunk in chunks]
     return [piece for own in pieces for piece in own], list(accumulate(map(len, pieces)))
 
@@ -557,7 +557,7 @@ def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.Reco
 class ReplayProducer(KeepingProducer):
     """A producer of rows that can be read as soon as they are kept.
 
-    If it fails, what it has sent and is kept counts; the rest may come again.
+    If it fails, its kept rows stay; it may send the rest again.
     """
 
     def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
@@ -567,14 +567,14 @@ class ReplayProducer(KeepingProducer):
         self._left = asyncio.Event()
 
     async def serve(self, put: Put, schema: pa.Schema) -> None:
-        """Agree, and keep what comes; the next producer of this name goes on as soon as nothing more is kept."""
+        """Accept the producer, and keep its rows; free its name for the next producer once no more rows are kept."""
         channel, name = self._channel, put.producer
         require_name("producer", name)
         await channel.declare(schema)
         await self._end.meet(self._same_host)
         try:
             first_row = await channel.claim(name, self) if name else None
-            # Others may have ended the channel meanwhile.
+            # Another producer may have ended the channel meanwhile.
             channel.require_appendable(schema)
             self._agree(schema, first_row)
             end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
@@ -591,14 +591,14 @@ class ReplayProducer(KeepingProducer):
             raise self._replacement
 
     async def replaced(self, error: ProducerReplacedError) -> None:
-        """A newer producer of the same name has come: keep nothing any more, and let it go on."""
+        """Keep no more rows, because a newer producer has the name; return once the name is free."""
         self._replacement = error
         self._end.break_off(error)
         self._channel.note_change()
         await self._left.wait()
 
     async def give_up(self, abort: Abort) -> None:
-        """Break the channel: what was sent is not all."""
+        """Break the channel: its rows are incomplete."""
         if self.name and self._replacement is None:
             await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
 
@@ -607,13 +607,13 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
     """A consumer of rows that can be read again."""
 
     async def serve(self, get: Get) -> None:
-        """Agree, and send what is wanted."""
+        """Accept the consumer, and send the rows it wants."""
         if get.probe:
             self._agree(await self._meet(get), is_probe=True)
         else:
             self._start_of(get)
             schema = await self._meet(get)
-            # The rows may have been acknowledged meanwhile.
+            # The consumer may have acknowledged rows meanwhile.
             start = self._start_of(get)
             self._agree(schema, start)
             try:
@@ -629,7 +629,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
 
     async def _send(self, get: Get, start: int) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
-        # No more than may be under way: what is read is held until it has left.
+        # At most the stream's window at a time: rows that were read stay in memory until they have left.
         most_rows = self._end.parameters.window_rows or self._channel.most_rows
         async for batches in self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows):
             await self._end.send_many(deque(batches))

@@ -1,6 +1,6 @@
 """Serves a peer that has dialled, over any carrier: a producer, a consumer, or a control client.
 
-The stream's class takes in a producer's chunks, or sends a consumer the rows it wants.  Each control request gets one
+The named channel takes in a producer's messages, or sends a consumer the rows it wants.  Each control request gets one
 reply, in order.
 """
 
@@ -70,7 +70,7 @@ async def _serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
 
 
 class _Producer:
-    """A producer before and after its first frame, which names its channel."""
+    """A producer whose channel is unknown until its first frame."""
 
     def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
         self.end = end

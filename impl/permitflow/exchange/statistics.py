@@ -109,8 +109,8 @@ class BridgeStatistics:
     numbers: ChannelStatistics
     """The counts of the channel inside the exchange, between its producers and its consumer.
 
-    For a channel that keeps its rows, since the exchange started: sent rows are kept from producers, consumed rows are
-    acknowledged by all consumers."""
+    For a channel that keeps its rows, since the exchange started: sent rows were taken over from producers,
+    consumed rows acknowledged by all consumers."""
     producers: int
     """The number of streams that put now."""
     streams: tuple[StreamStatistics, ...]

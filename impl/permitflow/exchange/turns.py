@@ -9,7 +9,7 @@ __all__ = ["Turn", "Turns"]
 
 T = TypeVar("T")
 
-# The length of a turn, and of the rest after it.  A rest of one round of the loop would not do: passing a message on
+# The length of a turn and of the rest after it.  A rest of one round of the loop would not do: passing a message on
 # takes many rounds.
 _TURN_SECONDS = 0.002
 
