@@ -143,7 +143,7 @@ class BatchCodec:
         """Chunks of at least this many bytes are gathered, if they hold no null."""
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
         self._columns = count_columns(memoryview(pa.ipc.read_message(nothing).metadata))
-        """How many buffers a batch has, nested ones included: Arrow ignores further ones."""
+        """How many columns a batch has, nested ones included: Arrow ignores further ones."""
         self._empty_bytes = len(nothing) + _PADDING_BYTES * (1 + len(schema))
         self.codec = codec
         """The codec that compresses messages; None: no compression."""

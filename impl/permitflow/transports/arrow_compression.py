@@ -162,10 +162,10 @@ def has_few_fields(schema: bytes) -> bool:
 
 
 def count_columns(metadata: Buffer) -> int:
-    """Columns of a batch or a dictionary, with those inside of others; 0 of any other message.
+    """Count the columns of a batch or a dictionary, nested ones included; 0 for other messages.
 
     Raises:
-        ValueError: its buffers are compressed, or these are no metadata.
+        ValueError: its buffers are compressed, or ``metadata`` is malformed.
     """
     return _count_briefly(bytes(metadata)) if len(metadata) <= _SHORT_BYTES else _count(metadata)
 

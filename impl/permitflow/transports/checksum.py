@@ -65,10 +65,10 @@ class Checksums:
         return [*message, _FIELD.pack(_KEY, summed.intdigest())]
 
     def check(self, message: Received) -> memoryview:
-        """Check a message if this stream has checksums; return it without its checksum.
+        """Check the next message by its checksum, if it carries one; return it without.
 
         Raises:
-            UndecodableDataError: it carries no checksum, though the acceptor uses them.
+            UndecodableDataError: it carries no checksum, and this end wants one or the peer does not say so.
             AlteredMessageError: the message was altered on its path.
         """
         view = memoryview(message)

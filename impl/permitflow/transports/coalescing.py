@@ -38,37 +38,36 @@ __all__ = [
 ]
 
 
-# Below this size a chunk is copied, if need be, to travel as rows of one batch with its neighbours.  A larger one
-# travels so only where nothing is copied for that; else it is an IPC message of its own.
+# A chunk below this size is copied, if necessary, into one batch with its neighbours.  A larger one joins them only
+# if that copies nothing; else it is an IPC message of its own.
 _SMALL_BYTES = 128 << 10
-# Whoever holds one of the joined chunks keeps all of them in memory.
+# A reader that holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 512 << 10
 _JOINED_CHUNKS = 8_192
-# More than this share of the window in one batch, and the two ends would take turns instead of working side by side.
+# One batch fills at most this share of the window: with more, the two ends would take turns instead of overlapping.
 _WINDOW_SHARE = 2
-# Of a flow that has no window: what is written before the peer can say that it is too much.
+# Of a flow without a window: the rows that are written before the peer can object.
 _MOST_COLLECTED = 65_536
 _NO_LIMIT = 1 << 62
-# A stream's chunks are of a few lengths.
+# A stream's chunks have few distinct lengths.
 _CHUNK_SIZES = 64
 
 
 def collected_rows(parameters: Parameters) -> int:
-    """How many rows are collected before the first of them leave."""
+    """How many rows are collected before the first ones are sent."""
     return _MOST_COLLECTED if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
 
 
 def rows_in_message(row_bytes: float | None) -> int:
-    """About how many rows fill a message; without a limit where that depends on the rows."""
+    """About how many rows fill a message; no limit without a fixed ``row_bytes``."""
     return max(1, int(FULL_MESSAGE_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
 
 
 @lru_cache(maxsize=_CHUNK_SIZES)
 def rows_in_whole_batches(rows: int, row_bytes: float | None) -> int:
-    """How many rows fill a message with whole batches of joined chunks, where all chunks have so many ``rows``.
+    """How many rows fill a message with whole batches of joined chunks of ``rows`` rows each.
 
-    What is sent at once and needs a message and a bit would leave as a full one and a short one, each for the price
-    of one.
+    Rows that exceed one message slightly would travel as a full message and a short one, at the price of two.
     """
     in_batch = int(_JOINED_BYTES / row_bytes) // rows * rows if row_bytes and rows else 0
     if not in_batch or not row_bytes:
@@ -78,10 +77,10 @@ def rows_in_whole_batches(rows: int, row_bytes: float | None) -> int:
 
 @lru_cache(maxsize=_CHUNK_SIZES)
 def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
-    """How many rows fill a message, where that has at most ``most_rows`` and all chunks have so many ``rows``.
+    """How many rows fill a message of at most ``most_rows``, if all chunks have ``rows`` rows.
 
-    A window of full messages and a bit takes as many as one of even ones.  The bit would stay one, because as many
-    rows leave as come back.
+    A window of full messages and a short one needs as many messages as one of even ones.  The short one would stay
+    short, because each return of permits lets the same number of rows leave.
     """
     in_window, most = window_rows // rows, most_rows // rows
     if most < 2:
@@ -91,24 +90,24 @@ def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
 
 
 class MessageWriter:
-    """Prepares what a session has posted for the codec; the chunks are record batches, accepted by ``batches``."""
+    """Prepares a session's posted frames for the codec; the chunks are record batches that ``batches`` accepts."""
 
     def __init__(self, batches: BatchCodec, parameters: Parameters) -> None:
-        """Of the agreement."""
+        """Use the parameters of the agreement."""
         self._batches = batches
         self._window_rows = parameters.window_rows
         self._most_rows = collected_rows(parameters)
-        # Where a row takes the same in each chunk, numbers of rows tell how chunks are to travel.
+        # With rows of fixed size, the numbers of rows decide how chunks travel.
         self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
         if row_bytes:
             self._small_rows = math.ceil(_SMALL_BYTES / row_bytes)
-            # Chunks of so many are so large that columns can be sent from where they lie, or are not worth a copy.
+            # Chunks of at least this many rows are sent without a copy: they can be gathered, or are too large to copy.
             self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
             self._rows_gathered = min(self._most_rows, int(FULL_MESSAGE_BYTES / row_bytes))
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
 
     def message_rows(self, rows: int) -> int:
-        """How many rows are worth a message of their own, where all chunks have so many ``rows``."""
+        """How many rows deserve a message of their own, if all chunks have ``rows`` rows."""
         if not self._row_bytes or rows < self._staying_rows:
             return rows_in_whole_batches(rows, self._row_bytes)
         if self._rows_gathered == self._most_rows or self._window_rows is None:
@@ -116,11 +115,11 @@ class MessageWriter:
         return even_rows(rows, self._rows_gathered, self._window_rows)
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
-        """The frames with their chunks in bytes, lazily: what was encoded may leave before the rest is.
+        """Encode the frames' chunks lazily: an encoded frame may leave before the next one is encoded.
 
         Raises:
             ChunkTooLargeError: a chunk does not fit into one message.
-            InvalidParametersError: a barrier or watermark carries something that the wire does not.
+            InvalidParametersError: a barrier's or watermark's value cannot travel over the wire.
         """
         run: list[pa.RecordBatch] = []
         rows: list[int] = []
@@ -135,9 +134,9 @@ class MessageWriter:
         yield from self._chunks(run, rows)
 
     def messages(self, chunks: Chunks[object]) -> Iterable[list[Buffer]]:
-        """Chunks that travel alone, in messages: what ``encoded`` and ``encode_upstream`` make of them.
+        """Encode chunks without other frames into messages, as ``encoded`` and ``encode_upstream`` do.
 
-        Nearly always they become the rows of one batch, and that in fewer steps.
+        Nearly always they become the rows of one batch, here in fewer steps.
 
         Raises:
             ChunkTooLargeError: as for ``encoded``.
@@ -166,7 +165,7 @@ class MessageWriter:
             start = stop
 
     def _encoded(self, run: Sequence[pa.RecordBatch], rows: tuple[int, ...]) -> Iterator[EncodedChunks]:
-        """Chunks as one batch, or as several where they would have to be copied for that."""
+        """Encode chunks as one batch, or as several if one batch would require a copy."""
         if len(run) > 1 and self._may_stay(rows):
             if (pieces := self._batches.gathered(run, sum(rows))) is not None:
                 yield self._as_sent(rows, pieces)
@@ -176,7 +175,7 @@ class MessageWriter:
         yield self._as_sent(rows, self._batches.encode(run, sum(rows)))
 
     def _copied(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
-        """Chunks of which not all could stay where they are: large ones singly, others as rows of small batches."""
+        """Encode chunks that cannot all be gathered: large ones singly, others joined into small batches."""
         row_bytes = self._batches.row_bytes or _JOINED_BYTES
         most_rows = 0 if max(rows) * row_bytes >= _SMALL_BYTES else int(_JOINED_BYTES / row_bytes)
         start = 0
@@ -225,7 +224,7 @@ class MessageWriter:
 
 
 def _marked(frame: UpstreamFrame[object]) -> WireFrame:
-    """What is no chunks, as the wire takes it."""
+    """Check the value of a frame other than chunks."""
     if not isinstance(frame, Data):
         return cast("WireFrame", frame)
     message = frame.message

@@ -1,11 +1,11 @@
 """Frames to messages of a carrier and back.
 
-What is ready together is encoded together, as one message, because a message costs a carrier far more than a frame.
+Frames that are ready together are encoded as one message, because a message costs a carrier far more than a frame.
 The frames carry chunks as bytes; ``permitflow.transports.coalescing`` makes those.
 
 A message is plain protobuf, of which protobuf's own library encodes and decodes only the frames: it would copy the
-body twice.  So the body stands last, where it is found without looking into anything, and begins at a multiple of
-64 bytes, as Arrow wants it.
+body twice.  So the body stands last, where it is found without decoding, and begins at a multiple of 64 bytes, as
+Arrow requires.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,14 +43,13 @@ __all__ = [
 _ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
 _MOST_FRAMES = 8_192
-"""Of a message.  A frame takes two bytes of it and some microseconds here, during which nobody else is served."""
-# Longer messages gain nothing; a few of them should fit into a ring, into the buffers on the way, and into the
-# processor's cache.
+"""Of a message.  A frame takes two bytes and some microseconds of decoding, which block the event loop."""
+# Longer messages gain nothing; a few of them should fit into a ring, the network's buffers and the processor's cache.
 FULL_MESSAGE_BYTES = 2 << 20
 LONE_BODY_AT = _ALIGNMENT_BYTES
 """Where the body begins in a message of few chunks."""
 _LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
-_MARKER_BYTES = 1 << 20  # it has to fit among the frames of a message
+_MARKER_BYTES = 1 << 20  # it must fit among the frames of a message
 _FRAME_NAMES: dict[type, str] = {
     Put: "put",
     Get: "get",
@@ -61,60 +60,60 @@ _FRAME_NAMES: dict[type, str] = {
     Failure: "failure",
 }
 """Frames that are written field by field."""
-# Of a number that does not end: behind the end of any message.
+# The end of an unterminated number: behind the end of any message.
 _BEYOND = 1 << 62
-# A field begins with its number and the type "so many bytes", which together take one byte, and its length.
+# A field begins with its number and the wire type "length-delimited", together one byte, and its length.
 _LENGTH_DELIMITED = 2
 _FRAMES, _PADDING, _BODY = (
     pb.FromUpstream.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED
     for name in ("frames", "padding", "body")
 )
-# Without the body: the first frame with its schema, and some room.  While frames are decoded nobody else is served,
-# and they take many times the memory that they take on the wire.
+# Without the body: the first frame with its schema, and some reserve.  Decoding frames blocks the event loop, and takes
+# many times their memory on the wire.
 _MOST_FRAMES_BYTES = MAX_SCHEMA_BYTES + (64 << 10)
-# Of a message.  Each is a message of its own in an inbox, which takes some microseconds, and none of the bytes that
-# bound how many other chunks there are.
+# Of a message.  Each becomes a message of an inbox, which takes some microseconds, and none of the bytes that bound the
+# number of other chunks.
 _MOST_EMPTY_CHUNKS = 8_192
-# What a frame takes besides the chunks' bytes, their rows and what markers carry.
+# A frame's bytes besides the chunks' bytes, their rows and the markers' values.
 _FRAME_BYTES = 32
-# A stream's chunks are often of one size.  What was said of the last ones need not be encoded or decoded again.
+# A stream's chunks often have one size: their descriptions are cached, encoded and decoded.
 _FRONTS = 64
 _Said: TypeAlias = tuple[tuple[int, ...], int, int]  # rows of a batch, its bytes, and those before compression
 _FEW_CHUNKS = 512
 _FEW_CHUNKS_BYTES = 2_048
-# What permits that return say is the same again and again.
+# Returns of permits repeat the same bytes.
 _SHORT_BYTES = 64
 
 
 Marker: TypeAlias = int | float | str | bytes | None
-"""What a barrier or watermark carries."""
+"""The value of a barrier or watermark."""
 
 
 class EncodedChunks(NamedTuple):
     """Chunks that travel together, as one record batch in bytes."""
 
     rows: tuple[int, ...]
-    """Of each of them."""
+    """The rows of each chunk."""
     arrow: Sequence[Buffer]
-    """In pieces; what was read is one."""
+    """The bytes in pieces; received chunks have one piece."""
     uncompressed_bytes: int = 0
-    """What it takes decompressed; 0: it is not compressed."""
+    """The size after decompression; 0: not compressed."""
 
     @property
     def said(self) -> _Said:
-        """What stands of them among the frames."""
+        """Their description among the frames."""
         return self.rows, sum(map(len, self.arrow)), self.uncompressed_bytes
 
 
 WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure
-"""What an upstream writes."""
+"""A frame that an upstream writes."""
 
 
 def checked_marker(value: object, *, name: str) -> Marker:
-    """Refuse what a barrier or watermark cannot carry over the wire.
+    """Refuse a value that a barrier or watermark cannot carry over the wire.
 
     Raises:
-        InvalidParametersError: it is none of these types, or too large for 64 bits or 1 MiB, or no proper text.
+        InvalidParametersError: its type is none of ``Marker``, or it exceeds 64 bits or 1 MiB, or is no valid text.
     """
     if isinstance(value, str | bytes) and len(value) > _MARKER_BYTES // 4 and _marker_bytes(value) > _MARKER_BYTES:
         rule = f"must take at most {_MARKER_BYTES} bytes to travel"
@@ -133,19 +132,19 @@ def checked_marker(value: object, *, name: str) -> Marker:
 
 
 def _marker_bytes(value: object) -> int:
-    """How many bytes a text, or bytes, take on the wire; 0 for everything else, which takes few."""
+    """The bytes of a text or of bytes on the wire; 0 for other values, which are short."""
     if isinstance(value, str):
         return len(value.encode(errors="replace"))
     return len(value) if isinstance(value, bytes) else 0
 
 
 def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
-    """Encode what an upstream writes: messages of about ``FULL_MESSAGE_BYTES``, or of one larger frame, in pieces.
+    """Encode an upstream's frames: messages of about ``FULL_MESSAGE_BYTES``, or of one larger frame, in pieces.
 
-    None has more frames, bytes of them, or empty chunks than ``decode_upstream`` takes.
+    No message exceeds the limits of ``decode_upstream`` for frames, their bytes and empty chunks.
 
     Raises:
-        InvalidParametersError: a barrier or watermark carries something that the wire does not.
+        InvalidParametersError: a barrier's or watermark's value cannot travel over the wire.
     """
     together, body, size, body_bytes, front_bytes = list[WireFrame](), list[Buffer](), 0, 0, 0
     for frame in frames:
@@ -166,16 +165,16 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
 
 
 def _frame_bytes(frame: WireFrame) -> int:
-    """About what a frame takes, rather more, without the chunks' bytes."""
+    """Estimate a frame's bytes from above, without the chunks' bytes."""
     if isinstance(frame, EncodedChunks):
-        # As if an empty one took its share of what a message may have of either.
+        # Count an empty chunk as its share of the bytes, since a message limits both.
         empty_bytes = frame.rows.count(0) * (_MOST_FRAMES_BYTES // _MOST_EMPTY_CHUNKS)
         return _FRAME_BYTES + len(frame.rows) * (max(frame.rows).bit_length() // 7 + 1) + empty_bytes
     return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
 def encode_batch(chunks: EncodedChunks) -> list[Buffer]:
-    """Encode chunks that travel alone, as the rows of one batch: as ``encode_upstream`` does."""
+    """Encode chunks without other frames as one batch, as ``encode_upstream`` does."""
     said = (chunks.said,)
     return [_front_of(said) if len(chunks.rows) <= _FEW_CHUNKS else _made_front(said), *chunks.arrow]
 
@@ -192,7 +191,7 @@ def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: in
 
 
 def _made_front(chunks: tuple[_Said, ...]) -> bytes:
-    """What stands before the body in a message of nothing but chunks."""
+    """The bytes before the body in a message of chunks alone."""
     message = pb.FromUpstream()
     for said in chunks:
         _write_chunks(message.frames.add().chunks, *said)
@@ -203,7 +202,7 @@ _front_of = lru_cache(maxsize=_FRONTS)(_made_front)
 
 
 def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> list[list[Buffer]]:
-    """Encode what a downstream writes: one message, or none if there are no frames."""
+    """Encode a downstream's frames: one message, or none if there are no frames."""
     if not frames:
         return []
     message = pb.FromDownstream()
@@ -217,10 +216,10 @@ def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> l
 
 
 def decode_upstream(message: Received) -> list[WireFrame]:
-    """Decode what an upstream wrote; the chunks refer to the message.
+    """Decode an upstream's message; the chunks refer to it.
 
     Raises:
-        UndecodableDataError: these bytes are no frames of this version of the protocol.
+        UndecodableDataError: ``message`` holds no frames of this version of the protocol.
     """
     view = memoryview(message)
     head, body = _taken_apart(view)
@@ -232,7 +231,7 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         ]
     decoded = pb.FromUpstream()
     _parse(decoded, head)
-    if decoded.body:  # by an encoder that does not know where it should be
+    if decoded.body:  # an encoder placed it elsewhere
         body = memoryview(decoded.body)
     frames: list[WireFrame] = []
     for frame in decoded.frames:
@@ -253,11 +252,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
 
 @lru_cache(maxsize=_FRONTS)
 def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
-    """Rows and uncompressed bytes, if a message is nothing but a few chunks as one batch; most messages are.
+    """Rows and uncompressed bytes of a message that is one batch of few chunks, as most are; else None.
 
     Args:
-        front: its first ``LONE_BODY_AT`` bytes; behind them follow the chunks' bytes, if it is.
-        size: of all of it, in bytes.
+        front: its first ``LONE_BODY_AT`` bytes; the chunks' bytes follow them in such a message.
+        size: of the whole message, in bytes.
     """
     place = _body_place(front, size)
     if place is None or place[1] != _ALIGNMENT_BYTES:
@@ -274,7 +273,7 @@ def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
 
 @lru_cache(maxsize=_FRONTS)
 def _chunks_said(head: bytes) -> tuple[_Said, ...]:
-    """What a message whose frames are encoded like this says of its chunks; nothing, if not all of them are chunks."""
+    """Decode the descriptions of chunks from a message's encoded frames; empty if another frame is there."""
     decoded = pb.FromUpstream()
     _parse(decoded, memoryview(head))
     if decoded.body or any(frame.WhichOneof("frame") != "chunks" for frame in decoded.frames):
@@ -284,7 +283,7 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
 
 
 def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
-    """Is the body theirs, with some bytes and chunks for each batch?  Else ``_read_chunks`` says why not."""
+    """Do these chunks fill the body, each batch non-empty?  If not, ``_read_chunks`` reports why."""
     return (
         all(rows and min(rows) >= 0 and size > 0 for rows, size, _ in chunks)
         and sum(size for _, size, _ in chunks) == len(body) > 0
@@ -292,10 +291,10 @@ def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
 
 
 def decode_downstream(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
-    """Decode what a downstream wrote; without a flow, because there is no agreement, feedback stays bytes.
+    """Decode a downstream's message; without a flow, before the agreement, feedback stays bytes.
 
     Raises:
-        UndecodableDataError: these bytes are no frames of this version of the protocol.
+        UndecodableDataError: ``message`` holds no frames of this version of the protocol.
     """
     if len(message) <= _SHORT_BYTES:
         return [*_short_downstream(bytes(message), flow)]
@@ -335,10 +334,10 @@ def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> No
 
 
 def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
-    """Write a frame of an upstream; the bytes of chunks are no part of it.
+    """Write a frame of an upstream, without the bytes of chunks.
 
     Raises:
-        InvalidParametersError: the wire cannot hold something of it.
+        InvalidParametersError: the wire cannot hold one of its values.
     """
     match frame:
         case EncodedChunks():
@@ -352,7 +351,7 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
 
 
 def _write_chunks(into: pb.Chunks, rows: Sequence[int], size_bytes: int, uncompressed_bytes: int) -> None:
-    """Write what is said of chunks that travel together; their bytes are no part of it."""
+    """Write the description of chunks that travel together, without their bytes."""
     into.rows.extend(rows)
     into.size_bytes = size_bytes
     into.uncompressed_bytes = uncompressed_bytes
@@ -374,7 +373,7 @@ def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
     """Read a frame of an upstream; the bytes of chunks are the first ones of a body.
 
     Raises:
-        UndecodableDataError: it is none, or states something that cannot be.
+        UndecodableDataError: it is no such frame, or states an impossible value.
     """
     name = _name(frame)
     if name == "chunks":
@@ -389,7 +388,7 @@ def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
     """Read chunks whose record batch is the first one of a body.
 
     Raises:
-        UndecodableDataError: it is not there, or no chunk is in it.
+        UndecodableDataError: the body is too short, or the batch has no chunk.
     """
     if not message.rows or not 0 < message.size_bytes <= len(body):
         reason = f"they take {message.size_bytes} of the {len(body)} bytes of the body"
@@ -425,14 +424,14 @@ def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame) -> str:
 
 
 def front_of(frames: bytes, size_bytes: int) -> bytes:
-    """What stands before a body of so many bytes."""
+    """The bytes before a body of ``size_bytes`` bytes."""
     body_field = bytes((_BODY,)) + _varint(size_bytes)
     padding = -(len(frames) + 2 + len(body_field)) % _ALIGNMENT_BYTES
     return frames + bytes((_PADDING, padding)) + bytes(padding) + body_field
 
 
 def _taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
-    """What protobuf has to decode of a message, and its body if that is where this module puts it."""
+    """Split a message into protobuf's part and its body, if the body lies where this module puts it."""
     view = memoryview(message)
     places = _body_place(view, len(view))
     if places is None:
@@ -442,10 +441,10 @@ def _taken_apart(message: Buffer) -> tuple[memoryview, memoryview]:
 
 
 def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
-    """Where protobuf's part of a message ends and where its body begins; None if that does not show.
+    """Where protobuf's part of a message ends and its body begins; None if it has no such place.
 
     Args:
-        front: how the message begins, or all of it.
+        front: the message's beginning, or all of it.
         size: of the message, in bytes.
     """
     position, here = 0, len(front)
@@ -463,7 +462,7 @@ def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
 
 
 def _has_few_fields(message: memoryview) -> bool:
-    """Does a message have at most ``_MOST_FRAMES`` fields and no groups?  Nothing is decoded to see that."""
+    """Does a message have at most ``_MOST_FRAMES`` fields and no groups?  Nothing is decoded."""
     position = 0
     for _ in range(_MOST_FRAMES):
         key, position = _read_varint(message, position)
@@ -494,7 +493,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(view: Buffer, position: int) -> tuple[int, int]:
-    """A number, and where it ends; damaged ones lead beyond the end."""
+    """A number, and where it ends; a damaged number ends beyond the message."""
     value = 0
     for count, byte in enumerate(view[position : position + 10]):
         value |= (byte & 0x7F) << 7 * count

@@ -38,19 +38,18 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """Of gRPC's own health protocol."""
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
-# may be silent for hours while it waits for permits.  So each end asks the other for a sign of life, and gives it a
-# while: gRPC's own threads answer, however busy Python is; those of others may have to compute first.  By default
-# nobody asks.
+# may be silent for hours while it waits for permits.  So each end pings the other and waits some time: gRPC's own
+# threads answer, however busy Python is; other implementations may have to compute first.  By default no end pings.
 _PING_EVERY_MS = 2_000
-# How much may be on its way is for permits to say.  HTTP/2 has windows of its own, in bytes, which gRPC lets grow to
-# some 4 MiB for each round trip: over distances they bind first, and the time of one is what a larger row_permits pays.
+# Permits bound the rows in flight.  HTTP/2 has windows of its own, in bytes, which gRPC grows to some 4 MiB per round
+# trip: over long distances they bind first, and a larger row_permits only covers the time of one trip.
 _WINDOW_BYTES = 1 << 30
 
 _COMMON: Options = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
-    # It measures round trips to fit the window to them, and would make it smaller.
+    # gRPC measures round trips to fit the window to them, and would shrink it.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", _PING_EVERY_MS),
     # Pings must go on however long a stream is silent.
@@ -64,27 +63,26 @@ def _patient(silence_seconds: float) -> Options:
 
 
 def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
-    """How a client dials."""
+    """gRPC's options of a client."""
     return (
         *_COMMON,
         *_patient(silence_seconds),
         # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
         ("grpc.use_local_subchannel_pool", 1),
-        # An exchange is a neighbour in the cluster; the proxy for the internet cannot reach it.
+        # An exchange is in the same cluster; a proxy for the internet cannot reach it.
         ("grpc.enable_http_proxy", 0),
-        # Errors are ours to judge: a stream that broke must not be repeated behind our back.
+        # Our code judges errors: gRPC must not repeat a broken stream by itself.
         ("grpc.enable_retries", 0),
     )
 
 
 def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds: float = SILENCE_SECONDS) -> Options:
-    """How an exchange listens."""
+    """gRPC's options of an exchange."""
     handshake_ms = max(1, int(1_000 * handshake_seconds))
     return (
         *_COMMON,
         *_patient(silence_seconds),
-        # The clients' pings are welcome; by default the server hangs up on a peer that asks more often than every
-        # 5 min.
+        # Accept the clients' pings: by default the server hangs up on a peer that pings more often than every 5 min.
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
         ("grpc.http2.max_ping_strikes", 0),
         # By default a second server may listen on the same port and take away half of the streams.
@@ -105,14 +103,13 @@ _EXPECTED_BYTES = 8 << 20
 
 @cache
 def expect_large_blocks() -> None:
-    """Let glibc learn, once in this process, that blocks of some MiB come and go; what gRPC does as soon as it is used.
+    """Make glibc keep freed blocks of some MiB, once per process: gRPC allocates and frees them all the time.
 
-    By default it gets each block above 128 KiB from the kernel and returns it at once, so that gRPC spends more time
-    on getting fresh pages than on moving data.  It learns from the first such block that is freed, see ``mallopt(3)``:
-    from then on it keeps blocks up to that size, and gives back what is free beyond twice as much, in each of the heaps
-    that threads have: some tens of MiB stay with a process that moves large chunks.  Here it is freed before the first
-    message, and nothing of it was ever touched.  A user who has told glibc what to do (``MALLOC_MMAP_THRESHOLD_``,
-    ``mallopt``) has told it not to learn; so that stands.
+    By default glibc gets each block above 128 KiB from the kernel and returns it at once, so that gRPC spends more time
+    on getting fresh pages than on moving data.  It adapts to the first such block that is freed, see ``mallopt(3)``:
+    from then on it keeps blocks up to that size, and returns free memory beyond twice as much, in each thread's heap:
+    some tens of MiB stay with a process that moves large chunks.  This function frees an untouched block before the
+    first message.  A user's own setting (``MALLOC_MMAP_THRESHOLD_``, ``mallopt``) disables the adaptation, and stands.
     """
     bytearray(_EXPECTED_BYTES)
 
@@ -124,7 +121,7 @@ def refuse_after_fork(address: str) -> None:
     """Note that this process dials with gRPC, whose threads do not survive a fork: a child that dialled would crash.
 
     Raises:
-        ForkedError: a process from which this one was forked off has dialled.
+        ForkedError: a process from which this one was forked has dialled.
     """
     if _dialling.setdefault("process", os.getpid()) != os.getpid():
         raise ForkedError(what=f"gRPC, which was used before the fork, cannot dial {address}")

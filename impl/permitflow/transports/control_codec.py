@@ -1,4 +1,4 @@
-"""Questions and orders of the Control method: to bytes and back, and what a client of any kind makes of a reply.
+"""Questions and orders of the Control method: encoding, decoding, and the reading of replies.
 
 Each request and each reply is one message of the carrier.
 """
@@ -57,14 +57,14 @@ __all__ = [
 T = TypeVar("T")
 
 Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
-"""Where channels stand, in the order in which they were named."""
+"""The channels' positions, in the order of the request."""
 
 # Decoded, a message takes many times its size.  An acknowledgement of 10,000 channels takes 0.8 MiB.
 MOST_REQUEST_BYTES = 4 << 20
 MOST_ITEMS = 65_536
 """Channels, rows or parts in a request."""
 _MOST_REPLY_BYTES = 32 << 20
-# A larger request is decoded in steps of so many fields or items each.
+# A larger request is decoded in steps of this many fields or items each.
 _BYTES_AT_ONCE = 16 << 10
 _FIELDS_AT_ONCE = 512
 _REQUEST_KEYS = frozenset(field.number << 3 | 2 for field in pb.ControlRequest.DESCRIPTOR.fields)
@@ -77,7 +77,7 @@ _REQUESTS: dict[type, str] = {
     Close: "close",
     AskStatistics: "statistics",
 }
-# What a request may hold many of: the field, and a word for what is in it.
+# A request's repeated fields, each with a noun for its items.
 _ITEMS = {"acknowledge": ("rows", "channels"), "publish": ("parts", "attempts"), "discard": ("parts", "attempts")}
 _CHANNELS = ("channels", "channels")
 _REPLIES: dict[type, str] = {
@@ -89,7 +89,7 @@ _REPLIES: dict[type, str] = {
 
 
 def encode_request(request: ControlRequest) -> bytes:
-    """Encode what a client asks.
+    """Encode a client's request.
 
     Raises:
         InvalidParametersError: a number or a name does not fit the wire.
@@ -100,7 +100,7 @@ def encode_request(request: ControlRequest) -> bytes:
 
 
 def decode_request(data: Received) -> ControlRequest:
-    """Decode what a client asks, at once; see ``decoding``."""
+    """Decode a client's request at once; see ``decoding``."""
     steps = decoding(data)
     while True:
         try:
@@ -111,12 +111,12 @@ def decode_request(data: Received) -> ControlRequest:
 
 
 def decoding(data: Received) -> Generator[None, None, ControlRequest]:
-    """Decode what a client asks, in short steps.  One that asks too much is refused before most of it was decoded.
+    """Decode a client's request in short steps; one that asks too much is refused before most is decoded.
 
     Raises:
-        UndecodableDataError: these bytes are no request of this version of the protocol, or too many.
-        AlteredMessageError: they are not those that were sent.
-        InvalidParametersError: it names too much at once.
+        UndecodableDataError: ``data`` is no request of this version of the protocol, or too long.
+        AlteredMessageError: the bytes were altered on their path.
+        InvalidParametersError: it names too many items.
     """
     content = _content(data, MOST_REQUEST_BYTES)
     message, items = pb.ControlRequest(), None
@@ -145,7 +145,7 @@ def decoding(data: Received) -> Generator[None, None, ControlRequest]:
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """Messages that say the same as this one, merged in this order, of so many fields each as are decoded at once."""
+    """Split a message into messages of one decoding step each; merged in order, they equal it."""
     if len(data) <= _BYTES_AT_ONCE:
         yield data
         return
@@ -162,7 +162,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _pieces_of_field(data: bytes, key: int, start: int, stop: int) -> Iterator[bytes]:
-    """A message of one byte of key that lies there, in pieces with some of its fields each."""
+    """Split the message at this place, whose key takes one byte, into messages with some of its fields."""
     count = 0
     for _, _, end in _fields(data, start, stop):
         count += 1
@@ -171,12 +171,12 @@ def _pieces_of_field(data: bytes, key: int, start: int, stop: int) -> Iterator[b
             start, count = end, 0
 
 
-# How protobuf says how long a field is.
+# Protobuf's wire type for fields with a length.
 _NUMBER, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Where each field of a message begins, where its content does, and where it ends."""
+    """For each field of a message: where the field begins, where its content begins, and where it ends."""
     while start < stop:
         content = _after_varint(data, start)
         kind = data[start] & 7
@@ -196,7 +196,7 @@ def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]
 
 
 def _after_varint(data: bytes, start: int) -> int:
-    """Where the number that begins there has ended."""
+    """The position behind the number that begins at ``start``."""
     return start + 1 if start < len(data) and data[start] < 0x80 else _read_varint(data, start)[1]
 
 
@@ -220,21 +220,21 @@ def _varint(number: int) -> bytes:
 
 
 def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
-    """Encode what the exchange replies.
+    """Encode the exchange's reply.
 
     Raises:
-        InvalidParametersError: it takes more than 32 MiB.
+        InvalidParametersError: the reply takes more than 32 MiB.
     """
     return b"".join(with_checksum([*reply_pieces(reply)]))
 
 
 def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
-    """What the exchange replies, channel by channel: one message, once the pieces are joined and have their checksum.
+    """Encode the exchange's reply channel by channel: joined, the pieces are one message with its checksum.
 
-    Protobuf reads messages that follow each other as one, with the channels of all of them.
+    Protobuf reads concatenated messages as one, with the channels of all.
 
     Raises:
-        InvalidParametersError: they take more than 32 MiB.
+        InvalidParametersError: the reply takes more than 32 MiB.
     """
     size = 0
     for part in _parts_of(reply):
@@ -266,11 +266,11 @@ def _encode_part(reply: ControlReply[pa.Schema]) -> bytes:
 
 
 def decode_reply(data: Received) -> ControlReply[pa.Schema]:
-    """Decode what the exchange replies.
+    """Decode the exchange's reply.
 
     Raises:
-        UndecodableDataError: these bytes are no reply of this version of the protocol.
-        AlteredMessageError: they are not those that were sent.
+        UndecodableDataError: ``data`` is no reply of this version of the protocol.
+        AlteredMessageError: the bytes were altered on their path.
     """
     content = _content(data, _MOST_REPLY_BYTES)
     message = pb.ControlReply()
@@ -286,17 +286,17 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
 
 
 def _content(data: Received, most_bytes: int) -> bytes:
-    """What is in a message, without its checksum."""
+    """Check a message; return its content without the checksum."""
     if len(data) > most_bytes + CHECKSUM_BYTES:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=f"{most_bytes} bytes are the most")
     return bytes(checked(data))
 
 
 class Order(Generic[T]):
-    """A question or an order: its message, and what its reply means."""
+    """A question or an order: its message, and the reading of its reply."""
 
     def __init__(self, request: ControlRequest, answer: Callable[[ControlReply[pa.Schema]], T | None]) -> None:
-        """``answer`` takes from a reply what was asked for; None: it replies to something else.
+        """``answer`` extracts the answer from a reply; None: the reply is to another request.
 
         Raises:
             InvalidParametersError: a number or a name does not fit the wire.
@@ -305,10 +305,10 @@ class Order(Generic[T]):
         self._answer = answer
 
     def read(self, message: Received) -> T:
-        """What the exchange replies.
+        """Decode the exchange's answer.
 
         Raises:
-            UndecodableDataError: it replies to something else.
+            UndecodableDataError: the reply is to another request.
         """
         reply = decode_reply(message)
         answer = self._answer(reply)
@@ -318,19 +318,19 @@ class Order(Generic[T]):
 
 
 def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
-    """Where do these channels stand?"""
+    """Ask for the positions of these channels."""
     names = _names(channels)
     return Order(AskPositions(names, consumer), partial(_where, names))
 
 
 def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
-    """A consumer needs no row before these any more."""
+    """Acknowledge all rows before these for a consumer."""
     named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
     return Order(Acknowledge(named, consumer), partial(_where, [asked.channel for asked in named]))
 
 
 def close(channels: Sequence[str], consumer: str) -> Order[Where]:
-    """Nobody will put into these channels any more."""
+    """Close these channels: no producer will put into them any more."""
     names = _names(channels)
     return Order(Close(names, consumer), partial(_where, names))
 
@@ -346,12 +346,12 @@ def discard(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Discar
 
 
 def statistics(channels: Sequence[str]) -> Order[Statistics]:
-    """What has flowed through these channels, or through all?"""
+    """Ask for the traffic counts of these channels, or of all."""
     return Order(AskStatistics(_names(channels)), lambda reply: reply if isinstance(reply, Statistics) else None)
 
 
 def _where(names: Sequence[str], reply: ControlReply[pa.Schema]) -> Where | None:
-    """Where these channels stand; None if the reply is about something else."""
+    """The positions of these channels; None if the reply is to another request."""
     if not isinstance(reply, Positions) or [stands.channel for stands in reply.channels] != [*names]:
         return None
     return reply.channels

@@ -1,22 +1,22 @@
-"""The longest time in which a peer may say nothing: before it has said what it wants, and afterwards."""
+"""Deadlines for a silent peer: before its first request, and afterwards."""
 
 from permitflow.errors import InvalidParametersError
 
 __all__ = ["HANDSHAKE_SECONDS", "SILENCE_SECONDS", "require_seconds"]
 
 HANDSHAKE_SECONDS = 30.0
-"""The time, by default, in which a dialler must say what it wants."""
+"""The default deadline for a dialler's first request."""
 SILENCE_SECONDS = 20.0
-"""By default, a peer that gives no sign of life for longer is gone; one with a single thread may compute so long."""
+"""By default, a peer is gone after this silence; a peer with a single thread may compute that long."""
 _LEAST_SILENCE_SECONDS = 3.0  # signs come every second or two
 _MOST_SECONDS = 86_400.0
 
 
 def require_seconds(*, handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds: float = SILENCE_SECONDS) -> None:
-    """Refuse what cannot work.
+    """Refuse deadlines that cannot work.
 
     Raises:
-        InvalidParametersError: so short a time is none, or so long a one.
+        InvalidParametersError: a deadline is too short or too long.
     """
     if not 0 < handshake_seconds <= _MOST_SECONDS:
         rule = f"must be above 0 and at most {_MOST_SECONDS:g}"

@@ -1,4 +1,4 @@
-"""Why a wait has taken too long: the exchange is asked, instead of guessed at, before a time-out is reported."""
+"""Finds the cause of a time-out: asks the exchange before reporting one, instead of guessing."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -27,23 +27,23 @@ SLOTS = "all channels of a stream must be read at the same time: does the readin
 """The likely cause of a starved stream of a Spark job."""
 _WRITER_SLOTS = "has the writing job started, and has it a task slot for each channel?"
 
-# A caller that has waited so long waits a little longer for the cause.
+# After a time-out the caller waits this much longer for the cause.
 _LONGEST_ANSWER_SECONDS = 2.0
 
 Explain: TypeAlias = Callable[[ChannelTraffic], str]
-"""What a channel's numbers say about a wait."""
+"""Turns a channel's numbers into the cause of a wait."""
 
 
 class Cause(NamedTuple):
-    """What has most likely caused a wait that was in vain."""
+    """The likely cause of a wait that timed out."""
 
     guess: str
     explain: Explain | None = None
-    """What says more, if the exchange can be asked."""
+    """Explains more from the exchange's numbers, if it answers."""
 
 
 async def timed_out(address: str, channel: str, seconds: float, cause: Cause) -> PeerTimeoutError:
-    """Why nothing came for so long: as the exchange says, or as it is guessed."""
+    """The error of a time-out, with the cause from the exchange, or a guess."""
     is_alive, why = await explained(address, channel, cause.explain, cause.guess)
     waited, who = f"for {seconds:g} s", f"the exchange at {address} (channel {channel!r})"
     if is_alive:
@@ -52,13 +52,13 @@ async def timed_out(address: str, channel: str, seconds: float, cause: Cause) ->
 
 
 async def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
-    """Does the exchange answer, and what has most likely caused a wait?
+    """Does the exchange answer, and what is the likely cause of the wait?
 
     Args:
         address: of the exchange.
         channel: by its name.
         explain: turns the channel's numbers into words; None: they say nothing about this wait.
-        otherwise: the cause as far as it can be guessed, for an exchange that answers and tells nothing.
+        otherwise: the guessed cause, for an exchange that answers without one.
     """
     try:
         traffic = await _asked(address, channel)
@@ -74,7 +74,7 @@ async def explained(address: str, channel: str, explain: Explain | None, otherwi
 
 
 async def consumed(address: str, channel: str) -> int:
-    """Rows that the consumer of a channel has consumed, as the exchange knows it; -1: it does not say."""
+    """The rows that a channel's consumer has consumed, as the exchange reports them; -1: unknown."""
     try:
         traffic = await _asked(address, channel)
     except PermitflowError:
@@ -90,21 +90,21 @@ async def _asked(address: str, channel: str) -> ChannelTraffic:
 
 
 def why_no_schema(traffic: ChannelTraffic) -> str:
-    """A consumer waits for the agreement."""
+    """Explain why a consumer waits for the agreement."""
     if traffic.producers:
         return "the channel has producers, and its first agreement is slow"
     return f"the channel has no schema, because no producer has dialled: {_WRITER_SLOTS}"
 
 
 def why_no_rows(traffic: ChannelTraffic) -> str:
-    """A consumer waits for rows."""
+    """Explain why a consumer waits for rows."""
     if not traffic.producers:
         return f"no producer is connected, and the channel has not ended: {_WRITER_SLOTS}"
     return f"{_counted(traffic.producers, 'producer')} connected and silent"
 
 
 def why_no_permits(traffic: ChannelTraffic) -> str:
-    """A producer waits for permits."""
+    """Explain why a producer waits for permits."""
     if traffic.kept is not None:
         return _why_kept(traffic.kept)
     if not traffic.consumers:
@@ -114,7 +114,7 @@ def why_no_permits(traffic: ChannelTraffic) -> str:
 
 
 def why_no_room(traffic: ChannelTraffic) -> str:
-    """A producer that stages rows waits for permits."""
+    """Explain why a producer that stages rows waits for permits."""
     kept = traffic.kept
     if kept is None or not (kept.published_rows or kept.staged_rows):
         return why_no_permits(traffic)
@@ -146,6 +146,6 @@ _FULL = (
 
 
 def unsent(said: str, *, is_staged: bool) -> Cause:
-    """Of a producer's wait; ``said`` is what it knows itself."""
+    """The cause of a producer's wait; ``said`` is the producer's own finding."""
     why, guess = (why_no_room, _FULL) if is_staged else (why_no_permits, SLOTS)
     return Cause(f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}")

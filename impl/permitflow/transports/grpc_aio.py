@@ -5,8 +5,8 @@
 
 Consumers that read many small chunks at once ask for ``JoinedChunks``: ``await receiver.receive_joined()``.
 
-gRPC's own flow control stays in force underneath; it bounds bytes on the way, permits bound rows until they are
-consumed.  Reading never waits for the application, so that a slow consumer holds its permits and not the connection.
+gRPC's own flow control stays active underneath; it bounds bytes in flight, permits bound rows until they are consumed.
+Reading never waits for the application, so that a slow consumer holds its permits and not the connection.
 """
 
 import asyncio
@@ -73,8 +73,8 @@ T = TypeVar("T")
 class AioControl:
     """One stream of questions and orders.  Tasks that share it take turns.
 
-    An order that fails ends the stream: call ``control`` again for the next one.  Whether an order that was not
-    answered, or was cancelled, was carried out is not known; all of them may be repeated.
+    An order that fails ends the stream: call ``control`` again for the next one.  An unanswered or cancelled order may
+    or may not have been carried out; every order may be repeated.
     """
 
     def __init__(self, conversation: Conversation, who: str, timeout_seconds: float) -> None:
@@ -86,11 +86,11 @@ class AioControl:
         self._is_closed = False
 
     async def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Where channels stand, in this order.
+        """Ask for the positions of channels, in this order.
 
         Args:
             channels: names.
-            consumer: whose position is wanted; empty: that of the consumer ``default``.
+            consumer: the one whose position is wanted; empty: the consumer ``default``.
 
         Raises:
             UnknownChannelError: the exchange has no such channel.
@@ -103,22 +103,22 @@ class AioControl:
         return await self._ask(positions(channels, consumer))
 
     async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
-        """A consumer needs no row before these any more; less than before changes nothing.
+        """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing.
 
         Args:
             rows: by channel: the first row that is still needed; or the same with the log in which it was counted.
             consumer: empty: the consumer ``default``.
 
         Raises:
-            RowsNotThereError: one of these rows has not come; nothing was acknowledged.
-            LogReplacedError: the rows that are meant are lost; nothing was acknowledged.
+            RowsNotThereError: the channel does not have one of these rows yet; nothing was acknowledged.
+            LogReplacedError: the log of these rows was lost; nothing was acknowledged.
             StoreWriteError: the exchange could not write; some of the channels may be acknowledged.
             PermitflowError: as ``positions``.
         """
         return await self._ask(acknowledge(rows, consumer))
 
     async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Nobody will put into these channels any more.  Those that have ended stay as they are.
+        """Close these channels to all producers.  Ended channels stay as they are.
 
         Raises:
             StoreWriteError: the exchange could not write; some of the channels may be closed.
@@ -130,13 +130,13 @@ class AioControl:
         """Make one attempt at each partition of a batch part of its channel, all or none.
 
         Raises:
-            StagingError: something of it is not staged; nothing was published.
+            StagingError: an attempt is not staged; nothing was published.
             PermitflowError: as ``positions``.
         """
         return await self._ask(publish(query, batch, parts))
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
-        """Forget these attempts at a batch, unless they are published; attempts that are not named stay.
+        """Discard these attempts at a batch, unless they are published; other attempts stay.
 
         Raises:
             PermitflowError: as ``positions``.
@@ -144,7 +144,7 @@ class AioControl:
         return await self._ask(discard(query, batch, parts))
 
     async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
-        """What has flowed through channels of any kind, in counts.
+        """Ask for the traffic counts of channels of any kind.
 
         Args:
             channels: names, in the order of the answer; none: all that the exchange has.
@@ -159,7 +159,7 @@ class AioControl:
         async with self._turn:
             if self._is_closed:
                 raise ChannelClosedError(end="control stream")
-            # Unless all goes well, what comes later would be taken for the reply to something else.
+            # After a failure, a late reply would be taken for the reply to the next request.
             self._is_closed = True
             reply = order.read(await self._reply_to(order.message))
             self._is_closed = False
@@ -180,18 +180,18 @@ class AioControl:
         return reply
 
     def close(self) -> None:
-        """Take no order any more."""
+        """Accept no more orders."""
         self._is_closed = True
 
 
-# Long enough for a last message on a slow network, short enough for somebody who waits for the prompt.
+# Long enough for a last message on a slow network, short enough for a user at a prompt.
 LINGER_SECONDS = 2.0
 
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
 
 class ChannelDescription(NamedTuple):
-    """What an exchange says about a channel."""
+    """A channel's schema and parameters, as the exchange states them."""
 
     schema: pa.Schema
     parameters: Parameters
@@ -217,33 +217,33 @@ async def get(
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
-    One that keeps its rows is not broken by that; it can be read by ranges, as often as is wanted, and reading
+    A channel that keeps its rows does not break; any range of it can be read any number of times, and reading
     acknowledges nothing.
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
         channel: its name.
         wanted: the most that this end wants; by default what the exchange has.
-        schema: what the chunks must look like; by default as they come.
-        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
-        agreement_timeout_seconds: how long to wait until the channel's schema is known: a producer may bring it.
+        schema: the required schema of the chunks; by default any.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
+        agreement_timeout_seconds: how long to wait for the channel's schema, which a producer may bring.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
-        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
-            Nothing is compressed where memory is shared.
-        consumer: of a channel that keeps its rows: whose reading this is; empty: that of the consumer ``default``.
-        from_row: the first row that is wanted; None: the first one that the consumer has not acknowledged.
-        to_row: the first row that is not wanted any more; None: all that will ever come.
-        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: whichever there is.
+        compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
+            Nothing is compressed in shared memory.
+        consumer: of a channel that keeps its rows: the consumer that reads; empty: the consumer ``default``.
+        from_row: the first row to read; None: the first one that the consumer has not acknowledged.
+        to_row: the row before which reading stops; None: read to the channel's end.
+        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
 
     Raises:
-        InvalidParametersError: this end cannot compress like that.
-        PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
+        InvalidParametersError: this end does not have that codec.
+        PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
-        SameHostError: memory was to be shared, and cannot be.
+        SameHostError: shared memory is required, and impossible.
         HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
-        ReplayError: it does not keep rows, or not these, or not for this consumer.
+        ReplayError: the channel keeps no rows, or not these, or none for this consumer.
     """
     _require_name(channel)
     encoded = None if schema is None else schema.serialize().to_pybytes()
@@ -286,31 +286,31 @@ async def put(
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
-    A producer with a name only leaves then: it can come again, and go on.
+    A named producer only disconnects then: it can reconnect and continue.
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
         channel: its name.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
-        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
         agreement_timeout_seconds: how long to wait for the exchange's answer.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
-        compression: of chunks on their way, for slow networks, if the exchange agrees; ``auto``: if it asks for it.
-            Nothing is compressed where memory is shared.
-        producer: of a channel that keeps its rows: a name of this producer's own.  One that comes again learns from
-            ``first_row`` how many of its rows are kept, and sends those that follow; who still sends under this name
-            is broken off.
-        staging: of a channel that keeps its rows: what is sent is not to be seen before it is published.
+        compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
+            Nothing is compressed in shared memory.
+        producer: of a channel that keeps its rows: this producer's unique name.  After a reconnect, ``first_row`` says
+            how many of its rows are kept, and it sends those that follow.  An older stream under this name is
+            broken off.
+        staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
 
     Raises:
-        InvalidParametersError: this end cannot compress like that.
-        PeerTimeoutError: nobody answers at this address.
+        InvalidParametersError: this end does not have that codec.
+        PeerTimeoutError: no server answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
-        SameHostError: memory was to be shared, and cannot be.
+        SameHostError: shared memory is required, and impossible.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
     _require_name(channel)
@@ -341,13 +341,13 @@ async def put(
 
 @asynccontextmanager
 async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
-    """A producer that leaves without having ended its stream gives it up."""
+    """Abort the stream if the producer leaves without having ended it."""
     try:
         yield
     except BaseException as error:
         sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         raise
-    # Without effect where the stream has been ended.
+    # No effect on an ended stream.
     sender.abort("its producer left without ending it")
 
 
@@ -362,7 +362,7 @@ async def describe(
     """Ask for a channel's schema and parameters.  The channel keeps its data.
 
     Raises:
-        PeerTimeoutError: nobody answers at this address, or the channel's schema did not become known.
+        PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         UnknownChannelError: there is no such channel.
     """
@@ -389,12 +389,12 @@ async def control(
 
     Args:
         address: as for ``get``.
-        connect_timeout_seconds: how long to wait for the connection; None: not until somebody listens there.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
         reply_timeout_seconds: how long to wait for each reply.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
 
     Raises:
-        PeerTimeoutError: nobody answers at this address.
+        PeerTimeoutError: no server answers at this address.
     """
     who = f"the exchange at {address}"
     async with _calling(address, CONTROL, who, connect_timeout_seconds, silence_seconds) as call:
@@ -453,13 +453,13 @@ async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | 
 
 
 async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
-    """Give the last messages of a stream that has ended, or is broken off, the time to arrive."""
+    """Wait until the last messages of an ended or broken stream have arrived."""
     if end.is_finished or end.is_breaking_off:
         await asyncio.wait({task}, timeout=LINGER_SECONDS)
 
 
 def _raise_untold(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
     error = task.result() if task.done() and not task.cancelled() else None
-    # A peer that is lost after everything was consumed and compared has taken nothing with it.
+    # A peer lost after all was consumed and compared loses nothing.
     if error is not None and not end.has_told_failure and not isinstance(error, PeerGoneError):
         raise error

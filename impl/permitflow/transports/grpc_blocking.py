@@ -1,20 +1,19 @@
 """The exchange for callers without an event loop: Spark's workers, scripts, threads.
 
-Each end is one of ``grpc_aio``, held open by a task in the process's background loop, which keeps all of its books.
-Between the two lies a queue, so that a call seldom waits for the other thread.  Every wait ends after
-``timeout_seconds`` without any sign of progress, with an error that names the channel, the address and the likely
-cause; a peer that vanishes is noticed within seconds, whatever the time-out.  One thread at a time may use an end.
-One that is dropped without ``close`` hangs up, with a ResourceWarning.
+Each end is one of ``grpc_aio``, held open by a task in the process's background loop, which keeps its ledger.
+A queue connects the two threads, so that a call seldom waits for the loop.  Every wait ends after
+``timeout_seconds`` without progress, with an error that names the channel, the address and the likely cause; a peer
+that vanishes is detected within seconds, whatever the time-out.  One thread at a time may use an end.  An end that is
+dropped without ``close`` hangs up, with a ResourceWarning.
 
-**What is ahead.**  ``send`` returns once a batch is in line.  It waits only while half a window lies there, or an
-eighth of it in 512 KiB; so what goes wrong is told by a later ``send`` or by ``end``.  A source reads half a window
-ahead.
+**Buffers.**  ``send`` returns once a batch is queued.  It waits only while the queue holds half a window, or an
+eighth of it in 512 KiB; so a later ``send`` or ``end`` reports errors.  A source reads half a window ahead.
 
-**Signals.**  A signal's handler may raise an exception at any moment of a call, KeyboardInterrupt for one, and the
-caller may go on afterwards: no row is lost or comes twice.  A call that was interrupted has done nothing or all of it;
-of a ``send``, ``BlockingSink.accepted_rows`` tells which.
+**Signals.**  A signal's handler may raise an exception at any moment of a call, for example KeyboardInterrupt, and the
+caller may continue afterwards: no row is lost or duplicated.  An interrupted call has done all of its work or nothing;
+for ``send``, ``BlockingSink.accepted_rows`` tells which.
 
-**Forks.**  A child cannot use what its parent has opened.  gRPC must not be loaded before a fork whose child will use
+**Forks.**  A child cannot use its parent's ends.  gRPC must not be loaded before a fork whose child will use
 it: import this module in the child.
 """
 
@@ -77,15 +76,15 @@ __all__ = [
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 
-# A task that was cancelled ends at once; this only keeps a defect from hanging the caller.
+# A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
-# The time-outs are kept by the thread that waits.
+# The waiting thread enforces the time-outs.
 _NEVER_SECONDS = math.inf
 
 
 class Options(TypedDict, total=False):
-    """What both ends may ask for; see ``grpc_aio.get``."""
+    """Options of both ends; see ``grpc_aio.get``."""
 
     wanted: Parameters | None
     silence_seconds: float
@@ -95,7 +94,7 @@ class Options(TypedDict, total=False):
 
 
 class GetOptions(Options, total=False):
-    """What a source may ask for; see ``grpc_aio.get``."""
+    """Options of a source; see ``grpc_aio.get``."""
 
     consumer: str
     from_row: int | None
@@ -104,7 +103,7 @@ class GetOptions(Options, total=False):
 
 
 class PutOptions(Options, total=False):
-    """What a sink may ask for; see ``grpc_aio.put``."""
+    """Options of a sink; see ``grpc_aio.put``."""
 
     producer: str
     staging: Staging | None
@@ -122,7 +121,7 @@ def _required(timeout_seconds: float) -> float:
 
 
 class _Blocking(Generic[H]):
-    """What the caller has of something that the loop holds open; a context manager."""
+    """The caller's side of an object that the loop holds open; a context manager."""
 
     END: str
 
@@ -136,7 +135,7 @@ class _Blocking(Generic[H]):
         self._hang_up.atexit = False
 
     def droppable(self) -> Self:
-        """This end, which hangs up without a warning once it is dropped: for an owner whom nobody closes."""
+        """Return this end; dropped, it hangs up without a warning: for an owner that is never closed."""
         self._hang_up.detach()
         self._hang_up = weakref.finalize(self, lambda held: held.release(), self._held)
         self._hang_up.atexit = False
@@ -152,9 +151,9 @@ class _Blocking(Generic[H]):
             raise ChannelClosedError(end=self.END)
 
     def close(self) -> None:
-        """Release this end, whatever state it is in; never waits for the peer.  Closing twice is harmless.
+        """Release this end in any state; never waits for the peer.  Closing twice is harmless.
 
-        Only where a message of the peer was wrong, it waits a second at most until the peer was told.
+        Exception: after a wrong message of the peer it waits at most a second until the peer was told.
         """
         self._is_closed = True
         self._held.release()
@@ -173,7 +172,7 @@ class _Blocking(Generic[H]):
 
 
 def _hang_up(held: Held[Any]) -> None:
-    """The caller has dropped its end; called in any thread."""
+    """Hang up after the caller has dropped its end; called in any thread."""
     if held.is_open:
         held.release()
         advice = "close it, or use it in a with block"
@@ -181,12 +180,12 @@ def _hang_up(held: Held[Any]) -> None:
 
 
 class _BlockingStream(_Blocking[R]):
-    """What both ends of a stream do alike."""
+    """The common part of both ends of a stream."""
 
     stream: str
     """The exchange's name for this stream, as in traces; equal at both ends."""
     parameters: Parameters
-    """What both ends agreed on."""
+    """The agreed parameters."""
     first_row: int | None
     """Of a channel that keeps its rows.
 
@@ -204,7 +203,7 @@ class _BlockingStream(_Blocking[R]):
         super().__init__(held, timeout_seconds)
 
     def _open(self, in_vain: Cause) -> None:
-        """Wait for the agreement; whatever goes wrong, including an interrupt, leaves nothing behind."""
+        """Wait for the agreement; any failure, including an interrupt, releases everything."""
         held = self._held
         try:
             held.begin()
@@ -217,12 +216,12 @@ class _BlockingStream(_Blocking[R]):
             raise
 
     def statistics(self) -> ChannelStatistics:
-        """What has happened so far, as this end knows it: of what lies ahead, what the loop has done with it."""
+        """This end's counts so far; of buffered messages, those that the loop has handled."""
         end = self._held.end
         return replace(self._held.last_statistics if end is None else end.statistics(), name=self.stream)
 
     def _raise_failure(self, undelivered: object = None) -> NoReturn:
-        """Raise why it is over, for one more caller."""
+        """Raise the error that ended the stream, for one more caller."""
         held, end = self._held, self._held.end
         failure = held.failure or (None if end is None else end.failure) or ChannelClosedError(end=self.END)
         if isinstance(failure, PermitflowError):
@@ -230,15 +229,15 @@ class _BlockingStream(_Blocking[R]):
         raise TransportError.of(what=f"the {held.what} failed", cause=failure)
 
     def _wait_for(self, is_done: Callable[[], bool], why: Callable[[], Cause]) -> None:
-        """Wait until something is so, as long as the stream gets on.
+        """Wait until ``is_done``, as long as the stream makes progress.
 
         Raises:
-            PeerTimeoutError: nothing got on for ``timeout_seconds``.
+            PeerTimeoutError: no progress for ``timeout_seconds``.
         """
         silent_since, before = monotonic(), self._progress()
         while not is_done():
             until = silent_since + self.timeout_seconds
-            # Twice in this time it is looked whether anything gets on.
+            # Check for progress twice in this time.
             if self._held.wait(min(until, monotonic() + self.timeout_seconds / 2)):
                 continue
             if (progress := self._progress()) != before:
@@ -248,20 +247,20 @@ class _BlockingStream(_Blocking[R]):
                 raise self._held.background.run(asking)
 
     def _progress(self) -> object:
-        """Something that changes as long as the stream gets on, though the caller is not told."""
+        """A value that changes as long as the stream makes progress unseen by the caller."""
         return None
 
 
-# An aborted stream has nothing to wait for but the confirmation; without it the exchange sees a broken stream, which
-# its consumers take for the same thing.
+# An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
+# treat alike.
 _ABORT_SECONDS = 5.0
 
 
 class BlockingSink(_BlockingStream[HeldSender]):
     """The upstream end of a channel.
 
-    Leaving its context with an exception aborts the stream; that of a named producer is only closed, since it can
-    come again and go on.  What was in line then is dropped: ``end`` is what promises that everything has left.
+    Leaving its context with an exception aborts the stream; a named producer's stream is only closed, since the
+    producer can reconnect and continue.  Queued batches are dropped then: only ``end`` ensures that all have left.
     """
 
     END = "sender"
@@ -273,7 +272,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         self._batches = BatchCodec(schema)
         self._can_resume = bool(options.get("producer"))
         self._is_staged = options.get("staging") is not None
-        # How much of its bound the line takes, or more: it counts from when the line was last seen empty.
+        # The queue's share of its bound, or more: it counts since the queue was last seen empty.
         self._filled = 0.0
         never = _NEVER_SECONDS
         opening = grpc_aio.put(
@@ -284,22 +283,22 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
     @property
     def accepted_rows(self) -> int:
-        """Rows of all batches that ``send`` has put in line: tells after an interrupt whether a batch is among them."""
+        """Rows of all batches that ``send`` has queued: tells after an interrupt whether a batch is among them."""
         self._require_here()
         return self._held.background.run(self._held.counted)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Put a chunk in line; wait while much is there.  A large one leaves in slices.
+        """Queue a chunk; wait while the queue is full.  A large chunk leaves in slices.
 
-        After an interrupt it is in line, as a whole, or not: see ``accepted_rows``.  After a time-out it is not.
+        After an interrupt it is queued as a whole, or not: see ``accepted_rows``.  After a time-out it is not.
 
         Raises:
             ChannelClosedError: this end was closed, or is ending.
             SchemaMismatchError: the batch has another schema than the stream.
             ChunkTooLargeError: the chunk, or a slice of it, is too large for one message.
             PeerTimeoutError: nothing could leave for ``timeout_seconds``; ``undelivered`` is a list of this batch.
-            PeerGoneError: the exchange or the consumer is gone; ``undelivered`` is a list of all that did not leave,
-                of this call and of those before, as far as this end knows.
+            PeerGoneError: the exchange or the consumer is gone; ``undelivered`` is a list of all batches that did not
+                leave, of this call and of earlier ones, as far as this end knows.
 
         Spec: OfferChunk, SendChunk, WithdrawChunk.
         """
@@ -327,7 +326,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
             held.background.call(held.has_something_to_do.set)
 
     def _share_of(self, batch: pa.RecordBatch) -> float:
-        """Of the line's bound: half of the window, or what is both an eighth of it and 512 KiB."""
+        """The batch's share of the queue's bound: half of the window, or both an eighth of it and 512 KiB."""
         eighths = (batch.num_rows or 1) / ahead_rows(self.parameters)
         return max(2 * eighths / AHEAD_SHARE, min(eighths, self._batches.size_of(batch) / _AHEAD_BYTES))
 
@@ -353,7 +352,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if end is None:
             return None
         if end.is_finished:
-            # From here on the channel's consumer is waited for.
+            # From here on this end waits for the channel's consumer.
             return self._held.background.run(lambda: consumed(self._address, self.name))
         statistics = end.statistics()
         return statistics.sent_rows, statistics.rows_held
@@ -366,21 +365,21 @@ class BlockingSink(_BlockingStream[HeldSender]):
         return unsent(said, is_staged=self._is_staged)
 
     def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
-        """Let everything in line leave, say that nothing follows, and wait for the answer: what has become of it.
+        """Send the queue and the end of the stream, and wait for the outcome.
 
         It is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel when the end came.  It
         is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.  After an interrupt or
-        a time-out it can be called again, and waits on.
+        a time-out it can be called again, and continues to wait.
 
         Args:
-            closes_channel: nobody else will put into the channel, so that its consumers come to the end as well.
+            closes_channel: no other producer will put into the channel, so that its consumers reach the end as well.
             until: ``ACCEPTED`` does not wait for a consumer, even if one is connected.
 
         Raises:
             ChannelClosedError: this end was closed, or has ended before.
             PeerTimeoutError: nothing left, no answer came, and no row was consumed, in ``timeout_seconds``.
             PeerGoneError: the exchange is gone, or the channel has lost its consumer, with rows that it held;
-                ``undelivered`` is a list of what did not leave, as far as this end knows.
+                ``undelivered`` is a list of the batches that did not leave, as far as this end knows.
             ChannelAbortedError: another producer has broken the channel.
             LedgerError: the exchange has not returned all permits.
         """
@@ -396,9 +395,9 @@ class BlockingSink(_BlockingStream[HeldSender]):
         return held.outcome
 
     def abort(self, reason: str) -> None:
-        """Give the stream up: the channel's consumers raise ``ChannelAbortedError`` with this reason.
+        """Abort the stream: the channel's consumers raise ``ChannelAbortedError`` with this reason.
 
-        Harmless where the stream is over, or the exchange is gone.
+        Harmless if the stream is over, or the exchange is gone.
         """
         held = self._held
         if self._is_closed or not held.background.is_alive:
@@ -412,7 +411,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Abort after an exception, unless the producer can come again; then close."""
+        """Abort after an exception, unless the producer can reconnect; then close."""
         if error is not None and not self._can_resume:
             self.abort(f"{type(error).__name__}: {error}")
         self.close()
@@ -421,15 +420,15 @@ class BlockingSink(_BlockingStream[HeldSender]):
 class BlockingSource(_BlockingStream[HeldReceiver]):
     """The downstream end of a channel; iterating over it yields the chunks.
 
-    The permits of a message return when the next one is asked for, or at the end; while other messages are here, those
-    of a few messages return together.
+    The permits of a message return when the caller asks for the next one, or at the end; while other messages are
+    buffered, the permits of a few return together.
     """
 
     END = "receiver"
 
     def __init__(self, address: str, channel: str, timeout_seconds: float, options: GetOptions) -> None:
         """See ``open_source``."""
-        self._told = 0  # so many messages the loop knows to be consumed
+        self._told = 0  # the number of messages that the loop knows to be consumed
         opening = grpc_aio.get(
             address, channel, connect_timeout_seconds=None, agreement_timeout_seconds=_NEVER_SECONDS, **options
         )
@@ -437,10 +436,9 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         self._open(NO_SCHEMA)
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
-        """Receive the next message, whatever its kind; the one before counts as consumed.
+        """Receive the next message of any kind; the one before counts as consumed.
 
-        After an interrupt or a time-out it can be called again, and nothing is lost: what it has not returned comes
-        next.
+        After an interrupt or a time-out it can be called again, and nothing is lost: the unreturned message comes next.
 
         Raises:
             EndOfStream: the sender has ended the stream, and all of it was received.
@@ -448,7 +446,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
             ChannelClosedError: this end was closed.
             PeerTimeoutError: nothing came in ``timeout_seconds``.
             PeerGoneError: the sender is gone without having ended the stream.
-            UndecodableDataError: the chunk is not what the handshake said.
+            UndecodableDataError: the chunk contradicts the handshake.
 
         Spec: Consume, Flush.
         """
@@ -458,15 +456,15 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
             at = handed - entry.start
             payload = Message(Kind.CHUNK, payload[at], payload.rows[at])
         self._tell_in_time(entry, handed + 1)
-        # Nothing is called from here to the caller's own code, so that no signal is heeded on the way.
+        # No call follows before the caller's own code, so that no signal is handled in between.
         held.handed = handed + 1
         return payload
 
     def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[Marker]:
-        """Receive the oldest chunks as far as they came as rows of one batch; those before count as consumed.
+        """Receive the oldest chunks that came as rows of one batch; those before count as consumed.
 
-        As ``receive``, for consumers that read many chunks at once: they are not cut apart.  Waits only for the first
-        one.  A barrier or watermark is received alone, in its place.
+        As ``receive``, for consumers that read many chunks at once: the batch is not sliced.  Waits only for the first
+        chunk.  A barrier or watermark is received alone, in its place.
 
         Args:
             max_rows: of all these chunks together; a chunk that has more comes alone.
@@ -492,7 +490,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         return payload
 
     def _oldest(self) -> Entry:
-        """The oldest that was not handed over; the caller comes again, so what was handed over is consumed."""
+        """The oldest entry not yet handed over; this call implies that those handed over are consumed."""
         self._require_open()
         held = self._held
         held.consumed = handed = held.handed
@@ -507,7 +505,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         return ahead[0]
 
     def _tell_in_time(self, entry: Entry, following: int) -> None:
-        """Tell the loop what was consumed, if it is much, or if nothing more will lie ahead."""
+        """Report consumed messages to the loop if they are many, or if the buffer gets empty."""
         held = self._held
         is_last = following == entry.stop and len(held.ahead) == 1
         if is_last or held.consumed - self._told >= held.owed_messages:
@@ -553,18 +551,17 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
                 received = self.receive_joined(max_rows)
             except EndOfStream:
                 return
-            # No call between the two: a signal's exception would end this generator, and lose what it has received.
+            # No call between the two: a signal's exception would end this generator and lose the received chunks.
             match received:
                 case JoinedChunks():
                     yield received
 
 
 class BlockingControl(_Blocking[Held[AioControl]]):
-    """One stream of questions and orders; a context manager.  For one thread at a time.
+    """One stream of questions and orders; a context manager, for one thread at a time.
 
-    An order that fails ends the stream: call ``control`` again for the next one.  Whether an order that was not
-    answered was carried out is not known; all of them may be repeated.  Arguments and errors are those of
-    ``AioControl``.
+    An order that fails ends the stream: call ``control`` again for the next one.  An unanswered order may or may not
+    have been carried out; every order may be repeated.  Arguments and errors are those of ``AioControl``.
     """
 
     END = "control stream"
@@ -576,15 +573,15 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)
 
     def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Where channels stand, in this order."""
+        """Ask for the positions of channels, in this order."""
         return self._ask(lambda orders: orders.positions(channels, consumer=consumer))
 
     def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
-        """A consumer needs no row before these any more; less than before changes nothing."""
+        """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing."""
         return self._ask(lambda orders: orders.acknowledge(rows, consumer=consumer))
 
     def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Nobody will put into these channels any more.  Those that have ended stay as they are."""
+        """Close these channels to all producers.  Ended channels stay as they are."""
         return self._ask(lambda orders: orders.close_channels(channels, consumer=consumer))
 
     def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
@@ -592,11 +589,11 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         return self._ask(lambda orders: orders.publish(query, batch, parts))
 
     def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
-        """Forget these attempts at a batch, unless they are published; attempts that are not named stay."""
+        """Discard these attempts at a batch, unless they are published; other attempts stay."""
         return self._ask(lambda orders: orders.discard(query, batch, parts))
 
     def statistics(self, channels: Sequence[str] = ()) -> Statistics:
-        """What has flowed through channels of any kind, in counts."""
+        """Ask for the traffic counts of channels of any kind."""
         return self._ask(lambda orders: orders.statistics(channels))
 
     async def _answer(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
@@ -630,7 +627,7 @@ def open_source(
 ) -> BlockingSource:
     """Read a channel of the exchange at ``address``; waits until the channel's schema is known.
 
-    A channel that keeps its rows can be read by ranges, as often as is wanted: reading acknowledges nothing.
+    Any range of a channel that keeps its rows can be read any number of times: reading acknowledges nothing.
 
     Args:
         address: as for ``grpc_aio.get``.
@@ -640,18 +637,18 @@ def open_source(
             ``from_row``, ``to_row`` and ``log_id``, as for ``grpc_aio.get``.  The recorder is used in another thread.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0, the range is none, or this end cannot compress like
-            that.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, the range is invalid, or this end does not have that
+            codec.
         PeerTimeoutError: no agreement in time.
-        PeerGoneError: nobody answers at ``address``, or the channel has been read before.
-        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
+        PeerGoneError: no server answers at ``address``, or the channel has been read before.
+        ForkedError: the address needs gRPC, and a parent process used gRPC before the fork.
         SameHostError, HandshakeError, ReplayError: as for ``grpc_aio.get``.
     """
     return BlockingSource(address, channel, timeout_seconds, options)
 
 
 def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> ChannelDescription:
-    """Ask for a channel's schema and parameters; its data stay where they are.
+    """Ask for a channel's schema and parameters; its data stay in the channel.
 
     Raises:
         As ``open_source``.
@@ -688,10 +685,10 @@ def open_sink(
             ``staging``, as for ``grpc_aio.put``.  The recorder is used in another thread.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0, or this end cannot compress like that.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.
         PeerTimeoutError: no agreement in time.
-        PeerGoneError: nobody answers at ``address``, or the channel has ended.
-        ForkedError: gRPC is to be dialled, and was used before this process was forked off.
+        PeerGoneError: no server answers at ``address``, or the channel has ended.
+        ForkedError: the address needs gRPC, and a parent process used gRPC before the fork.
         SameHostError, HandshakeError, RetentionError: as for ``grpc_aio.put``.
     """
     return BlockingSink(address, channel, schema, timeout_seconds, options)
@@ -700,12 +697,12 @@ def open_sink(
 def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> BlockingControl:
     """Ask and order about channels of the exchange at ``address`` that keep their rows; see ``BlockingControl``.
 
-    That nobody answers there shows in the first question.
+    A missing server is reported by the first request.
 
     Args:
         timeout_seconds: the longest wait for each reply.
 
     Raises:
-        InvalidParametersError: ``timeout_seconds`` is not above 0, or this is no address.
+        InvalidParametersError: ``timeout_seconds`` is not above 0, or ``address`` is malformed.
     """
     return BlockingControl(address, timeout_seconds)

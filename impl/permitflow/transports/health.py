@@ -12,7 +12,7 @@ from permitflow.transports.wire_errors import SILENT, error_from_status
 __all__ = ["LIVENESS", "READINESS", "is_serving"]
 
 READINESS = ("", SERVICE)
-"""The services that serve while the exchange takes streams: not while it loads its store, nor once it is to stop."""
+"""The services that serve while the exchange takes streams: not while it loads its store or stops."""
 
 LIVENESS = "liveness"
 """The service that serves for as long as the exchange answers at all."""
@@ -27,11 +27,11 @@ def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0)
         timeout_seconds: the longest wait for an answer.
 
     Raises:
-        PeerGoneError: nobody answers.
-        PeerTimeoutError: nobody answers in time.
-        InvalidParametersError: it is no address, or one of TCP, where no health questions are answered.
+        PeerGoneError: no server answers.
+        PeerTimeoutError: no server answers in time.
+        InvalidParametersError: the address is malformed, or one of TCP, which answers no health questions.
         TransportError: the peer that answers is no exchange, or has no such service.
-        UndecodableDataError: this is no answer.
+        UndecodableDataError: the answer is malformed.
     """
     if is_tcp(address):
         rule = "must be host:port, because an exchange answers health questions over gRPC only"
@@ -52,7 +52,7 @@ def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0)
 
 
 def _typed(error: grpc.RpcError, who: str, timeout_seconds: float) -> PermitflowError:
-    assert isinstance(error, grpc.Call)  # what a call raises is the call
+    assert isinstance(error, grpc.Call)  # a call raises itself
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s; {SILENT}")
     return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=who)

@@ -1,7 +1,7 @@
 """Signs of life between the two ends of a connection that may be silent for hours.
 
-The kernel keeps the connection of a stopped process or of a cut cable open for a long time, or for ever.  Signs are
-given by a thread, because an application may keep its event loop busy for as long as it likes."""
+The kernel keeps the connection of a stopped process or of a cut cable open for a long time, or for ever.  A thread
+gives the signs, because an application may keep its event loop busy for any time."""
 
 import asyncio
 import os
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 __all__ = ["Heartbeat"]
 
-# The thread needs the interpreter for a moment; an application that holds on to it for longer than its peer is patient
-# is as good as dead.
+# The thread needs the interpreter for a moment; an application that blocks it beyond the peer's deadline counts as
+# dead.
 _PING_EVERY_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Gives signs of life, and says when the peer has been silent for too long."""
+    """Gives signs of life, and reports a peer that was silent for too long."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Heartbeat:
             loop: in which this object is used.
             ping: gives a sign of life, without waiting; called in a thread.
             give_up: called once, with the seconds for which the peer has been silent.
-            silence_seconds: for how long it may be.
+            silence_seconds: the longest allowed silence.
         """
         self._silence_seconds = silence_seconds
         self._loop = loop
@@ -42,18 +42,18 @@ class Heartbeat:
         self._last_sign = self._last_look = loop.time()
         self.has_sign = self._had_come = False
         self.is_listening = True
-        """Would a sign be heard?  While it would not, the peer is not to blame."""
+        """Is this end reading?  While it is not, the peer's silence does not count."""
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
         _pinger().add(ping)
 
     @property
     def has_heard(self) -> bool:
-        """Has the peer ever given one?"""
+        """Has the peer ever given a sign of life?"""
         return self.has_sign or self._had_come
 
     def _look(self) -> None:
         now = self._loop.time()
-        # If this loop was busy, nothing was read: the peer is not to blame.
+        # If this loop was busy, nothing was read: the silence does not count.
         was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS or not self.is_listening
         self._last_look = now
         if self.has_sign or was_busy:
@@ -66,14 +66,14 @@ class Heartbeat:
         self._timer = self._loop.call_later(_PING_EVERY_SECONDS, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop giving and expecting signs."""
         _pinger().remove(self._ping)
         if self._timer is not None:
             self._timer.cancel()
 
 
 class _Pinger:
-    """A thread that calls functions every now and then, and lives as long as there are any."""
+    """A thread that calls functions periodically, and lives as long as there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
