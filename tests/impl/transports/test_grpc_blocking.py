@@ -169,7 +169,7 @@ def test_an_end_that_is_starved_says_so_and_can_be_waited_for_again(
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink:
         sink.send(numbers(0, 10_000))
-        with in_a_hurry(sink), pytest.raises(PeerTimeoutError, match="row permits, "):
+        with in_a_hurry(sink), pytest.raises(PeerTimeoutError, match="row permits; "):
             sink.end(closes_channel=True)
         with pytest.raises(ChannelClosedError) as caught:
             sink.send(numbers(0, 1))
