@@ -1,1 +1,1 @@
-"""Where channels keep their rows: in memory, or on disk."""
+"""The stores of channels' rows: in memory, or on disk."""

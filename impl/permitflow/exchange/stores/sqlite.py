@@ -1,7 +1,6 @@
-"""A store on disk: what it was told survives a crash of the process, and of the machine.
+"""A store on disk: its data survive a crash of the process, and of the machine.
 
-One SQLite file in a folder.  Whatever a call of the exchange wrote is flushed to the disk before the call returns: on
-disk before anybody is told, in memory for those who read.
+It is one SQLite file in a folder.  Each write is flushed to the disk before the call returns; reads come from memory.
 
 Rows are record batches in bytes, small ones together.  The bytes of a chunk are written once: what is published moves
 from ``staged`` to ``kept`` by its number.
@@ -77,7 +76,7 @@ SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = i
 
 
 def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.RecordBatch) -> int:
-    """Write a batch; the number by which other tables know it."""
+    """Write a batch; return its number, which other tables refer to."""
     pieces = codec.encode([batch])
     arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     facts = (arrow, crc32(arrow))
@@ -89,11 +88,11 @@ def insert_batch(connection: sqlite3.Connection, codec: BatchCodec, batch: pa.Re
 def load_batches(
     connection: sqlite3.Connection, codec: BatchCodec, channel: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a channel that are there: each batch with the number of its first row, in order.
+    """The kept rows of a channel: each batch with the number of its first row, in order.
 
     Raises:
-        UndecodableDataError: a batch is not what it was.
-        ValueError: one is missing.
+        UndecodableDataError: a batch is damaged.
+        ValueError: a batch is missing.
     """
     next_row: int | None = None
     for first_row, rows, arrow, checksum in connection.execute(_LOAD_BATCHES, (channel,)):
@@ -105,11 +104,11 @@ def load_batches(
 
 
 def read_batch(codec: BatchCodec, what: str, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
-    """What ``insert_batch`` has written; ``what`` names its rows for an error.
+    """Decode a batch that ``insert_batch`` has written; ``what`` names its rows for an error.
 
     Raises:
-        UndecodableDataError: it is no batch of this schema.
-        ValueError: it is missing, or not what it was.
+        UndecodableDataError: the bytes are no batch of this schema.
+        ValueError: the batch is missing or damaged.
     """
     if arrow is None:
         raise ValueError(f"{what} is missing")
@@ -138,7 +137,7 @@ def stage_batches(
     staging: Staging,
     batches: Sequence[pa.RecordBatch],
 ) -> None:
-    """Write chunks of an attempt, after those that it has."""
+    """Append chunks to an attempt."""
     part = _found(connection, channel, staging)
     if part is None:
         part = connection.execute(_BEGIN, (channel, *staging)).lastrowid
@@ -157,13 +156,13 @@ def publish_parts(
     parts: Sequence[tuple[int, Staging, int]],
     forgotten: Collection[str],
 ) -> None:
-    """Let attempts be rows of their channels, and delete all others of this batch and of older ones.
+    """Move attempts to their channels, and delete all other attempts at this batch and at older ones.
 
     Args:
         connection: within a transaction.
-        query: whose batch it is.
-        batch: from now on the last one of this query that was published.
-        parts: the channel, the attempt, and the number of its first row, each.
+        query: the query of the batch.
+        batch: from now on the last published batch of the query.
+        parts: for each, the channel, the attempt, and the number of its first row.
         forgotten: queries whose last published batch is remembered no longer.
     """
     for channel, staging, first_row in parts:
@@ -179,8 +178,8 @@ def publish_parts(
 
 
 def load_published(connection: sqlite3.Connection) -> dict[str, int]:
-    """The last published batch of each query, in the order in which they were published."""
-    # Those of an older release, which did not note the order, come first.
+    """The last published batch of each query, in the order of publishing."""
+    # Queries of an older release, which did not note the order, come first.
     return dict(
         connection.execute("SELECT query, batch FROM published LEFT JOIN publishing USING (query) ORDER BY turn")
     )
@@ -189,11 +188,11 @@ def load_published(connection: sqlite3.Connection) -> dict[str, int]:
 def load_parts(
     connection: sqlite3.Connection, codec: BatchCodec, channel: int
 ) -> Iterator[tuple[Staging, list[pa.RecordBatch]]]:
-    """The attempts of a channel and their chunks, in the order in which they began.
+    """The attempts of a channel and their chunks, in the order of their beginnings.
 
     Raises:
-        UndecodableDataError: a batch is not what it was.
-        ValueError: one is missing.
+        UndecodableDataError: a batch is damaged.
+        ValueError: a batch is missing.
     """
     for (_, *key), chunks in groupby(connection.execute(_LOAD_PARTS, (channel,)), lambda row: row[:5]):
         staging = Staging(*key)
@@ -219,7 +218,7 @@ SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM 
 
 
 class StoredChannel(NamedTuple):
-    """A channel as it was left."""
+    """A stored channel."""
 
     number: int
     """By which the tables know it."""
@@ -235,15 +234,15 @@ class StoredChannel(NamedTuple):
 
     @property
     def first_kept_row(self) -> int:
-        """The first row that some consumer has not acknowledged."""
+        """The first row that a consumer has not acknowledged."""
         return min((self.kept.acknowledged or {}).values(), default=self.kept.next_row)
 
 
 def load_channels(connection: sqlite3.Connection) -> dict[str, StoredChannel]:
-    """All channels by their names.
+    """All channels by name.
 
     Raises:
-        ValueError: something is missing, or is not what it was; the message says of which channel.
+        ValueError: data are missing or damaged; the message names the channel.
     """
     channels = {row[1]: _loaded(connection, row) for row in connection.execute(_LOAD_CHANNELS)}
     ((batches,),) = connection.execute("SELECT count(*) FROM batches")
@@ -287,19 +286,19 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
 class SqliteChannelStore(ChannelStore):
     """Keeps one channel on disk as well.
 
-    A limit bounds what a channel keeps, so that its rows fit into memory as they would without a disk; the disk is
-    written only, and read once, when the exchange starts.
+    The channel's limit bounds its rows, so they fit into memory as without a disk.  The disk is read once, when the
+    exchange starts, and only written after that.
     """
 
     def __init__(
         self, database: Database, stored: StoredChannel, most_rows: int, on_removal: Callable[[], object]
     ) -> None:
-        """Go on with what is there.
+        """Continue with a stored channel.
 
         Args:
-            database: where it is.
-            stored: what is there.
-            most_rows: of a batch that is written from now on.
+            database: the database of the channel.
+            stored: the stored channel.
+            most_rows: of each batch to write.
             on_removal: called when the place is removed.
         """
         super().__init__(stored.kept, stored.batches, stored.parts, on_removal)
@@ -317,7 +316,7 @@ class SqliteChannelStore(ChannelStore):
     async def append(
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
-        """Keep rows, and how far their producer has come, in one transaction."""
+        """Keep rows and their producer's row count, in one transaction."""
         codec, number = self._known_codec(), self.number
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
@@ -341,7 +340,7 @@ class SqliteChannelStore(ChannelStore):
         return (batch for run in found for batch in joined(run))
 
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
-        """Note how far a consumer has come, and delete the batches of which no row is needed, in one transaction."""
+        """Note a consumer's acknowledged row, and delete the unneeded batches, in one transaction."""
         number, forgets = self.number, first_kept_row > self._first_kept_row
 
         def write(connection: sqlite3.Connection) -> None:
@@ -358,7 +357,7 @@ class SqliteChannelStore(ChannelStore):
         await super().acknowledge(consumer, row, first_kept_row)
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
-        """Keep chunks of an attempt."""
+        """Append chunks to an attempt."""
         codec, number = self._known_codec(), self.number
         await self._database.submit(lambda connection: stage_batches(connection, codec, number, staging, batches))
         await super().stage(staging, batches)
@@ -375,12 +374,12 @@ class SqliteChannelStore(ChannelStore):
         await super().forget(stagings)
 
     async def finish(self, state: ChannelState, reason: str) -> None:
-        """Note that no row will come any more."""
-        # Readers of a channel that has ended acknowledge what is left.
+        """Note that the channel has ended, or is broken."""
+        # Readers of a channel that has ended acknowledge its remaining rows.
         await self._update("state = ?, reason = ?", state.value, reason, makes_room=True)
 
     def remove(self) -> None:
-        """Have the channel deleted, without waiting for it."""
+        """Delete the channel, without waiting for it."""
         number = self.number
 
         def delete(connection: sqlite3.Connection) -> None:
@@ -408,11 +407,11 @@ class SqliteStore(Store):
     is_durable = True
 
     def __init__(self, folder: Path) -> None:
-        """Open the store in this folder, or begin one there; reads all that is kept, so it may take seconds.
+        """Open the store in this folder, or make one; reads all kept rows, so it may take seconds.
 
         Raises:
             StoreInUseError: another exchange has it open.
-            StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
+            StoreUnusableError: the folder has other contents, a newer store or a damaged one, or is not writable.
         """
         self._folder = folder
         connection, journal = open_file(folder)
@@ -441,20 +440,20 @@ class SqliteStore(Store):
 
     @property
     def commits(self) -> int:
-        """Transactions so far: writes that come together share one."""
+        """The number of transactions so far; concurrent writes share one."""
         return self._database.commits
 
     def require_fitting(self, channels: Collection[str], *, parameters: Parameters, consumers: Sequence[str]) -> None:
-        """Refuse a plan that does not fit what is here, before any of it is done.
+        """Refuse channels that do not fit the store, before any of them is opened.
 
         Args:
-            channels: all that are to be opened.
-            parameters: of all of them.
-            consumers: of all of them.
+            channels: the names of all channels to open.
+            parameters: of all channels.
+            consumers: of all channels.
 
         Raises:
-            StoreLeftoverError: there are others, whose rows nobody could read.
-            StoreMismatchError: one was stored with other parameters, or for other consumers.
+            StoreLeftoverError: the store has other channels, whose rows would be unreadable.
+            StoreMismatchError: a channel was stored with other parameters, or for other consumers.
         """
         if others := tuple(name for name in self._stored if name not in channels):
             raise StoreLeftoverError(path=str(self._folder), channels=others)
@@ -469,12 +468,14 @@ class SqliteStore(Store):
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> list[SqliteChannelStore]:
-        """The places of several channels, in this order; all that are new are written down in one transaction.
+        """Open several channels, in this order; write all new ones in one transaction.
+
+        After an error, no channel was opened.
 
         Raises:
-            SchemaMismatchError: one was stored with another schema than this; nothing was opened.
-            StoreMismatchError: one was stored with other parameters, or for other consumers; nothing was opened.
-            StoreWriteError: one is new, and cannot be written down; nothing was opened.
+            SchemaMismatchError: a channel was stored with another schema.
+            StoreMismatchError: a channel was stored with other parameters, or for other consumers.
+            StoreWriteError: the write of the new channels failed.
         """
         for name in names:
             if (stored := self._stored.get(name)) is not None:
@@ -496,21 +497,21 @@ class SqliteStore(Store):
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
     ) -> None:
         """Publish a batch, in one transaction for all channels."""
-        # Of a channel that is removed meanwhile, nothing is published; what is deleted with it is not looked for.
+        # A channel removed meanwhile gets nothing; its deleted rows are not looked for.
         places = ((self._channels.get(channel), staging, first_row) for channel, staging, first_row in parts)
         numbers = [
             (place.number, staging, first_row)
             for place, staging, first_row in places
             if isinstance(place, SqliteChannelStore)
         ]
-        # Rows that are published can be read and acknowledged.
+        # Published rows can be read and acknowledged.
         await self._database.submit(
             lambda connection: publish_parts(connection, query, batch, numbers, forgotten), makes_room=True
         )
         await super().publish(query, batch, parts, forgotten)
 
     def close(self) -> None:
-        """Finish what is under way and close the file: another exchange may open it.  Closing twice is harmless."""
+        """Finish the running writes and close the file: another exchange may open it.  Closing twice is harmless."""
         self._database.close()
 
     def _require_same(
@@ -535,7 +536,7 @@ class SqliteStore(Store):
     def _added(
         self, names: Sequence[str], parameters: Parameters, consumers: Sequence[str]
     ) -> dict[str, StoredChannel]:
-        """Write new channels down: all or none, and one flush, which may take milliseconds, for all."""
+        """Write new channels, all or none, with one flush, which may take milliseconds."""
         if not names:
             return {}
         kept = [KeptChannel() for _ in names]

@@ -1,8 +1,7 @@
-"""Where an exchange keeps the rows of its replay channels: in memory and, if the store writes them down first, on disk.
+"""The store of an exchange's replay channels: in memory and, for a durable store, also on disk.
 
-The exchange does the books; a store keeps what it is told.  When a call that writes has returned, what it was told
-survives whatever the store promises to survive: nothing if it is memory, a crash of the process or of the machine if
-it is a disk.  A call that raises has changed nothing.
+The exchange keeps the ledger; the store keeps the data.  A write of a durable store that has returned survives a crash
+of the process and of the machine; a store in memory ends with its process.  A call that raises has changed nothing.
 """
 
 from bisect import bisect_right
@@ -31,7 +30,7 @@ _JOINED_BYTES = 256 << 10
 
 
 class PublishedPart(NamedTuple):
-    """An attempt whose rows become rows of its channel."""
+    """An attempt to publish in its channel."""
 
     channel: str
     staging: Staging
@@ -41,22 +40,22 @@ class PublishedPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptChannel:
-    """What a store has of a channel."""
+    """The stored data of a channel."""
 
     log_id: str = field(default_factory=lambda: uuid4().hex)
     """The name of the log: made when the channel was first opened, and kept with its rows."""
     next_row: int = 0
-    """The number of the next row that will come."""
+    """The number that the next appended row gets."""
     acknowledged: Mapping[str, int] | None = None
-    """By each consumer; None: the channel is new."""
+    """By consumer: the first row that it still needs; None: the channel is new."""
     producers: Mapping[str, int] = field(default_factory=dict)
-    """Rows of each named producer that were ever appended."""
+    """By named producer: the number of its rows ever appended."""
     schema: pa.Schema | None = None
     state: ChannelState = ChannelState.OPEN
     reason: str = ""
-    """Why it is broken; else empty."""
+    """The reason why it is broken; else empty."""
     staged: Mapping[Staging, Sequence[int]] = field(default_factory=dict)
-    """Of attempts that are not published, in the order in which they began: rows of each chunk."""
+    """By unpublished attempt, in the order of their beginnings: the rows of each chunk."""
 
 
 def _nothing() -> None:
@@ -80,11 +79,11 @@ class ChannelStore:
         staged: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
         on_removal: Callable[[], object] = _nothing,
     ) -> None:
-        """Begin a new log, or with what a durable store has.
+        """Begin a new log, or continue with a durable store's data.
 
         Args:
-            kept: what is known of the channel; None: it is new.
-            batches: each batch that is kept with the number of its first row, in order.
+            kept: the stored data of the channel; None: it is new.
+            batches: the kept batches, each with the number of its first row, in order.
             staged: the chunks of each attempt.
             on_removal: called when the place is removed.
         """
@@ -99,30 +98,30 @@ class ChannelStore:
         self._staged = {staging: [*chunks] for staging, chunks in staged.items()}
 
     def load(self) -> KeptChannel:
-        """What was there; called once, before everything else."""
+        """Return the stored data; called once, before all other methods."""
         return self._kept
 
     async def declare(self, schema: pa.Schema) -> None:
         """Note the schema; called once, before the first ``append``.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
         """
         self._codec = BatchCodec(schema)
 
     async def append(
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
-        """Keep rows, all or none; what was ready together comes together, so that it can be written at once.
+        """Keep rows, all or none.
 
         Args:
             first_row: the number of the first of these rows; all rows before it were appended already.
             batches: the rows, in order; none is empty.
-            producer: whose they are; empty: of no named producer.
-            producer_rows: how many rows of this producer were ever appended, these included.
+            producer: the name of their producer; empty: it has none.
+            producer_rows: the number of this producer's rows ever appended, including these.
 
         Raises:
-            StoreError: they could not be written.
+            StoreError: the write failed.
         """
         self._append(first_row, self._joined(batches))
 
@@ -133,7 +132,7 @@ class ChannelStore:
             first_row += batch.num_rows
 
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-        """The same rows; small neighbours in one batch."""
+        """The same rows, with small neighbouring batches joined."""
         if len(batches) < 2:
             return batches
         codec = self._codec = self._codec or BatchCodec(batches[0].schema)
@@ -145,10 +144,10 @@ class ChannelStore:
     async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
         """The rows ``[from_row, to_row)``, in order, sliced at both ends; they were appended and not forgotten.
 
-        Of rows that are acknowledged while this call waits, fewer may come, or none.
+        Rows acknowledged while this call waits may be missing.
 
         Raises:
-            StoreError: they could not be read.
+            StoreError: the rows could not be read.
         """
         found: list[pa.RecordBatch] = []
         position = bisect_right(self._first_rows, from_row, lo=self._forgotten) - 1
@@ -163,12 +162,12 @@ class ChannelStore:
         return found
 
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
-        """Note how far a consumer has come; rows before ``first_kept_row`` need not be kept any more.
+        """Note a consumer's acknowledged row; rows before ``first_kept_row`` need not be kept any more.
 
-        They may stay for longer, for instance until all rows of a batch are forgotten.
+        They may stay longer, for instance until all rows of their batch are forgotten.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
         """
         needed = bisect_right(self._first_rows, first_kept_row, lo=self._forgotten) - 1
         if needed == len(self._batches) - 1 >= self._forgotten:
@@ -182,45 +181,45 @@ class ChannelStore:
             self._forgotten = 0
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
-        """Keep chunks of an attempt, after those that it has; they are not part of the channel.
+        """Append chunks to an attempt; they are not part of the channel yet.
 
         Args:
             staging: the attempt.
-            batches: its chunks, in order; none is empty.
+            batches: its next chunks, in order; none is empty.
 
         Raises:
-            StoreError: they could not be written.
+            StoreError: the write failed.
         """
         self._staged.setdefault(staging, []).extend(self._joined(batches))
 
     async def forget(self, stagings: Sequence[Staging]) -> None:
-        """Attempts that were not published are not needed; of some of them, nothing may be here.
+        """Forget unpublished attempts; the store may have nothing of some of them.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
         """
         for staging in stagings:
             self._staged.pop(staging, None)
 
     def publish(self, staging: Staging, first_row: int) -> None:
-        """The chunks of an attempt become part of the channel."""
+        """Make an attempt's chunks part of the channel."""
         self._append(first_row, self._staged.pop(staging, ()))
 
     def forget_older(self, query: str, batch: int) -> None:
-        """Let go of all attempts at this batch and at older ones."""
+        """Forget all attempts at this batch and at older ones."""
         for staging in [*self._staged]:
             if staging.query == query and staging.batch <= batch:
                 del self._staged[staging]
 
     async def finish(self, state: ChannelState, reason: str) -> None:
-        """Note that no row will come any more: the channel has ended, or is broken.
+        """Note that the channel has ended, or is broken.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
         """
 
     def remove(self) -> None:
-        """Forget the channel and all its rows; the exchange calls nothing afterwards."""
+        """Forget the channel and all its rows; the exchange calls no method afterwards."""
         self._on_removal()
         self._first_rows, self._batches, self._forgotten = [], [], 0
         self._staged.clear()
@@ -230,7 +229,7 @@ class Store:
     """Keeps the replay channels of one exchange; this one in memory."""
 
     is_durable: ClassVar[bool] = False
-    """Does what it keeps survive the exchange?"""
+    """Do the kept rows survive the exchange?"""
 
     def __init__(self, published_batches: Mapping[str, int] = MappingProxyType({})) -> None:
         """Without channels; what was published before is remembered."""
@@ -245,24 +244,24 @@ class Store:
         consumers: Sequence[str],
         schema: pa.Schema | None = None,
     ) -> Sequence[ChannelStore]:
-        """The places of channels, with what was kept of each before; the new ones are made together, all or none.
+        """Open channels, each with its stored data; new ones are made together, all or none.
 
         Args:
             names: unique in this exchange.
-            parameters: with which the channels are opened now.
-            consumers: for whom rows are kept from now on; the first time, or others than before.
-            schema: what all of them must have; None: whatever they have.
+            parameters: of all channels.
+            consumers: the consumers to keep rows for from now on.
+            schema: the required schema of all channels; None: any.
 
         Raises:
-            SchemaMismatchError: one was kept with another schema; nothing was opened.
-            StoreError: there is something that does not fit; nothing was opened.
+            SchemaMismatchError: a stored channel has another schema; no channel was opened.
+            StoreError: the stored data do not fit; no channel was opened.
         """
         places = {name: ChannelStore(on_removal=partial(self._channels.pop, name, None)) for name in names}
         self._channels |= places
         return list(places.values())
 
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query, in the order in which they were published."""
+        """The last published batch of each query, in the order of publishing."""
         return dict(self._published_batches)
 
     async def publish(
@@ -270,18 +269,18 @@ class Store:
     ) -> None:
         """Publish a batch, all or nothing.
 
-        The rows of these attempts become rows of their channels, as if they were appended.  Everything else that was
-        staged for this batch of the query, or for older ones, is forgotten.
+        The rows of these attempts become rows of their channels, as if they were appended.  All other rows staged for
+        this batch of the query, or for older ones, are forgotten.
 
         Args:
-            query: whose batch it is.
-            batch: from now on the last one of this query that was published.
-            parts: in the order of their rows; of one without rows, nothing may be here, nor of a channel that was
-                removed.
+            query: the query of the batch.
+            batch: from now on the last published batch of the query.
+            parts: in the order of their rows; the store may have nothing of a part without rows, or of a removed
+                channel.
             forgotten: queries whose last published batch need not be remembered any more.
 
         Raises:
-            StoreError: it could not be written.
+            StoreError: the write failed.
         """
         for channel, staging, first_row in parts:
             if channel in self._channels:
@@ -293,4 +292,4 @@ class Store:
         self._published_batches[query] = batch
 
     def close(self) -> None:
-        """Release what the store holds; the exchange calls nothing afterwards.  Closing twice is harmless."""
+        """Release the store's resources; the exchange calls no method afterwards.  Closing twice is harmless."""
