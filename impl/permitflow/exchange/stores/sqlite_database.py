@@ -1,8 +1,8 @@
-"""The file of a durable store: its tables, how it is opened, and the one thread that touches it.
+"""The file of a durable store: its tables, its opening, and the one thread that accesses it.
 
-The event loop never waits for the disk: it hands jobs over.  The thread commits all that has come meanwhile as one
-transaction, so that many channels share the price of one flush.  A job is done when the disk says so: the journal is a
-write-ahead log that is flushed at each commit (``synchronous=FULL``).
+The event loop never waits for the disk: it submits jobs.  The thread commits all waiting jobs as one transaction, so
+that many channels share the cost of one flush.  A job is done once it is on disk: SQLite's write-ahead log is flushed
+at each commit (``synchronous=FULL``).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 FILE_NAME = "permitflow.sqlite"
 
 TABLES_VERSION = 3
-"""Another number for tables that an older release would not understand.
+"""The version of the tables; it changes if an older release could not read them.
 
 Version 1 has no count of commits; versions 1 and 2 know permits only, and have a column for each of their parameters.
 """
@@ -98,7 +98,7 @@ TABLES = (
         PRIMARY KEY (channel, first_row)
     ) STRICT, WITHOUT ROWID
     """,
-    # In the order in which they began.
+    # In the order of their beginnings.
     """
     CREATE TABLE IF NOT EXISTS parts (
         id INTEGER PRIMARY KEY,
@@ -126,7 +126,7 @@ TABLES = (
         batch INTEGER NOT NULL             -- the last one
     ) STRICT, WITHOUT ROWID
     """,
-    # A table of its own, as the first releases had none.
+    # A separate table, because the first releases had none.
     """
     CREATE TABLE IF NOT EXISTS publishing (
         turn INTEGER PRIMARY KEY,          -- who has published last has the largest
@@ -152,7 +152,7 @@ _COUNTED_VERSION = 2
 _LOG_IS_LOST = int.from_bytes(b"Log\1", "big")
 # Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
 _PAGE_BYTES = 16 << 10
-# The log is folded back into the file once it is this long, and cut off if it was longer.
+# The log is folded back into the file at this length, and truncated if it was longer.
 _LOG_BYTES = 32 << 20
 
 ADVICE = "keep a copy of it, and take another folder"
@@ -163,7 +163,7 @@ RESERVE_NAME = "permitflow.reserve"
 # acknowledgement adds some eight pages of 16 KiB.
 RESERVE_BYTES = 4 << 20
 
-# So many wait for one flush at most: the first of them must not wait for ever for the last.
+# The most jobs in one flush: the first one must not wait too long for the last.
 _JOBS_AT_ONCE = 512
 
 # What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
@@ -177,20 +177,20 @@ _SCARCE_BYTES = 256 << 20
 # On a full disk: to give back a page may take one of the log first.
 _PAGES_GIVEN_BACK_FOR_RESERVE = 16
 
-# To look at how much is free costs a tenth of a small transaction.
+# Reading the free space costs a tenth of a small transaction.
 _COMMITS_BETWEEN_LOOKS = 32
 _JOIN_SECONDS = 60.0
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
-    """Open the store in this folder, or begin one there; no other process can open it until the connection is closed.
+    """Open the store in this folder, or make one; no other process can open it until the connection is closed.
 
-    The lock is the operating system's, on the file itself: a process that is killed leaves none behind.  The journal is
-    to be started once everything else in the file is known to be sound.
+    The lock is the operating system's, on the file itself: a killed process leaves no lock behind.  The caller starts
+    the journal after it has checked the rest of the file.
 
     Raises:
         StoreInUseError: another exchange has it open.
-        StoreUnusableError: there is something else, or a newer store, or a damaged one, or it cannot be written.
+        StoreUnusableError: the folder has other contents, a newer store or a damaged one, or is not writable.
     """
     path = folder / FILE_NAME
     try:
@@ -225,10 +225,10 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
 
 
 def leave_file(connection: sqlite3.Connection, path: Path, error: BaseException) -> None:
-    """Close a file that is refused, and leave it and its log as they are.
+    """Close a refused file, and leave it and its log unchanged.
 
-    SQLite folds the log back as it closes the file, or removes it if it has found nothing there.  But that may be the
-    wrong log, or a damaged one of which more can be saved.
+    SQLite folds the log back when it closes the file, or removes the log if it found no commit there.  But this may be
+    the wrong log, or a damaged one with rows that can still be saved.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -248,20 +248,20 @@ def leave_file(connection: sqlite3.Connection, path: Path, error: BaseException)
 
 
 def _require_writable(*paths: Path) -> None:
-    """Say so here: SQLite would call it an error of the disk."""
+    """Refuse it here: SQLite would report a disk error."""
     for path in paths:
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, f"{path.name} may not be written to")
 
 
 def _lay_out(connection: sqlite3.Connection) -> None:
-    """Choose what can only be chosen while the file is empty."""
+    """Set the options that need an empty file."""
     connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
 
 
 def _take(connection: sqlite3.Connection, folder: Path) -> None:
-    """Lock the file.  Alone with it, SQLite needs no shared memory beside it either."""
+    """Lock the file.  With exclusive access, SQLite needs no shared memory file either."""
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
@@ -273,7 +273,7 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
-    """Refuse what is no store of ours; the version of its tables, 0 if there are none."""
+    """Refuse a file that is no store; return the version of its tables, 0 if it has none."""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
         for question in ("SELECT count(sql) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
@@ -297,9 +297,9 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _begin(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new store, or what a release that did not count commits has not made of them.
+    """Make the tables of a new store, or those missing from a release that did not count commits.
 
-    All in one transaction: a process that is killed meanwhile leaves what was there.
+    All in one transaction: a process killed meanwhile leaves the file unchanged.
     """
     require_nothing_confirmed(path)
     connection.execute("BEGIN IMMEDIATE")
@@ -314,12 +314,12 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _take_over_tables(connection: sqlite3.Connection, journal: Journal) -> None:
-    """Make of the tables of an older release, which has counted its commits, those of this one; as one more commit.
+    """Convert the tables of an older release that counted its commits, as one more commit.
 
-    A process that is killed meanwhile leaves what was there, or, as ever, a commit that the journal has not noted.
+    A process killed meanwhile leaves the old tables, or a commit that the journal has not noted, as any commit may.
 
     Raises:
-        ValueError: the tables are not what the last commit has left.
+        ValueError: the tables do not match the last commit.
         OSError: the journal cannot be written.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] == TABLES_VERSION:
@@ -341,7 +341,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     if journal != "wal":
         raise StoreUnusableError(path=str(path), reason="no write-ahead log is possible there")
-    # With a write-ahead log anything less may forget the last commits when the power fails.
+    # With a write-ahead log, any weaker setting may lose the last commits in a power failure.
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
     connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
@@ -355,7 +355,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     codes = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-    # Errors of Python's own module have no code: so it tells, for one, of text that is none.
+    # Errors of Python's own module, for instance for invalid text, have no code.
     is_damage = getattr(error, "sqlite_errorcode", None) in codes or "Could not decode" in str(error)
     if isinstance(error, ValueError) or is_damage:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
@@ -363,7 +363,7 @@ def _words(error: Exception) -> str:
 
 
 def count_rows(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
-    """Count rows as the channel's; a gap would make all later numbers wrong."""
+    """Add rows to the channel's count; a gap would make all later numbers wrong."""
     moved = connection.execute(
         "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
     )
@@ -378,7 +378,7 @@ SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged
 
 
 def become_rows(connection: sqlite3.Connection, channel: int, part: int, first_row: int) -> None:
-    """The bytes of the chunks stay where they are."""
+    """Move a part to its channel; the bytes of its chunks stay in place."""
     ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
     connection.execute(_BECOME_ROWS, (channel, first_row, part))
     count_rows(connection, channel, first_row, first_row + rows)
@@ -387,9 +387,9 @@ def become_rows(connection: sqlite3.Connection, channel: int, part: int, first_r
 
 
 def take_over_published(connection: sqlite3.Connection) -> None:
-    """Let attempts be rows of their channels that an older release has published, and had no room for yet.
+    """Move attempts to their channels that an older release published while the channels had no room.
 
-    It has noted their order as turns.  Within a transaction of the caller.
+    That release noted their order as turns.  Within a transaction of the caller.
     """
     published = "SELECT id, channel FROM parts WHERE turn IS NOT NULL ORDER BY channel, turn"
     for part, channel in connection.execute(published).fetchall():
@@ -398,7 +398,7 @@ def take_over_published(connection: sqlite3.Connection) -> None:
 
 
 def name_flows(connection: sqlite3.Connection) -> None:
-    """Let each channel name its flow, which an older release has not done.  Within a transaction of the caller."""
+    """Add each channel's flow, which an older release did not store.  Within a transaction of the caller."""
     names = PERMITS.wishes._fields  # type: ignore[attr-defined]  # a named tuple
     if not {column for _, column, *_ in connection.execute("PRAGMA table_info(channels)")}.issuperset(names):
         return
@@ -412,16 +412,16 @@ def name_flows(connection: sqlite3.Connection) -> None:
 
 
 class Reserve:
-    """A file that takes space, and is removed when the space is needed.  For the one thread that writes."""
+    """A file that reserves space, and is removed when the space is needed.  For the writing thread."""
 
     def __init__(self, log: Path) -> None:
-        """Set space apart, if there is some, where the log of the store lies."""
+        """Reserve space, if there is some, on the disk of the store's log."""
         self._path = log.with_name(RESERVE_NAME)
         self.is_there = self._path.exists() and self._path.stat().st_size == RESERVE_BYTES
         self.make()
 
     def make(self) -> bool:
-        """Set space apart, unless it is already; is it?  Some must stay free, or the next commit would need it."""
+        """Reserve space, if it is not reserved yet and enough stays free for the next commit; return whether it is."""
         if not self.is_there and self.free_bytes() >= RESERVE_BYTES * 5 // 4:
             try:
                 # Random, as some file systems compress what they store.
@@ -432,14 +432,14 @@ class Reserve:
         return self.is_there
 
     def give_up(self) -> bool:
-        """Let the space be used; was there some?"""
+        """Release the space; return whether there was some."""
         was_there, self.is_there = self.is_there, False
         with suppress(OSError):
             self._path.unlink()
         return was_there
 
     def free_bytes(self) -> int:
-        """What the file system has left for this process; 0: nothing is known of it."""
+        """The free bytes for this process in the file system; 0: unknown."""
         try:
             return shutil.disk_usage(self._path.parent).free
         except OSError:
@@ -456,7 +456,7 @@ _AnyJob: TypeAlias = _Job[Any]
 
 
 class _Outcome(NamedTuple):
-    """What a job came to; the loop tells the caller that waits."""
+    """The outcome of a job; the loop passes it to the waiting caller."""
 
     answer: "asyncio.Future[object] | Future[object]"
     value: object
@@ -464,7 +464,7 @@ class _Outcome(NamedTuple):
 
 
 class Database:
-    """Runs jobs in the order in which they come, many in one transaction.  For one event loop."""
+    """Runs jobs in the order of their submission, many in one transaction.  For one event loop."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, journal: Journal) -> None:
         """Take over a connection that no other thread uses any more; it must be in autocommit mode.
@@ -483,12 +483,12 @@ class Database:
         self._is_closed = self._is_failing = False
         self._journal_error: OSError | None = None
         self.commits = 0
-        """Transactions so far: jobs that come together share one."""
+        """The number of transactions so far; concurrent jobs share one."""
         self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
         self._thread.start()
 
     def submit(self, do: Callable[[sqlite3.Connection], T], *, makes_room: bool = False) -> "asyncio.Future[T]":
-        """Have a job done; the answer comes when it is on disk.
+        """Submit a job; its result arrives once it is on disk.
 
         A caller that stops waiting does not stop the job.
 
@@ -506,13 +506,13 @@ class Database:
         return answer
 
     def done(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        """Have a job done, and wait for it without an event loop; see ``submit``."""
+        """Submit a job, and wait for it without an event loop; see ``submit``."""
         answer: Future[T] = Future()
         self._put(_Job(do, answer, makes_room=False))
         return answer.result()
 
     def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
-        """Have a job done that makes room, without waiting for it; a failure is logged."""
+        """Submit a job that makes room, without waiting for it; a failure is logged."""
         answer: Future[object] = Future()
         answer.add_done_callback(self._note)
         self._put(_Job(do, answer, makes_room=True))
@@ -527,13 +527,13 @@ class Database:
             _log.error("the store %s: %s", self._path, error)
 
     def close(self) -> None:
-        """Do what was submitted, then close the file.  Closing twice is harmless."""
+        """Run the submitted jobs, then close the file.  Closing twice is harmless."""
         if not self._is_closed:
             self._is_closed = True
             self._jobs.put(None)
         self._thread.join(_JOIN_SECONDS)
 
-    # What follows runs in the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
         try:
@@ -547,7 +547,7 @@ class Database:
             self._journal.close()
 
     def _next(self) -> list[_AnyJob]:
-        """All that has come; waits for the first.  Nothing: the database is to be closed."""
+        """Wait for a job, and return all waiting ones.  Empty: close the database."""
         jobs: list[_AnyJob] = []
         job = self._jobs.get()
         while job is not None:
@@ -581,11 +581,11 @@ class Database:
                     if jobs[0].makes_room and self._gives_up_reserve():
                         return self._done(jobs)
                 return self._refused(jobs, error)
-        # One that cannot be done must not keep the others from being done: deleting may be what makes room.
+        # A failed job must not stop the others: one that deletes may make room.
         return [outcome for job in jobs for outcome in self._outcomes([job])]
 
     def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
-        """Do them in one transaction: all or none."""
+        """Run the jobs in one transaction: all or none."""
         changes = self._connection.total_changes
         self._journal.begin()
         self._connection.execute("BEGIN IMMEDIATE")
@@ -615,7 +615,7 @@ class Database:
             return error
         reason = getattr(error, "strerror", None) or str(error)
         if not self._is_failing:
-            # Producers come again and again; the operator needs to read it once.
+            # Producers try again and again; one message is enough for the operator.
             self._is_failing = True
             _log.error("the store %s cannot be written: %s", self._path, reason)
         told = StoreWriteError(path=str(self._path), reason=reason)
@@ -640,20 +640,20 @@ class Database:
         return True
 
     def _see_to_room(self) -> None:
-        """Let there be room for acknowledgements."""
+        """Make room for acknowledgements."""
         if not self._reserve.is_there:
             self._make_reserve()
         elif self._reserve.free_bytes() < _SCARCE_BYTES:
             self._fold("PASSIVE", above=RESERVE_BYTES // 2)  # a log that keeps its blocks is written faster
 
     def _make_reserve(self) -> None:
-        """Give the file system what was freed, until there is space for the reserve."""
+        """Return freed pages to the file system, until there is space for the reserve."""
         self._fold()
         while not self._reserve.make() and self._gives_back(_PAGES_GIVEN_BACK_FOR_RESERVE, above=0):
             self._fold()
 
     def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
-        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
+        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?."""
         try:
             grown_bytes = self._number("page_count") * self._number("page_size") - self._file.stat().st_size
             if not above < grown_bytes <= self._reserve.free_bytes():
@@ -664,11 +664,11 @@ class Database:
         return True
 
     def _gives_back(self, pages: int, *, above: int) -> bool:
-        """Give the file system some of what is not needed any more; was there enough of it to be worth while?"""
+        """Return some free pages to the file system; return whether there were enough to do so."""
         try:
             if self._number("freelist_count") <= max(above, self._number("page_count") // 4 if above else 0):
                 return False
-            # Each step of the statement frees one page, and execute would make no more than one.
+            # Each step of the statement frees one page, and ``execute`` takes only one step.
             self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
         except sqlite3.Error as error:
             _log.warning("the store %s could not be made smaller: %s", self._path, error)
@@ -691,7 +691,7 @@ class Database:
 
 
 def _may_be_full(error: Exception) -> bool:
-    """Full, or beyond a quota, which SQLite calls an error of the disk."""
+    """Is the disk full, or a quota used up, which SQLite reports as a disk error?"""
     codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in codes
 

@@ -1,14 +1,14 @@
-"""Proves, when a store is opened, that it has every commit that was confirmed.
+"""Proves, when a store is opened, that it has every confirmed commit.
 
-SQLite opens a database whose write-ahead log is lost, cut off, damaged or an older copy without a word: the newest
-commits are simply not there.  So each commit is counted twice, and both counts are compared when the store is opened:
+SQLite reports no error if the write-ahead log is lost, truncated, damaged or an older copy: the newest commits are
+just missing.  So each commit is counted twice, and opening the store compares both counts:
 
 1. In the transaction itself: the table ``commits`` gets the number of the commit and a digest of the other tables.
-2. When the transaction is flushed, and before anyone is told: the journal, a file of its own, gets the same, flushed.
+2. After the flush of the transaction, and before it is confirmed: the journal, a separate file, gets the same, flushed.
 
-A crash between the two leaves the database one commit ahead, and that commit was confirmed to no caller.  Everything
-else is refused.  The journal never grows, so a full disk does not keep it from being written.  Its two slots are
-written in turn, so a write that is cut off leaves the other one.
+A crash between the two leaves the database one commit ahead, and that commit was confirmed to no caller.  Any other
+difference is refused.  The journal never grows, so it can be written on a full disk.  Its two slots are written in
+turn, so an interrupted write leaves the other one intact.
 """
 
 import json
@@ -41,26 +41,26 @@ _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN (
 
 
 class _Record(NamedTuple):
-    """What is in a slot."""
+    """The contents of a slot."""
 
     store: str
-    """The store's own name, which its tables have as well."""
+    """The store's name, which its tables have, too."""
     commit: int
-    """The number of the last commit that was confirmed."""
+    """The number of the last confirmed commit."""
     digest: int
-    """Of the tables, as that commit left them."""
+    """The digest of the tables after that commit."""
     next_rows: Mapping[str, int]
     """Of some channels, as that commit left them."""
 
 
 class Journal:
-    """Counts the commits of an open store.  For the one thread that writes."""
+    """Counts the commits of an open store.  For the writing thread."""
 
     def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
         """Compare the tables' count with the journal's; nothing is changed.
 
         Raises:
-            StoreUnusableError: commits that were confirmed are missing, or may be.
+            StoreUnusableError: confirmed commits are missing, or may be.
         """
         self._path = database.with_name(JOURNAL_NAME)
         counted = connection.execute("SELECT store, number, digest, previous_digest FROM commits").fetchone()
@@ -105,10 +105,10 @@ class Journal:
         return f"it lacks {commits}: {what}; its log, {log_of(database)}, is lost, damaged or older, or all of it is"
 
     def start(self, connection: sqlite3.Connection) -> None:
-        """See what changes in the tables from now on.
+        """Track the changes of the tables from now on.
 
         Raises:
-            ValueError: the tables are not what the last commit has left.
+            ValueError: the tables do not match the last commit.
             OSError: the journal cannot be written.
         """
         facts = self.catch_up(connection)
@@ -138,7 +138,7 @@ class Journal:
         return facts
 
     def begin(self) -> None:
-        """A transaction begins; the one before it may have been undone."""
+        """Begin a transaction; the one before it may have been undone."""
         self._new_digest = self._digest
         self._new_next_rows.clear()
 
@@ -148,7 +148,7 @@ class Journal:
         connection.execute("UPDATE commits SET previous_digest = digest, number = ?, digest = ?", facts)
 
     def count_anew(self, connection: sqlite3.Connection) -> None:
-        """Count a transaction that has changed what the tables are, before ``start``."""
+        """Count a transaction that has changed the tables' definitions, before ``start``."""
         self._new_digest = _digest_of(connection, [*_facts(connection)])
         self.count(connection)
 
@@ -156,7 +156,7 @@ class Journal:
         """Note that the transaction is flushed.
 
         Raises:
-            OSError: the journal cannot be written; nothing may be confirmed any more.
+            OSError: the journal cannot be written; no commit may be confirmed any more.
         """
         self._commit += 1
         self._digest = self._new_digest
@@ -197,10 +197,10 @@ class Journal:
 
 
 def require_nothing_confirmed(database: Path) -> None:
-    """Refuse a database without a count of commits, if its journal knows of some.
+    """Refuse a database without a count of commits, if its journal has one.
 
     Raises:
-        StoreUnusableError: it does, or is damaged.
+        StoreUnusableError: the journal has a count, or is damaged.
     """
     path = database.with_name(JOURNAL_NAME)
     last, _ = _last_record(database)
@@ -274,7 +274,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _facts(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Tables and columns of which there is a digest."""
+    """The tables and columns in the digest."""
     for (table,) in connection.execute(_TABLES).fetchall():
         columns = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
         if table == "channels":
