@@ -653,7 +653,7 @@ class Database:
             self._fold()
 
     def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
-        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?."""
+        """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
         try:
             grown_bytes = self._number("page_count") * self._number("page_size") - self._file.stat().st_size
             if not above < grown_bytes <= self._reserve.free_bytes():
