@@ -1,6 +1,6 @@
 """One gRPC call as a carrier of messages: of an asyncio client, and of the exchange that serves it.
 
-gRPC hands messages out, and takes them, to tasks that wait: here each call has one that reads and one that writes.
+gRPC reads and writes only for waiting tasks: here each call has one task that reads and one that writes.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from permitflow.transports.wire_errors import SILENT, Metadata, error_from_statu
 
 __all__ = ["ClientCall", "Context", "ServerCall", "calling"]
 
-# What grpc.aio says when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
+# grpc.aio's error when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 1.0
 _REASON_SECONDS = 1.0
@@ -64,7 +64,7 @@ class _Call(Carrier, ABC):
             while isinstance(message := await self._read(), bytes):  # anything else is the end, in good order
                 if self._listener is not None:
                     self._listener.on_message(message, False)
-                del message  # the next one may take its time
+                del message  # the next one may come late
                 if not self._may_read.is_set():
                     await self._may_read.wait()
         except (Exception, asyncio.CancelledError) as error:
@@ -125,7 +125,7 @@ class _Call(Carrier, ABC):
 
     @abstractmethod
     async def _close_half(self) -> None:
-        """Say that nothing more will be written."""
+        """Tell the peer that no message follows."""
 
     @abstractmethod
     async def _reason(self, error: BaseException) -> Exception:
@@ -136,7 +136,7 @@ class ServerCall(_Call):
     """A call that is being served."""
 
     def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
-        """``who`` is at the other end, in words for an error, and has so long to say what it wants."""
+        """``who`` is the peer, in words for an error; ``first_within_seconds``: its first message's deadline."""
         super().__init__(who, self._read_first, context.write)
         self._context = context
         self._first_within_seconds = first_within_seconds
@@ -161,11 +161,11 @@ class ServerCall(_Call):
         """Nothing to do: the server's half closes with the status, when all is over."""
 
     async def finish(self, error: Exception | None) -> None:
-        """All is over, well or with an error that the peer is told.
+        """End the call, with success or with an error that the peer learns.
 
         Raises:
             AbortError: gRPC's way to end a call.
-            BaseError: the peer cannot be told.
+            BaseError: the status cannot reach the peer.
         """
         await self.stop()
         if error is not None:
@@ -184,9 +184,9 @@ class ClientCall(_Call):
     """A call that was dialled."""
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
-        """``who`` is at the other end, in words for an error."""
-        # Unlike call.read(), an iterator goes on after a crossing write: what has arrived is handed out, and the peer's
-        # status comes, for which it would else wait.
+        """``who`` is the peer, in words for an error."""
+        # Unlike call.read(), an iterator continues after a crossing write: it yields the messages that have arrived,
+        # and then the peer's status, for which call.read() would wait.
         super().__init__(who, partial(anext, aiter(call), None), call.write)
         self._call = call
         self._status: _Status | None = None
@@ -202,7 +202,7 @@ class ClientCall(_Call):
         await self._call.done_writing()
 
     async def settle(self) -> None:
-        """Let go of a call that is over.
+        """Release a call that is over.
 
         After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
         until its messages have been read.
@@ -233,14 +233,14 @@ class ClientCall(_Call):
             async with asyncio.timeout(_STATUS_SECONDS):
                 await self._status_came.wait()
         if self._status is None:
-            # It is held up by messages that nobody reads.
+            # Unread messages delay it.
             return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
         if self._status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
         return error_from_status(*self._status, who=self._who)
 
     def _note_status(self) -> None:
-        """Keep the peer's status; called whenever the call gets one, while nothing else runs."""
+        """Store the peer's status; a callback of the call."""
         code, details = _at_once(self._call.code()), _at_once(self._call.details())
         if code is not grpc.StatusCode.INTERNAL or details != _CROSSED:
             metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
@@ -249,7 +249,7 @@ class ClientCall(_Call):
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for."""
+    """The result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -268,13 +268,13 @@ async def calling(
     Args:
         address: as gRPC takes it.
         method: its full name.
-        who: is there, in words for an error.
+        who: the peer, in words for an error.
         timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
         silence_seconds: a peer that gives no sign of life for longer is gone.
 
     Raises:
-        PeerTimeoutError: nobody answers there.
-        ForkedError: gRPC was used before this process was forked off.
+        PeerTimeoutError: no server answers there.
+        ForkedError: a parent process used gRPC before the fork.
     """
     refuse_after_fork(address)
     expect_large_blocks()
@@ -294,7 +294,7 @@ async def calling(
 
 
 async def _why_not(channel: grpc.aio.Channel) -> str:
-    """Why there is no connection: gRPC says so to a call that does not wait for one."""
+    """Why there is no connection: gRPC reports it to a call that does not wait for one."""
     ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
     try:
         await ask(b"", timeout=_REASON_SECONDS)

@@ -1,7 +1,7 @@
-"""What the background loop holds open for blocking callers, and moves between them and the network.
+"""The ends that the background loop holds open for blocking callers, and the messages it moves for them.
 
-All of this runs in the loop, but for what is said to be the caller's.  The two threads share queues, and fields that
-only one of them writes; nothing here refers to the end that the caller has, which therefore can be dropped.
+All of this runs in the loop, except the methods marked as the caller's.  The two threads share queues, and fields with
+a single writer; nothing here refers to the caller's end, so that the caller can drop it.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from permitflow.transports.wire_errors import forget_frames
 __all__ = ["AHEAD_SHARE", "Entry", "Held", "HeldReceiver", "HeldSender", "ahead_rows"]
 
 AHEAD_SHARE = 8
-"""The unit of what lies ahead, as a share of the window; and, of a flow that has none, in rows."""
+"""The unit of reading ahead, as a share of the window; for a flow without one, in rows."""
 _AHEAD_ROWS = 4096
-_READ_SHARES = 4  # with less, large chunks would come one by one, and each wake the other thread
+_READ_SHARES = 4  # with fewer, large chunks would come singly, and each wake the other thread
 
 E = TypeVar("E")
 S = TypeVar("S", bound=RemoteReceiver | RemoteSender)
 
 
 def ahead_rows(parameters: Parameters) -> int:
-    """The unit of what lies ahead: as many rows as permits return at once."""
+    """The unit of reading ahead: the rows whose permits return at once."""
     window_rows = parameters.window_rows
     return _AHEAD_ROWS if window_rows is None else max(1, window_rows // AHEAD_SHARE)
 
@@ -46,27 +46,27 @@ _HOLDERS: set[asyncio.Task[None]] = set()
 
 
 class Held(Generic[E]):
-    """Something of ``grpc_aio`` that a task of the background loop holds open for the thread of a caller.
+    """An object of ``grpc_aio`` that a task of the background loop holds open for a caller's thread.
 
-    It does not know the end that the caller has, which therefore can be dropped.  The loop writes ``end``, ``failure``
-    and ``is_over``, and the caller's thread reads them.  That something has changed the loop says by releasing
-    ``_news``.  A thread that waits then looks again, so a release too many does no harm.
+    It does not refer to the caller's end, so that the caller can drop it.  The loop writes ``end``, ``failure`` and
+    ``is_over``, and the caller's thread reads them.  The loop reports a change by releasing ``_news``.  The waiting
+    thread then checks its condition, so that extra releases are harmless.
     """
 
     def __init__(self, opening: AbstractAsyncContextManager[E], what: str) -> None:
         """Nothing is opened before ``begin``."""
         self.what = what
-        """In words."""
+        """The object in words, for errors."""
         self.background = background()
         self.end: E | None = None
-        """While it is open."""
+        """The open object; None before and afterwards."""
         self.failure: BaseException | None = None
-        """Why it is over, if that was not wanted."""
+        """The error that ended it, if any."""
         self.is_over = False
         self._opening = opening
-        self._has_begun = False  # has the caller wanted that?
+        self._has_begun = False  # has the caller asked for it?
         self.is_parting = False
-        """Is the peer being told why?  That is waited for, a second at most."""
+        """Is the reason being sent to the peer?  The caller waits for that, at most a second."""
         self._holder: asyncio.Task[None] | None = None
         self._opened_or_over = asyncio.Event()
         self._news, self._gone = threading.Lock(), threading.Lock()
@@ -79,7 +79,7 @@ class Held(Generic[E]):
         if self._holder is None and not self.is_over:
             self._holder = asyncio.create_task(self._hold(), name=f"holds {self.what}")
             self._holder.add_done_callback(lambda _: self._note_over())
-            # The loop knows its tasks weakly: what nobody holds any more would be collected in the middle of its work.
+            # The loop refers to its tasks weakly: without a strong reference a working task could be collected.
             _HOLDERS.add(self._holder)
             self._holder.add_done_callback(_HOLDERS.discard)
 
@@ -92,76 +92,76 @@ class Held(Generic[E]):
         except asyncio.CancelledError:
             pass  # it was closed
         except PermitflowError as error:
-            forget_frames(error)  # they refer to the end
+            forget_frames(error)  # the frames refer to the end
             self.failure = error
         except Exception as error:
             self.failure = error
 
     def _note_over(self) -> None:
         self.is_over = True
-        self._holder = None  # it should not end in the caller's thread: see ``Background.run``
+        self._holder = None  # the task must not end in the caller's thread: see ``Background.run``
         self._opened_or_over.set()
-        # At exit, a daemon thread that waits still is left alone: its complaint would be the process's last word.
+        # At exit, do not wake a waiting daemon thread: its error would be the process's last output.
         if self.background.is_alive:
             self._gone.release()
             self.tell_caller()
 
     async def carry(self, end: E) -> None:
-        """Work until there is nothing more to do; cancelled when the caller closes."""
+        """Work until everything is done; cancelled when the caller closes."""
         await asyncio.Event().wait()
 
     async def opened(self) -> E | None:
-        """What is open, as soon as it is; None if it is over."""
+        """Wait until the object is open, and return it; None if it is over."""
         await self._opened_or_over.wait()
         return self.end
 
     def tell_caller(self) -> None:
-        """Something has changed."""
+        """Report a change to the caller's thread."""
         if self._news.locked():
             self._news.release()
 
     def close_now(self) -> None:
-        """Close what is open."""
+        """Close the object."""
         if self._holder is not None and not self.is_parting:
             self._holder.cancel()
 
     # In the caller's thread.
 
     def begin(self) -> None:
-        """Have it opened, unless it is."""
+        """Let the loop open the object, unless that has begun."""
         self._has_begun = True
         self.background.call(self._begin)
 
     def wait(self, until: float) -> bool:
-        """Wait for news of the loop; False: none came until then."""
+        """Wait for a change that the loop reports; False: none came before ``until``."""
         return self._news.acquire(timeout=min(max(until - monotonic(), 0.0), threading.TIMEOUT_MAX))
 
     def wait_until_over(self, seconds: float) -> None:
-        """Wait until it is closed."""
-        # Perhaps another thread waits for it as well.
+        """Wait until the object is closed."""
+        # Another thread may wait for it as well.
         if self.is_open and self._gone.acquire(timeout=seconds):
             self._gone.release()
 
     @property
     def is_open(self) -> bool:
-        """Is there something to be closed?"""
+        """Is there an object to close?"""
         return self._has_begun and not self.is_over and self.background.is_alive
 
     @property
     def has_stopped(self) -> bool:
-        """Does nothing move any more, though perhaps not all of it is closed yet?"""
+        """Has the object stopped working, though it may not be closed yet?"""
         return self.failure is not None or self.is_over
 
     def release(self) -> None:
-        """Have it closed soon."""
+        """Let the loop close the object soon."""
         if self.is_open:
-            # What has not begun to be opened is opened and closed: nobody need know whether it has.
+            # If opening has not begun, the object is opened and closed: this needs no distinction.
             self.background.call(self._begin)
             self.background.call(self.close_now)
 
 
 class Agreed(NamedTuple):
-    """What the caller wants to know of a stream that is open."""
+    """The facts of an open stream for the caller."""
 
     stream: str
     parameters: Parameters
@@ -170,7 +170,7 @@ class Agreed(NamedTuple):
 
 
 class HeldStream(Held[S]):
-    """What both ends of a stream do alike."""
+    """The common part of both ends of a stream."""
 
     agreed: Agreed | None = None
     last_statistics: ChannelStatistics
@@ -182,11 +182,11 @@ class HeldStream(Held[S]):
             await self._pass_on(end)
         except PermitflowError as error:
             forget_frames(error)
-            self.failure = error  # at once: the caller may look before all of it is closed
+            self.failure = error  # at once: the caller may read it before all is closed
             self.tell_caller()
             raise
         finally:
-            # The end itself is let go: a call of gRPC keeps its connection for as long as anything refers to it.
+            # Drop the end itself: a gRPC call keeps its connection as long as any object refers to it.
             self.last_statistics = end.statistics()
             self.is_parting, self.end = end.is_breaking_off, None
 
@@ -201,12 +201,12 @@ class HeldStream(Held[S]):
 
 
 class HeldSender(HeldStream[RemoteSender]):
-    """Sends what the caller puts in line."""
+    """Sends the batches that the caller queues."""
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteSender], what: str) -> None:
         """See ``Held``."""
         super().__init__(opening, what)
-        # The caller appends to the line, and the loop moves what is there to its own.
+        # The caller appends to this queue, and the loop moves its batches to its own.
         self.line: deque[pa.RecordBatch] = deque()
         self.leaving: deque[pa.RecordBatch] = deque()
         self._moved_rows = 0
@@ -242,31 +242,31 @@ class HeldSender(HeldStream[RemoteSender]):
             self._moved_rows += batch.num_rows
 
     async def counted(self) -> int:
-        """Rows of all that was ever in line."""
+        """Rows of all batches ever queued."""
         self._move()
         return self._moved_rows
 
     async def left_over(self) -> list[pa.RecordBatch]:
-        """What has not left."""
+        """The batches that have not left."""
         self._move()
         return list(self.leaving)
 
     async def lack(self) -> str:
-        """What the oldest batch waits for."""
+        """The reason why the oldest batch waits."""
         return "" if self.end is None else self.end.lack
 
     def abort(self, reason: str) -> None:
-        """Give the stream up."""
+        """Abort the stream."""
         if self.end is not None:
             self.end.abort(reason)
-        Held.close_now(self)  # which lets the abort arrive
+        Held.close_now(self)  # the block's end lets the abort arrive
 
 
 class Entry(NamedTuple):
-    """What was read ahead: chunks or another message."""
+    """An entry that was read ahead: chunks or another message."""
 
     start: int
-    """The number of its first message, and of the one that follows its last."""
+    """The number of its first message, and of the one behind its last."""
     stop: int
     payload: JoinedChunks | Message[Any]
 
@@ -274,21 +274,21 @@ class Entry(NamedTuple):
 class HeldReceiver(HeldStream[RemoteReceiver]):
     """Reads ahead of the caller.
 
-    Messages are numbered.  The caller has been handed all before ``handed`` and has consumed all before ``consumed``;
-    neither ever goes back, and nothing else is told to the loop.
+    Messages are numbered.  The caller has received all before ``handed`` and has consumed all before ``consumed``;
+    neither number decreases, and the loop learns only these two.
     """
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteReceiver], what: str) -> None:
         """See ``Held``."""
         super().__init__(opening, what)
-        # The loop appends, and the caller removes what it has consumed.
+        # The loop appends, and the caller removes consumed entries.
         self.ahead: deque[Entry] = deque()
         self.has_ended = False
-        """Does nothing follow what lies ahead?"""
+        """Is the last entry read ahead the stream's last?"""
         self.handed = self.consumed = 0
         self.owed_messages = 1
-        """The loop is to be told once so many were consumed."""
-        # What the receiver knows to be consumed; what lies ahead, by its last number, and how many rows.
+        """Report consumption to the loop at this number of messages."""
+        # The consumption that the receiver knows; the entries ahead, by last number, and their rows.
         self._settled = 0
         self._unread: deque[tuple[int, int]] = deque()
         self._unread_rows = 0
@@ -315,7 +315,7 @@ class HeldReceiver(HeldStream[RemoteReceiver]):
             taken += count
         self.has_ended = True
         self.tell_caller()
-        # Until the caller has consumed everything, and both ends have compared their books.
+        # Until the caller has consumed everything, and both ends have compared their ledgers.
         while self._settled < taken:
             self._is_told.clear()
             await self._is_told.wait()
@@ -323,17 +323,17 @@ class HeldReceiver(HeldStream[RemoteReceiver]):
             await end.changed()
 
     def _is_full(self, most_rows: int) -> bool:
-        """Do so many rows lie behind the next ones?  Permits bound them anyway; what waits longer comes joined."""
+        """Do this many rows lie behind the next ones?  Permits bound them anyway; rows that wait longer come joined."""
         unread = self._unread
         while unread and unread[0][0] <= self.handed:
             self._unread_rows -= unread.popleft()[1]
         return len(unread) > 1 and self._unread_rows - unread[0][1] >= most_rows
 
     def settle(self) -> None:
-        """The caller has consumed some messages."""
+        """Return the permits of consumed messages."""
         new = self.consumed - self._settled
         self._settled += new
         if new and self.end is not None:
-            with suppress(PermitflowError):  # of a stream that is over, as the next read says
+            with suppress(PermitflowError):  # the stream is over; the next read reports it
                 self.end.consume(new)
         self._is_told.set()

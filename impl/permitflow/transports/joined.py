@@ -1,7 +1,7 @@
-"""Chunks that came as the rows of one batch, and are cut off it only where somebody asks for a single one.
+"""Chunks that came as the rows of one batch, which is sliced only if the reader asks for a single chunk.
 
-Slicing a batch of small chunks, and making a message of each slice, is most of what receiving them takes; and a
-vectorised reader joins them again.  So such a batch lies in the inbox of an end as it came, as a run of its chunks.
+Slicing a batch of small chunks into messages is most of the cost of receiving them; and a vectorised reader joins
+them again.  So an end's inbox holds such a batch as it came, as a run of its chunks.
 """
 
 from abc import ABC, abstractmethod
@@ -22,24 +22,24 @@ from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, 
 
 __all__ = ["Arrivals", "JoinedChunks", "oldest_joined"]
 
-# Of neighbours that came one by one: smaller batches cost their reader more than a copy of them costs here.
+# Of neighbours that came singly: smaller batches cost their reader more than copying them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
-# Whoever keeps some of these rows keeps all.
+# A reader that keeps some of these rows keeps all.
 _COPIED_BYTES = 512 << 10
 
 
 class JoinedChunks(Sequence[pa.RecordBatch]):
-    """Chunks that follow each other, as the rows of one batch; each is cut off when it is asked for.
+    """Consecutive chunks as the rows of one batch; the batch is sliced when a chunk is read.
 
-    Nothing changes it.  A chunk that was cut off keeps all of the batch in memory.
+    Immutable.  A sliced chunk keeps the whole batch in memory.
     """
 
     __slots__ = ("_chunks", "_sums", "batch", "rows")
 
     batch: pa.RecordBatch
-    """The rows of all of them, in order."""
+    """The rows of all chunks, in order."""
     rows: tuple[int, ...]
-    """Of each chunk.  There is at least one; a chunk may be empty."""
+    """The rows of each chunk, at least one chunk; a chunk may be empty."""
 
     def __init__(self, batch: pa.RecordBatch, rows: tuple[int, ...]) -> None:
         """See the fields."""
@@ -49,7 +49,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         self._sums: tuple[int, ...] = ()
 
     def _ends(self) -> tuple[int, ...]:
-        # Added up once, however many are cut off.
+        # Summed once for all slices.
         self._sums = self._sums or tuple(accumulate(self.rows, initial=0))
         return self._sums
 
@@ -60,11 +60,11 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         return count
 
     def __len__(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Each chunk."""
+        """Iterate over the chunks."""
         if self._chunks:
             return iter(self._chunks)
         return map(self.batch.slice, accumulate(self.rows, initial=0), self.rows)
@@ -74,9 +74,9 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     @overload
     def __getitem__(self, at: slice) -> "JoinedChunks": ...
     def __getitem__(self, at: int | slice) -> "pa.RecordBatch | JoinedChunks":
-        """A chunk, or those that follow each other there."""
+        """A chunk, or a range of chunks."""
         if isinstance(at, int):
-            # All at once: the next ones will be asked for as well.
+            # All at once: the reader will ask for the next ones as well.
             self._chunks = self._chunks or list(self)
             return self._chunks[at]
         places = range(len(self.rows))[at]
@@ -88,7 +88,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         return JoinedChunks(self.batch.slice(self._ends()[places.start], sum(rows)), rows)
 
     def part(self, start: int, max_rows: int | None) -> "JoinedChunks":
-        """The chunks from this one on, at least one, with at most so many rows together."""
+        """The chunks from ``start`` on, at least one, with at most ``max_rows`` rows together."""
         if max_rows is None or self.num_rows <= max_rows:
             return self[start:]
         ends = self._ends()
@@ -96,11 +96,11 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
 
 
 def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
-    """The oldest chunks that were not taken, as far as they are rows of one batch; None if the oldest is no chunk.
+    """The oldest untaken chunks that are rows of one batch; None if the oldest message is no chunk.
 
     Args:
-        receiver: something in it was not taken; nothing is changed.
-        codec: of the stream; where it can join, small batches that are here are copied into one.
+        receiver: holds an untaken message; it is not changed.
+        codec: of the stream; if it can join, small batches in the inbox are copied into one.
         max_rows: of all these chunks together; the first one alone may have more.
     """
     parts: list[JoinedChunks] = []
@@ -131,13 +131,13 @@ def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | 
 
 
 class Arrivals(ABC):
-    """A part of a receiving end: from a message of the carrier to what lies in the session's inbox."""
+    """A part of a receiving end: decodes the carrier's messages into the session's inbox."""
 
     _session: DownstreamSession[object]
     _batches: BatchCodec | None
 
     def _take_in(self, message: Received) -> None:
-        """Take a message of the peer in."""
+        """Decode a message of the peer into the inbox."""
         view, batches = memoryview(message), self._batches
         said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
         if said is None or batches is None:
@@ -162,4 +162,4 @@ class Arrivals(ABC):
 
     @abstractmethod
     def _note(self, frame: WireFrame) -> None:
-        """The session has taken a frame that is no chunks."""
+        """React to a frame other than chunks, which the session has received."""

@@ -1,7 +1,6 @@
-"""Values to protobuf messages and back, field by field: a field has the same name in both.
+"""Converts values to protobuf messages and back, field by field: a field has the same name in both.
 
-What a flow says travels as bytes, of messages of its own.  What travels with every chunk is coded by hand, in
-``codec``.
+A flow's feedback travels as bytes of its own messages.  The description of chunks is coded by hand, in ``codec``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +53,7 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.ChannelTraffic: traffic.ChannelTraffic,
     pb.Kept: traffic.KeptRows,
 }
-"""What each message becomes."""
+"""The type of each message's value."""
 
 _NUMBERS: dict[str, int] = {
     Codec.LZ4: pb.CODEC_LZ4,
@@ -65,12 +64,12 @@ _NUMBERS: dict[str, int] = {
     ChannelState.ENDED: pb.CHANNEL_STATE_ENDED,
     ChannelState.BROKEN: pb.CHANNEL_STATE_BROKEN,
 }
-"""Words that travel as numbers."""
+"""Enumerations that travel as numbers."""
 _CODECS = {_NUMBERS[codec]: codec for codec in Codec}
 _OUTCOMES = {_NUMBERS[outcome]: outcome for outcome in EndOutcome}
 _STATES = {_NUMBERS[state]: state for state in ChannelState}
-_SAID_AGAIN = 64  # what permits that return say is the same again and again
-_MOST_CODECS = 16  # of an offer that are looked at; there are two
+_SAID_AGAIN = 64  # returns of permits repeat the same bytes
+_MOST_CODECS = 16  # of an offer; further ones are ignored, and two exist
 
 
 def _known(what: str, words: str, meanings: dict[int, Any], number: int) -> Any:  # as in the table
@@ -80,11 +79,11 @@ def _known(what: str, words: str, meanings: dict[int, Any], number: int) -> Any:
 
 
 def _known_codecs(numbers: Iterable[int]) -> tuple[Codec, ...]:
-    """Codecs that are not known here are nothing to agree on."""
+    """The known codecs of an offer, without the unknown ones."""
     return tuple(_CODECS[number] for number in tuple(numbers)[:_MOST_CODECS] if number in _CODECS)
 
 
-# What a flow says.
+# A flow's feedback.
 
 
 class _FlowMessages(NamedTuple):
@@ -105,15 +104,15 @@ def _messages_of(flow: Flow) -> _FlowMessages:
 
 @lru_cache(maxsize=_SAID_AGAIN)
 def encode_feedback(flow: Flow, said: AnyFeedback) -> bytes:
-    """What a receiver's end says, as bytes."""
+    """Encode a receiver's feedback."""
     return _encoded(_messages_of(flow).feedback(), said)
 
 
 def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
-    """What a receiver's end has said.
+    """Decode a receiver's feedback.
 
     Raises:
-        UndecodableDataError: these bytes say nothing in this flow.
+        UndecodableDataError: these bytes are no feedback of this flow.
     """
     return _decoded(_messages_of(flow).feedback(), said, flow, "feedback")
 
@@ -178,7 +177,7 @@ _READ_TOGETHER: dict[type[Message], Callable[[dict[str, Any]], None]] = {
     pb.Agreement: _read_agreed,
     pb.ChannelPosition: _read_position,
 }
-"""What becomes of fields of which one says what the other one is."""
+"""Readers of field pairs in which one field decides the other's meaning."""
 _WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
     "Get.wanted": _wanted,
     "Put.wanted": _wanted,
@@ -186,7 +185,7 @@ _WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
     "ChannelPosition.flow": lambda value: value.parameters.flow.name,
     "ChannelPosition.parameters": _of_position,
 }
-"""What is stated of the whole value, where no field of it holds that."""
+"""Conversions of whole values to message fields that no field of the value holds."""
 
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -198,12 +197,12 @@ _READ: dict[str, Convert] = {
     "CompressionAnswer.codec": partial(_known, "an agreement", "compression by codec {}", {0: None} | _CODECS),
     "CompressionAnswer.refusal": printable,
     "End.until": _OUTCOMES.get,
-    # An outcome that is not known here says no more than that the peer has everything.
+    # An unknown outcome only means that the peer has everything.
     "Ended.outcome": lambda number: _OUTCOMES.get(number, EndOutcome.ACCEPTED),
     "ChannelPosition.state": partial(_known, "a position", "state = {}", _STATES),
     "ChannelPosition.schema": read_schema,
 }
-"""What becomes of what a peer states, where that is not what the value holds."""
+"""Conversions of message fields that differ from the value's content."""
 
 _WRITE: dict[str, Convert] = {
     "Abort.reason": sendable,
@@ -211,11 +210,11 @@ _WRITE: dict[str, Convert] = {
     "ChannelPosition.schema": lambda schema: schema.serialize().to_pybytes(),
     "ChannelTraffic.reason": sendable,
 }
-"""What is stated, where that is not what the value holds."""
+"""The same in the other direction."""
 
 
 def write_value(into: Message, value: object) -> None:
-    """Write all fields of a value; one that is None is left out.
+    """Write all fields of a value except those that are None.
 
     Raises:
         InvalidParametersError: the wire cannot hold a number or a text.
@@ -229,7 +228,7 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     """The value that a message states, of the type in ``_KINDS``.
 
     Raises:
-        UndecodableDataError: a number stands for no word, or what is stated cannot be.
+        UndecodableDataError: a number is no member of its enumeration, or the value is impossible.
     """
     kind = type(message)
     if (names := _PLAIN.get(kind)) is not None:
@@ -241,22 +240,22 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
 
 
 def read_many(items: Sequence[Any]) -> list[Any]:  # as in ``read_value``; or what states itself, as a text
-    """The values that these messages state, of one kind, or these texts themselves."""
+    """Read the values of messages of one type; texts stay as they are."""
     return [read_value(item) for item in items] if items and isinstance(items[0], Message) else list(items)
 
 
 class _Field:
-    """A field of a message, and of the value that the message becomes."""
+    """A field of a message, and of its value."""
 
     def __init__(self, message: str, field: Any, empty: object) -> None:  # one of two kinds of descriptor
-        """Of messages of this name; ``empty`` is what the field holds in one that states nothing."""
+        """``message`` names the message type; ``empty`` is the field's content in an empty message."""
         self.name = field.name
         self._has_presence = field.has_presence
         self._is_map, self._is_repeated = hasattr(empty, "items"), hasattr(empty, "extend")
         self._is_message, self._is_word = field.message_type is not None, field.enum_type is not None
         place = f"{message}.{field.name}"
         self._read_as, self._write_as = _READ.get(place), _WRITE.get(place)
-        # Does the value hold what is stated, as it is?
+        # Does the value hold the stated content unchanged?
         self.is_plain = not (self._has_presence or self._is_map or self._is_repeated or self._is_word or self._read_as)
         self.of: Callable[[Any], Any] = _WRITE_OF_ALL.get(place, attrgetter(field.name))
         self._rule = "must fit 64 bits"
@@ -301,11 +300,11 @@ class _Field:
 
 _FIELDS: dict[type[Message], list[_Field]] = {}
 _PLAIN: dict[type[Message], tuple[str, ...]] = {}
-"""The fields of those that are read at once: a request may hold tens of thousands, while nobody else is served."""
+"""The fields of types that are read in bulk: a request may hold tens of thousands, which blocks the loop."""
 
 
 def _learn(message: type[Message], kind: Any) -> None:  # as in _KINDS
-    """Note how messages become values of this kind."""
+    """Register the conversion of messages to values of this type."""
     empty = message()
     descriptor = empty.DESCRIPTOR
     fields = [_Field(descriptor.name, field, getattr(empty, field.name)) for field in descriptor.fields]

@@ -1,7 +1,7 @@
-"""What both ends of a remote stream do alike: carry frames between the session and the carrier until it is over.
+"""The common part of a remote stream's ends: carries frames between session and carrier until the stream is over.
 
-Messages are taken in where they come, and written where they come up (``Writing``): within callbacks of the event loop,
-for as long as ``run`` runs; nothing goes on after it.
+Messages are read on arrival, and written as soon as they are due (``Writing``): within callbacks of the event loop, as
+long as ``run`` runs, and not after it.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from permitflow.transports.writing import Writing
 
 __all__ = ["RemoteEnd"]
 
-# Time for the peer to hear of it and to close its half.
+# Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking for it
 
@@ -56,40 +56,40 @@ class RemoteEnd(ABC, Generic[S]):
         compression: Compression = Compression.AUTO,
         checksums: bool = True,
     ) -> None:
-        """Call ``run`` to set it going.
+        """Call ``run`` to start the end.
 
         Args:
-            session: as it is before anything was written.
+            session: a new one, before anything was written.
             carrier: of the open stream.
-            schema: of an end that dials: what the agreement must say; None: whatever it says.
-            offer: of an end that dials: to share memory.
-            compression: of an end that is dialled: what it wants; the others say so in their first frame.
-            checksums: of an end that is dialled: does each message on a network carry one?  The others do as it does.
+            schema: of a dialler: the required schema of the agreement; None: any.
+            offer: of a dialler: to share memory.
+            compression: the acceptor's wish; a dialler states its own in its first frame.
+            checksums: the acceptor's decision whether network messages carry one; a dialler follows it.
         """
         self._session = session
         self._carrier = HostCarrier(carrier, who=session.peer, checksums=checksums if session.is_acceptor else None)
-        # Nothing is known of the chunks before the agreement.
+        # The chunks' schema is unknown before the agreement.
         self._batches: BatchCodec | None = None
         self._flow: Flow | None = None
         self._wanted_schema, self._offer, self._compression = schema, offer, compression
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
-        """Has the application heard why the stream has failed?"""
+        """Has the application received the stream's error?"""
         self._is_closed = False
         self.is_breaking_off = False
-        """Is the peer being told why the stream ends here?"""
+        """Is the reason of the end being sent to the peer?"""
         self._patience = asyncio.timeout(None)
         self._runner: asyncio.Task[object] | None = None
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        # Set and cleared at once: tasks that wait see each change.
+        # Set and cleared at once: waiting tasks see each change.
         self._changed = asyncio.Event()
         self._writing = Writing(self._carrier, self._messages, self._on_writing_over)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
 
-    # What is known of the stream once both ends have agreed.
+    # The stream's properties, known after the agreement.
 
     @property
     def name(self) -> str:
@@ -98,12 +98,12 @@ class RemoteEnd(ABC, Generic[S]):
 
     @property
     def stream(self) -> str:
-        """The name of this stream, which both of its ends know."""
+        """The name of this stream, equal at both ends."""
         return self._session.agreement.stream
 
-    @cached_property  # it is asked for with every chunk
+    @cached_property  # read for every chunk
     def parameters(self) -> Parameters:
-        """What both ends agreed on."""
+        """The agreed parameters."""
         return self._session.parameters
 
     @property
@@ -118,7 +118,7 @@ class RemoteEnd(ABC, Generic[S]):
 
     @property
     def shares_memory(self) -> bool:
-        """Does what is received lie in memory that the peer has, too?"""
+        """Do received messages lie in memory shared with the peer?"""
         return self._carrier.meeting.path == SHARED_MEMORY
 
     @cached_property
@@ -128,7 +128,7 @@ class RemoteEnd(ABC, Generic[S]):
 
     @property
     def state(self) -> State:
-        """How far the stream has come."""
+        """The stream's state."""
         return State.FAILED if self._failure is not None else self._session.state
 
     @property
@@ -142,7 +142,7 @@ class RemoteEnd(ABC, Generic[S]):
         """Carry frames until the stream is over.
 
         Raises:
-            PermitflowError: it did not end well; every call that waits gets the same error.
+            PermitflowError: the stream failed; every waiting call gets the same error.
         """
         self._runner = asyncio.current_task()
         try:
@@ -165,10 +165,10 @@ class RemoteEnd(ABC, Generic[S]):
             self._wake_all()
             await self._carrier.stop()
             if not self._over.cancel() and not self._over.cancelled():
-                self._over.exception()  # it has been told, or this end was closed at the same time
+                self._over.exception()  # already reported, or this end was closed at the same time
 
     def _on_end(self) -> None:
-        """The peer has closed its half."""
+        """React to the peer's closed half."""
         try:
             if self._failure is not None:
                 raise self._failure
@@ -192,13 +192,13 @@ class RemoteEnd(ABC, Generic[S]):
             self._over.set_result(None)
 
     def _on_carrier_error(self, error: PermitflowError) -> None:
-        """Nothing more will come.  Of an acceptor, the peer is told why by the status."""
+        """End a stream whose carrier failed; an acceptor's peer learns the reason from the status."""
         can_tell = self._carrier.takes_last_words and not self._session.is_acceptor and not self.is_breaking_off
         if not can_tell or not self.break_off(error):
             self._on_error(error)
 
     def _on_error(self, error: Exception) -> None:
-        """The stream is over; nobody may find it dead without its reason."""
+        """End the stream; every later caller gets the reason."""
         failure = self._fail(error)
         if not self._over.done():
             self._over.set_exception(failure)
@@ -207,17 +207,17 @@ class RemoteEnd(ABC, Generic[S]):
         if not isinstance(error, PermitflowError):
             error = TransportError.of(what=f"the {self.END} of channel {self.name!r} failed", cause=error)
         if isinstance(error, RemoteProtocolError | AlteredMessageError):
-            forget_frames(error)  # this end keeps it for those who will still ask
+            forget_frames(error)  # this end keeps it for later callers
         if self._failure is None:
             self._failure = error
         self._wake_all()
         return self._failure
 
     def break_off(self, error: PermitflowError) -> bool:
-        """Tell the peer why the stream must end here, and give it a little time to end it as well.
+        """Tell the peer why the stream must end, and give it a short time to end it as well.
 
-        Says whether that is possible; else the stream is over, or a peer that has dialled has no agreement yet, and the
-        status tells it.
+        Returns whether that is possible.  If not, the stream is over, or the dialler has no agreement yet and learns
+        the reason from the status.
         """
         can_tell = not self._session.is_acceptor or self._batches is not None
         if can_tell and self._failure is None and self._over_at is None and not self._is_writing_over:
@@ -228,10 +228,10 @@ class RemoteEnd(ABC, Generic[S]):
         return self.is_breaking_off
 
     def _on_failure(self, failure: Failure) -> None:
-        """The peer has broken the stream off; to one that has dialled a status follows once this half is closed."""
+        """React to a peer that broke the stream off; a dialler gets a status once this half is closed."""
         who, reason = self._session.peer, "it broke the stream off"
         error = decode_error(failure.error, who=who)
-        # What a dialler says is about itself: the errors of an acceptor are its own.
+        # A dialler's failure concerns the dialler: an acceptor raises its own errors.
         if error is None or self._session.is_acceptor:
             error = PeerGoneError(who=who, reason=reason if error is None else f"{reason}: {error}")
         self._fail(error)
@@ -254,13 +254,13 @@ class RemoteEnd(ABC, Generic[S]):
         return (self._clock() if self._over_at is None else self._over_at) - self._opened_at
 
     def _begin(self, batches: BatchCodec) -> None:
-        """Both ends have agreed."""
+        """Start after the agreement."""
         self._batches, self._flow = batches, self._session.parameters.flow
         log_answer(self._session.compression, who=self._session.peer)
         self._opened()
 
     def _on_message(self, message: Received, has_more: bool) -> None:
-        """Take a message in, and let everybody see what has changed."""
+        """Process a message, and wake the tasks that wait for a change."""
         if self.is_breaking_off or self._over.done():
             return
         session = self._session
@@ -273,37 +273,37 @@ class RemoteEnd(ABC, Generic[S]):
             if not isinstance(error, PermitflowError) or not self.break_off(error):
                 self._on_error(error)
                 return
-        # Data and permits have nothing for the writer that has not woken it already.
+        # Data and permits have already woken the writer if it has work.
         if before is not _OPEN or session.state is not before:
             self._writing.soon()
-        # Tasks that wait are told once for all messages that have come together.
+        # Waiting tasks are woken once for all messages that came together.
         if not has_more:
             self._announce()
 
     @abstractmethod
     def _advance(self) -> None:
-        """Do what the flow lets happen now: something was consumed, or all messages that came together are taken in."""
+        """Act after a consumption, or after all messages that came together: do what the flow allows now."""
 
     def _announce(self) -> None:
-        """Let every task that waits for a change see what it is."""
+        """Wake every task that waits for a change."""
         self._changed.set()
         self._changed.clear()
 
     def _wake_all(self) -> None:
-        """Something has changed: let the writer look, and everybody else who waits for a change."""
+        """Wake the writer and every task that waits for a change."""
         self._writing.soon()
         self._announce()
 
     @abstractmethod
     def _take_in(self, message: Received) -> None:
-        """Take a message of the peer in."""
+        """Process a message of the peer."""
 
     @abstractmethod
     def _messages(self) -> Iterable[Sequence[Buffer]]:
-        """What is to be written now, encoded one after the other; tells ``Writing`` if nothing will follow."""
+        """Encode the due messages one after the other; tell ``Writing`` if none will follow."""
 
     async def dialled(self) -> Get | Put:
-        """Wait for the first frame of a peer that dials.
+        """Wait for the dialler's first frame.
 
         Raises:
             PermitflowError: it was another frame, or the peer is gone.
@@ -312,20 +312,20 @@ class RemoteEnd(ABC, Generic[S]):
         return self._session.request
 
     async def meet(self, policy: SameHost) -> None:
-        """Share memory with the peer that dialled, if it offers that and both can; to be done before ``accept``.
+        """Share memory with the dialler, if it offers that and both can; call this before ``accept``.
 
         Raises:
-            SameHostError: this end insists, and it is impossible.
+            SameHostError: this end requires shared memory, and it is impossible.
         """
         offer, who = self._session.request.same_host, self._session.peer
         self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
 
     def accept(self, own: Parameters, *, schema: pa.Schema, stream: str, first_row: int | None = None) -> None:
-        """Agree with the peer that dialled.
+        """Agree with the dialler.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
-            InvalidParametersError: the peer's wishes cannot work at all.
+            InvalidParametersError: the peer's parameters are invalid.
         """
         met, offer = self._carrier.meeting.answer, self._session.request.compression
         answer = decided(offer, self._compression, available_codecs(), shares_memory=self.shares_memory)
@@ -337,7 +337,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._wake_all()
 
     async def agreed(self) -> None:
-        """Wait until the peer that was dialled has agreed.
+        """Wait until the acceptor has agreed.
 
         Raises:
             PermitflowError: it has refused, or is gone.
@@ -345,7 +345,7 @@ class RemoteEnd(ABC, Generic[S]):
         await self._until_past(State.AWAITING_AGREEMENT)
 
     async def changed(self) -> None:
-        """Wait until something has come, or the stream is over."""
+        """Wait until a message has come, or the stream is over."""
         await self._changed.wait()
 
     async def _until_past(self, *states: State) -> None:
@@ -359,7 +359,7 @@ class RemoteEnd(ABC, Generic[S]):
     def _note_agreement(self, agreement: Agreement) -> None:
         if self._offer is not None:
             self._carrier.prepare(settle(self._offer, agreement.same_host))
-        self._carrier.change_over()  # the acceptor has; what is wrong with the agreement is told there
+        self._carrier.change_over()  # the acceptor has; errors of the agreement go there
         schema = read_schema(agreement.schema)
         if self._wanted_schema is not None:
             require_equal_schemas(ours=self._wanted_schema, theirs=schema)
@@ -369,10 +369,10 @@ class RemoteEnd(ABC, Generic[S]):
 
     @abstractmethod
     def _opened(self) -> None:
-        """The parameters are known now."""
+        """Use the parameters, which are known now."""
 
     def _failure_again(self, undelivered: object = None) -> PermitflowError | None:
-        """The error that ended the stream, for one more caller, who gets back what it could not send."""
+        """The error that ended the stream, for one more caller, with its undelivered chunks."""
         if self._failure is None:
             return None
         self.has_told_failure = True

@@ -28,13 +28,13 @@ from permitflow.transports.same_host import Offer
 __all__ = ["RemoteReceiver"]
 
 RESIDUE_SECONDS = 0.02
-"""So long the residue of an idle receiver may wait for more: docs/decisions/performance-notes.md#the-residue."""
+"""The longest wait of an idle receiver's residue: docs/decisions/performance-notes.md#the-residue."""
 
 
 class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises.
 
-    Joined reads (``receive_joined``, ``take_joined``) are this end's own: only chunks that have travelled lie joined.
+    Only this end has joined reads (``receive_joined``, ``take_joined``): only chunks from a network are joined.
     """
 
     END = "receiver"
@@ -52,12 +52,12 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     ) -> None:
         """Use ``get``, or the exchange."""
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
-        # Tasks that wait for a message take it in the order in which they came, and nobody overtakes them.
+        # Waiting tasks take messages in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
-        # Must nothing be taken though it is here?
+        # Is taking blocked although a message is here?
         self._is_cut_off = False
         self._abort: asyncio.Future[Abort] = asyncio.get_running_loop().create_future()
-        # Is there feedback that must not wait, but for the writer to be done with what it writes?
+        # Is there urgent feedback, which waits only for the writer's current message?
         self._is_pressed = False
 
     def _opened(self) -> None:
@@ -78,18 +78,18 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return self._receive_now()
 
     async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
-        """Receive what is here, at least one message and at most ``max_messages``."""
+        """Receive the messages that are here, at least one and at most ``max_messages``."""
         self._core.require_none_taken()
         messages = self._core.receive_many(await self._until_some(max_messages))
         self._advance()
         return messages
 
     async def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
-        """Receive the oldest chunks as far as they came as rows of one batch, without cutting them apart.
+        """Receive the oldest chunks that came as rows of one batch, without slicing it.
 
-        For consumers that read many chunks at once anyway; it is what so many calls of ``receive`` are, for far less.
-        Waits only for the first message.  Of chunks that came one by one, small ones that are here are copied into one
-        batch.  A barrier or watermark is received alone, in its place.  Cancelled, it has received nothing.
+        For consumers that read many chunks at once; it equals that many calls of ``receive``, at far lower cost.
+        Waits only for the first message.  Small chunks that came singly and are here are copied into one batch.  A
+        barrier or watermark is received alone, in its place.  A cancelled call has received nothing.
 
         Args:
             max_rows: of all these chunks together; a chunk that has more comes alone.
@@ -119,21 +119,21 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return message
 
     def take_nowait(self) -> Message[pa.RecordBatch]:
-        """Hand the oldest message over that was not taken yet; it keeps its permits until ``consume``."""
+        """Take the oldest untaken message; it keeps its permits until ``consume``."""
         self._require_takeable()
         return self._core.take()
 
     async def take(self) -> Message[pa.RecordBatch]:
-        """Hand the oldest message over that was not taken yet; wait until there is one."""
+        """Take the oldest untaken message; wait until there is one."""
         await self.until_takeable()
         return self._core.take()
 
     async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
-        """Hand over what is here and was not taken yet, at least one message."""
+        """Take the untaken messages that are here, at least one."""
         return self._core.take_many(await self._until_some(max_messages))
 
     async def take_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
-        """Hand over what ``receive_joined`` would; each chunk keeps its permits until ``consume``.
+        """Take the chunks that ``receive_joined`` would receive; each keeps its permits until ``consume``.
 
         Raises:
             InvalidParametersError: ``max_rows`` is not a whole number of at least 1.
@@ -149,7 +149,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return joined
 
     def consume(self, messages: int = 1) -> None:
-        """Say that the application is done with the oldest messages it took: their permits return."""
+        """Consume the oldest taken messages: their permits return."""
         require_count(messages, name="messages")
         if self._is_cut_off:
             self._raise_if_over()
@@ -159,11 +159,11 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     # Moving chunks on without taking them.
 
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay where they are."""
+        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay in the inbox."""
         return self._core.chunks_at_hand(most, most_rows)
 
     def pass_by(self, count: int) -> None:
-        """Take so many of the oldest messages, which ``chunks_at_hand`` has shown, and consume them at once."""
+        """Take and consume this many of the oldest messages, which ``chunks_at_hand`` has shown."""
         if self._is_cut_off:
             self._raise_if_over()
         self._core.pass_by(count)
@@ -185,10 +185,10 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         except EndOfStream:
             raise StopAsyncIteration from None
 
-    # Who may take a message.
+    # Turns of tasks that take messages.
 
     async def _until_some(self, max_messages: int | None) -> int:
-        """Wait for the first message that may be taken; how many may be, each by itself, then."""
+        """Wait for the first takeable message; return how many single messages can be taken then."""
         if max_messages is not None:
             require_count(max_messages, name="max_messages")
         await self.until_takeable()
@@ -196,7 +196,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         return here if max_messages is None else min(here, max_messages)
 
     async def until_takeable(self) -> None:
-        """Wait until the oldest message is this task's to take; nothing is taken, and nobody else runs before it is.
+        """Wait until this task may take the oldest message; it takes none, and no other task runs before it can.
 
         Raises:
             EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
@@ -204,7 +204,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         core = self._core
         if core.untaken and not (self._in_line or self._is_cut_off or self._is_pressed):
             return
-        # A consumer that never waits would keep the writer from returning permits until the inbox is empty.
+        # A consumer that never waits would delay the return of permits until the inbox is empty.
         if self._is_pressed and core.untaken:
             await asyncio.sleep(0)
         self._in_line += 1
@@ -229,7 +229,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             if ending is not None:
                 raise ending
         finally:
-            del ending  # it refers to this frame, and keeps what its callers had taken
+            del ending  # it refers to this frame, and keeps its callers' messages alive
 
     def _ending(self) -> PermitflowError | None:
         """Why no message will ever be here to take; None while one is here or may come."""
@@ -237,13 +237,13 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             return ChannelClosedError(end=self.END)
         return self._session.ending() or (None if self._core.untaken else self._failure_again())
 
-    # What becomes of what was taken.
+    # Consumption.
 
     def _advance(self) -> None:
-        """There may be feedback, in some flows as soon as a message has come: how soon it leaves, the flow says.
+        """Schedule feedback, in some flows as soon as a message has come; the flow decides how soon it leaves.
 
-        What may wait for more waits up to the loop's next turn: before it, this task may come again, as long as
-        something is here.
+        Feedback that may wait leaves at the loop's next turn: before it, this task may consume more of the messages
+        that are here.
         """
         haste, has_ended = self._core.haste, self._session.end is not None
         if haste == Haste.NOW:
@@ -251,7 +251,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             self._writing.now()
         elif haste == Haste.LATER and not has_ended:
             self._writing.within(RESIDUE_SECONDS)
-        elif haste or has_ended:  # at the end this half may be to close, also if the flow has nothing to say
+        elif haste or has_ended:  # at the end this half may have to close, even without feedback
             self._writing.soon()
 
     # Frames.
@@ -270,7 +270,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
                 self._stop_clock()
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
-        # Whether the consumer is idle shows when the writer has its turn: not after each chunk of a message.
+        # Check for an idle consumer at the writer's turn, not after each chunk of a message.
         self._is_pressed = False
         session = self._session
         frames = session.take_frames()
@@ -281,29 +281,29 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     @property
     def ended_with(self) -> End | Abort | None:
-        """What the sender has said about the end of the stream, if it has."""
+        """The sender's end or abort of the stream, if it has come."""
         return self._session.end
 
     def defer_outcome(self) -> None:
-        """For an end that passes on what it consumes: answer no End before ``answer_end``."""
+        """Answer no End before ``answer_end``: for an end that forwards its messages."""
         self._session.outcome = None
 
     def answer_end(self, outcome: EndOutcome) -> None:
-        """Tell the sender what has become of its messages; all of them were consumed here."""
+        """Tell the sender the outcome of its messages; all of them were consumed here."""
         self._session.outcome = outcome
         self._writing.soon()
 
     async def aborted(self) -> Abort:
-        """Wait until the sender gives the stream up, whoever may be holding messages of it."""
+        """Wait until the sender aborts the stream, even while tasks hold its messages."""
         return await asyncio.shield(self._abort)
 
     @property
     def is_finished(self) -> bool:
-        """Has the stream ended, and was everything consumed?"""
+        """Has the stream ended, and is everything consumed?"""
         return self._session.end is not None and (isinstance(self._session.end, Abort) or not self._core.unconsumed)
 
     def close(self) -> None:
-        """Release this end: what was not consumed is dropped, and the sender learns that its receiver is gone."""
+        """Release this end: unconsumed messages are dropped, and the sender learns that its receiver is gone."""
         self._is_cut_off = True
         super().close()
         if self._batches is not None:

@@ -28,7 +28,7 @@ __all__ = ["RemoteSender"]
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
 _LAST_STATES = (State.ENDED, State.CLOSED, State.FAILED)
-"""Nothing follows what was posted before them."""
+"""Frames behind which no other is posted."""
 
 
 class RemoteSender(RemoteEnd[UpstreamSession[object]]):
@@ -52,7 +52,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._waiting = Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._has_short_caller = False  # of ``until_room``
-        # Tasks for which there is too much to be written go on in the order in which they came.
+        # Tasks that wait for the writer continue in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
         self._line: SendLine[object]
         self._writer: MessageWriter
@@ -89,7 +89,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """Send all chunks of a queue, from the left, until it is empty."""
         while chunks:
             await self._make_room()
-            # As many as may leave if all are as long as the first one, and another.
+            # One more than may leave if all are as long as the first.
             most = 1 + self.sendable_rows // max(1, getattr(chunks[0], "num_rows", 1))
             if sent := self._send_first(tuple(islice(chunks, most))):
                 self._writing.soon()
@@ -111,10 +111,10 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                 raise self._refusal(chunks)
 
     def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int]) -> int:
-        """Send and write the first chunks, as many as may leave now and are worth a message; say how many.
+        """Send and write the first chunks that may leave now and are worth a message; return how many.
 
-        Those that are unusual, or have to wait, are left to ``send``; so are all while much is still to be written.
-        All are looked at: ``sendable_rows`` says how many rows are worth that.
+        ``send`` handles unusual and waiting chunks, and all chunks while much is still to be written.
+        Every chunk is checked: ``sendable_rows`` says how many rows to pass.
         """
         if self._posted_rows >= self._collected_rows:
             return 0
@@ -124,13 +124,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     @property
     def sendable_rows(self) -> int:
-        """How many rows may leave now and are written at once, about."""
+        """About how many rows may leave now and are written at once."""
         return min(self._collected_rows, self._core.room_rows)
 
     async def until_room(self, rows: int) -> bool:
-        """Wait as long as a chunk of so many rows lacks nothing but room; False at once if something else keeps it.
+        """Wait while a chunk of ``rows`` rows lacks only room; False at once if it lacks something else.
 
-        A wait as ``statistics`` counts it.  It has no place in line: for a stream into which nobody else sends.
+        ``statistics`` counts this wait.  It has no place in the queue: for a stream with a single sending task.
         """
         if not self._lacks_room(rows):
             return False
@@ -146,7 +146,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     @property
     def lack(self) -> str:
-        """What the oldest chunk or barrier that waits lacks, in the words of the flow; empty: none waits."""
+        """What the oldest waiting chunk or barrier lacks, in the flow's words; empty: none waits."""
         if not self._core.has_waiting:
             return ""
         oldest = self._core.waiting[0]
@@ -159,7 +159,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return (most is None or rows <= most) and not self._core.admits((rows,))
 
     async def _make_room(self) -> None:
-        """Let what was posted be written, if that is much: else all that may leave would lie here before any does."""
+        """Let the writer run if much is posted: otherwise everything would be posted before anything leaves."""
         if not self._in_line and self._posted_rows < self._collected_rows:
             return
         self._in_line += 1
@@ -173,14 +173,14 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._in_line -= 1
 
     def _require_first(self) -> None:
-        """Insist that nobody waits to send; raises as ``send_nowait``."""
+        """Require that no task waits to send; raises as ``send_nowait``."""
         if waiting := len(self._line.parked) + self._in_line:
             raise WouldBlock(f"{waiting} sends wait before this one")
 
     def _send_first(self, chunks: Sequence[pa.RecordBatch]) -> int:
-        """Send chunks, as many of the first ones as may leave now and fill a message; say how many.
+        """Send the first chunks that may leave now and fill a message; return how many.
 
-        They are written once the caller says so.  None leave while others wait, or on no open stream.
+        The caller triggers the writing.  None leave while others wait, or unless the stream is open.
         """
         if self._line.parked or not self._is_open:
             return 0
@@ -215,7 +215,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     async def _leave(self, parked: ParkedSend[object]) -> None:
         if parked.is_over:
             return
-        # This task has nothing to add.
+        # This task adds nothing more.
         self._writing.now()
         try:
             await self._line.leave(parked)
@@ -232,9 +232,9 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._line.park(self._session.offer(Kind.BARRIER, payload))
 
     async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until what waits before it has left and a barrier permit is here."""
+        """Send a barrier; wait until earlier messages have left and a barrier permit is here."""
         checked_marker(payload, name="barrier")
-        # As a chunk that was sent before it may do: else this would come first.
+        # Earlier chunks may wait too: without this, the barrier would overtake them.
         await self._make_room()
         self._require_open(payload)
         parked = self._line.park(self._session.offer(Kind.BARRIER, payload))
@@ -250,9 +250,9 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._advance()
 
     def _advance(self) -> None:
-        """Let go what may leave.
+        """Send the waiting messages that may leave.
 
-        All feedback that has come together is here before any is used: else small messages would stay small for ever.
+        Feedback that came together is used together: otherwise small messages would stay small for ever.
         """
         core = self._core
         if not core.has_waiting:
@@ -286,7 +286,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             self._announce()
         if not frames:
             return ()
-        if self._batches is None:  # before the agreement there are no data
+        if self._batches is None:  # no data before the agreement
             return encode_upstream(cast("list[WireFrame]", frames))
         if len(frames) == 1 and isinstance(frames[0], Chunks):
             return self._writer.messages(frames[0])
@@ -311,14 +311,14 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return closed if self._is_closed else self._failure_again(undelivered) or closed
 
     async def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
-        """Say that nothing follows, and wait for the answer: what has become of everything that was sent.
+        """End the stream, and wait for the outcome of everything that was sent.
 
         Of ``put``, the answer is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel
         when the end came.  It is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.
         There is no time-out: it waits for as long as the consumer takes.
 
         Args:
-            closes_channel: the consumers come to the end as well; False leaves the channel to other producers.
+            closes_channel: the consumers reach the end as well; False leaves the channel to other producers.
             until: ``ACCEPTED`` does not wait for a consumer, even if one is connected.
 
         Raises:
@@ -335,16 +335,16 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         await self._until_past(State.OPEN, State.ENDED)
         if not self._session.is_ending:
             raise self._refusal(None)
-        return self._session.outcome or EndOutcome.ACCEPTED  # an older exchange does not say
+        return self._session.outcome or EndOutcome.ACCEPTED  # an older exchange does not state it
 
     def abort(self, reason: str) -> None:
-        """Give the stream up."""
+        """Abort the stream."""
         if self._session.state is State.OPEN and self._failure is None:
             self._session.abort(reason)
             self._stop()
 
     def close(self) -> None:
-        """Release this end; what was sent and not carried yet is lost, and the peer learns that the sender is gone."""
+        """Release this end; unwritten messages are lost, and the peer learns that the sender is gone."""
         super().close()
         self._stop()
 
@@ -361,12 +361,12 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     @property
     def is_finished(self) -> bool:
-        """Has the stream been ended or aborted, so that only the peer's answer is left?"""
+        """Is the stream ended or aborted, so that only the peer's answer is missing?"""
         return self._session.state in (State.ENDED, State.CLOSED)
 
     @property
     def outcome(self) -> EndOutcome | None:
-        """How the peer has answered the end of the stream, once it has."""
+        """The peer's answer to the end of the stream, if it has come."""
         return self._session.outcome
 
     @property

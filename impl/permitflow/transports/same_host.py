@@ -1,8 +1,8 @@
 """How the two ends of a stream agree to share memory, and the carrier that changes over to it, for asyncio.
 
-Log and statistics say why two ends do not share memory.  If they do, the network's stream stays open underneath: its
-end, its status and its heartbeat are still the peer's.  Each end's first message travels over it; after the agreement
-everything else takes the link, in the order in which it was written.
+Log and statistics say why two ends do not share memory.  If they do, the network's stream stays open underneath and
+still carries the peer's end, status and heartbeat.  Each end's first message travels over it; after the agreement all
+other messages take the link, in the order of writing.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ NETWORK = "network"
 
 
 class Meeting(NamedTuple):
-    """What has come of an offer."""
+    """The result of an offer."""
 
     answer: SameHostAnswer | None = None
-    """For the agreement."""
+    """The answer in the agreement."""
     link: AsyncioLink | None = None
-    """For both directions; None if the stream stays where it is."""
+    """The link for both directions; None if the stream stays on the network."""
     path: str = NETWORK
-    """How messages travel, and why not otherwise."""
+    """The path of messages, and the reason for it."""
 
 
 async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, who: str) -> Meeting:
@@ -51,7 +51,7 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
         who: the dialler in words.
 
     Raises:
-        SameHostError: one of the ends insists, and it is impossible.
+        SameHostError: one of the ends requires it, and it is impossible.
     """
     if offer is None:
         refusal = NO_OFFER
@@ -71,7 +71,7 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
 
 @contextmanager
 def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
-    """Offer to share memory, to an acceptor that has yet to be dialled; at the end of the block withdraw it.
+    """Offer shared memory to an acceptor before dialling it; withdraw the offer at the end of the block.
 
     Args:
         policy: of this end.
@@ -79,7 +79,7 @@ def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
         who: the acceptor in words.
 
     Raises:
-        SameHostError: this end insists, and cannot even offer.
+        SameHostError: this end requires shared memory, and cannot offer it.
     """
     with closing(Offer(policy, writes=writes, who=who)) as offer:
         _watch(offer)
@@ -90,11 +90,11 @@ def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
 
 
 def settle(offer: Offer, answer: SameHostAnswer | None) -> Meeting:
-    """What the acceptor has made of the offer.
+    """Evaluate the acceptor's answer to the offer.
 
     Raises:
-        SameHostError: this end insists.
-        UndecodableDataError: the acceptor says that it has the memory, and cannot prove it.
+        SameHostError: this end requires shared memory, and there is none.
+        UndecodableDataError: the acceptor claims to have the memory, and cannot prove it.
     """
     _withdraw(offer)
     link = offer.settle(answer, _link)
@@ -138,7 +138,7 @@ _VERDICT_SECONDS = 1.0
 class HostCarrier(Carrier):
     """Begins on a network's carrier, and may change over to a link; the network's stays open underneath.
 
-    What the network's carrier takes has a checksum; what is heard has one until ``checked`` has taken it away.
+    Messages over the network have a checksum; ``checked`` removes it from received ones.
     """
 
     def __init__(self, inner: Carrier, *, who: str, checksums: bool | None = None) -> None:
@@ -202,7 +202,7 @@ class HostCarrier(Carrier):
             return self._link.write(message)
         self._has_written = True
         self._inner.write(self._checksums.add(message))
-        return True  # the link takes the next one
+        return True  # the link takes the next message
 
     def _on_network_writable(self) -> None:
         """The agreement may come before the network's carrier takes more than the first message; then nothing was
@@ -222,7 +222,7 @@ class HostCarrier(Carrier):
             self._link.half_close()
         self._inner.half_close()
 
-    # The end of both: the link's is heard first, and why is said by the end of the network's stream.
+    # The end of both: the link's end comes first, and the end of the network's stream states the reason.
 
     def _on_link_end(self) -> None:
         self._has_link_ended = True
@@ -248,7 +248,7 @@ class HostCarrier(Carrier):
         self._tell(error, may_answer=True)
 
     def _on_link_error(self, error: PermitflowError) -> None:
-        """A wrong message, or the peer does not read any more: why?"""
+        """Find the reason of a wrong message, or of a peer that stopped reading."""
         if not isinstance(error, TransportError):
             self._tell(error, may_answer=self._link is not None and self._link.takes_last_words)
         elif self._verdict is None:

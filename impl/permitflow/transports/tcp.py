@@ -1,11 +1,11 @@
-"""A stream over a TCP connection of its own, for asyncio; what it needs of gRPC is a way to end with a status.
+"""A stream over its own TCP connection, for asyncio; like a gRPC call, it ends with a status.
 
-Each message stands behind eight bytes: what follows, two letters by which a stranger is recognised, a check of the
-others, and how many bytes follow.  Without the check both ends could wait for ever after an altered length, for bytes
-that nobody sends.  The dialler's first message says which method it calls.  All numbers are big-endian.
+Each message follows a header of eight bytes: its kind, two letters that identify permitflow, a check of the others,
+and the length.  Without the check both ends could wait for ever after an altered length, for bytes that never come.
+The dialler's first message says which method it calls.  All numbers are big-endian.
 
-What is received lies where Arrow reads it, what is sent is not copied before the kernel takes it.  Permits bound what
-is on the way; the socket's buffers bound its bytes.
+Received bytes lie where Arrow reads them, and sent bytes are not copied before the kernel takes them.  Permits bound
+the rows in flight; the socket's buffers bound their bytes.
 """
 
 import asyncio
@@ -53,25 +53,25 @@ _HEADER = Struct(">B2sBI")
 _MARK = b"pf"
 HEADER_BYTES = _HEADER.size
 PIECES_AT_ONCE = 256
-"""Of a message, in one call of the kernel; it takes up to 1,024."""
+"""The pieces of a message in one system call; the kernel takes up to 1,024."""
 
 
 class Kind(IntEnum):
-    """What follows."""
+    """The kind of the message behind a header."""
 
     MESSAGE = 0
     END = 1
-    """Nothing: this half is closed, in good order."""
+    """No content: this half is closed, in good order."""
     STATUS = 2
-    """Why the acceptor ends the stream, as JSON: what gRPC says with a status."""
+    """The acceptor's reason to end the stream, as JSON: the equivalent of gRPC's status."""
     PING = 3
-    """Nothing: a sign of life."""
+    """No content: a sign of life."""
     GET = 4
-    """Nothing: the dialler calls GetStream."""
+    """No content: the dialler calls GetStream."""
     PUT = 5
-    """Nothing: the dialler calls PutStream."""
+    """No content: the dialler calls PutStream."""
     CONTROL = 6
-    """Nothing: the dialler calls Control."""
+    """No content: the dialler calls Control."""
 
 
 # Indexing costs a tenth of a call.
@@ -81,21 +81,21 @@ KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
 def header(kind: Kind, size_bytes: int = 0) -> bytes:
-    """What stands before so many bytes."""
+    """The header of a message of ``size_bytes`` bytes."""
     return _HEADER.pack(kind, _MARK, _check(kind, size_bytes), size_bytes)
 
 
 def _check(kind: int, size_bytes: int) -> int:
-    """The exclusive or of the five bytes: another one if any bit of them is altered."""
+    """The exclusive or of the five bytes: any altered bit changes it."""
     folded = size_bytes ^ size_bytes >> 16
     return (kind ^ folded ^ folded >> 8) & 0xFF
 
 
 def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES) -> tuple[Kind, int]:
-    """What follows, and how many bytes, of what ``who`` has sent; a message has at most so many.
+    """Decode a header that ``who`` has sent: the message's kind and its length, at most ``most_bytes``.
 
     Raises:
-        UndecodableDataError: this is no message of ours, or it is too long.
+        UndecodableDataError: this is no header of permitflow, or the message is too long.
     """
     kind, mark, check, size = _HEADER.unpack_from(data)
     if mark != _MARK or check != _check(kind, size) or kind > Kind.CONTROL:
@@ -115,10 +115,10 @@ _FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is besid
 _MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
 _SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
 _READS_AT_ONCE = 8  # for one turn of the event loop
-_MOST_AHEAD = 64  # of messages that nobody hears yet; the kernel keeps the rest, and then the peer waits
+_MOST_AHEAD = 64  # of undelivered messages; the kernel keeps the rest, and then the peer waits
 _MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
-_VERDICT_SECONDS = 1.0  # to read what a peer has said before it hung up
-_FAREWELL_SECONDS = 1.0  # to read the last word and hang up: a connection that is closed before may lose it
+_VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up
+_FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlier may lose it
 
 
 class TcpStream(Carrier):
@@ -137,10 +137,10 @@ class TcpStream(Carrier):
 
         Args:
             connection: belongs to this object.
-            who: is at the other end, in words for an error.
-            is_acceptor: was this end dialled?
+            who: the peer, in words for an error.
+            is_acceptor: is this end the acceptor?
             silence_seconds: a peer that gives no sign of life for longer is gone.
-            handshake_seconds: of an acceptor: the time that its dialler has to say what it wants.
+            handshake_seconds: of an acceptor: the deadline for the dialler's request.
         """
         self._loop = asyncio.get_running_loop()
         self._socket, self._who, self._is_acceptor = connection, who, is_acceptor
@@ -173,18 +173,18 @@ class TcpStream(Carrier):
     # Reading.
 
     async def method(self) -> str:
-        """Which method the dialler calls.
+        """Wait for the method that the dialler calls.
 
         Raises:
-            UndecodableDataError: it says something else.
-            PeerGoneError: it is gone, or does not say it in time.
+            UndecodableDataError: its first message is another one.
+            PeerGoneError: it is gone, or the deadline has passed.
         """
         return await self._method
 
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
         self._listener = listener
-        self._watch()  # it may have come to a stop before anybody listened
+        self._watch()  # reading may have stopped before there was a listener
         self._loop.call_soon(self._tell)
 
     def pause(self) -> None:
@@ -258,7 +258,7 @@ class TcpStream(Carrier):
             self._scratch[: end - start] = bytes(self._scratch[start:end])
 
     def _note(self, kind: Kind, payload: Received) -> None:
-        """Something has come, and is whole."""
+        """Process a complete message."""
         if kind is Kind.PING:
             return
         if self._is_acceptor and not self._method.done():
@@ -275,7 +275,7 @@ class TcpStream(Carrier):
         if kind not in METHODS:
             raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
         self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
-        if kind is Kind.CONTROL and self._late is not None:  # a control client may take its time
+        if kind is Kind.CONTROL and self._late is not None:  # a control client has no deadline
             self._late.cancel()
         self._method.set_result(METHODS[kind])
 
@@ -285,7 +285,7 @@ class TcpStream(Carrier):
         self._tell()
 
     def _tell(self) -> None:
-        """Let the listener hear what has come."""
+        """Deliver received messages to the listener."""
         inbox = self._inbox
         while inbox and self._listener is not None and not self._is_paused:
             kind, payload = inbox.popleft()
@@ -310,13 +310,13 @@ class TcpStream(Carrier):
     # Writing.
 
     def call(self, kind: Kind) -> None:
-        """Say which method is called."""
+        """Tell the acceptor which method is called."""
         self._send([header(kind)])
 
     def write(self, message: Sequence[Buffer]) -> bool:
         """See ``Carrier``."""
         size = sum(map(len, message))
-        if self._awaits_agreement:  # which this is
+        if self._awaits_agreement:  # this message is the agreement
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
         return self._send([header(_MESSAGE, size) + message[0], *message[1:]], HEADER_BYTES + size)
 
@@ -333,7 +333,7 @@ class TcpStream(Carrier):
             self._send([header(Kind.END)])
 
     def _send(self, pieces: Sequence[Buffer], size: int = -1) -> bool:
-        """Write; the rest when the socket takes more.  Says whether there is none.  Quicker if the size is known."""
+        """Write; True if the socket took all, else the rest follows later.  Quicker if the size is known."""
         assert not self._rest, "the carrier was full"
         if self._is_broken:
             return False
@@ -347,7 +347,7 @@ class TcpStream(Carrier):
         return not self._rest
 
     def _sent(self, pieces: Sequence[Buffer], size: int = -1) -> Sequence[Buffer]:
-        """Write as much as the socket takes now; the rest."""
+        """Write as much as the socket takes now; return the rest."""
         with self._sending:
             if self._ping_rest:
                 pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
@@ -376,7 +376,7 @@ class TcpStream(Carrier):
             self._listener.on_writable()
 
     def _on_unwritable(self, error: OSError) -> None:
-        """The peer reads no more; why is among what it has said, or shows in its silence."""
+        """React to a peer that stopped reading; its last messages or its silence show the reason."""
         self._loop.remove_writer(self._socket.fileno())
         self._loop.call_later(_VERDICT_SECONDS, self._on_no_verdict, str(error))
 
@@ -392,16 +392,16 @@ class TcpStream(Carrier):
                     ping = self._ping_rest or header(Kind.PING)
                     self._ping_rest = ping[self._socket.send(ping) :]
             except OSError:
-                pass  # the next read or write hears of it
+                pass  # the next read or write reports it
             finally:
                 self._sending.release()
 
     # The end.
 
     async def finish(self, error: Exception | None) -> None:
-        """Of an acceptor: all is over, well or with an error that the peer is told.
+        """Of an acceptor: end the stream, with success or with an error that the peer learns.
 
-        Not within a message that was given up, whose rest it would be taken for: the peer gets ``PeerGoneError`` then.
+        Not within an unfinished message, whose rest it would seem to be: the peer gets ``PeerGoneError`` then.
         """
         await self.stop()
         if self._is_broken or self._rest:
@@ -439,7 +439,7 @@ class TcpStream(Carrier):
         self._fail(self._gone(reason))
 
     def _refuse(self, error: PermitflowError) -> None:
-        """What comes is wrong, and so nothing more is heard, but the end of it after last words."""
+        """Refuse a wrong message: deliver nothing more, except the end after last words."""
         self._is_wrong = True
         self._fail(error)
         if self.takes_last_words:
@@ -447,7 +447,7 @@ class TcpStream(Carrier):
             self._loop.add_reader(self._socket.fileno(), self._skip)
 
     def _skip(self) -> None:
-        """Forget what comes.  Left unread, it would make the kernel reset the connection, and last words be lost."""
+        """Read and drop bytes: unread, they would make the kernel reset the connection, and lose last words."""
         try:
             if self._socket.recv_into(self._scratch):
                 return
@@ -461,11 +461,11 @@ class TcpStream(Carrier):
 
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
-        self._body = None  # whose rest will not come
+        self._body = None  # its rest will not come
         self._unwatch()
         if not self._method.done():
             self._method.set_exception(self._failure)
-            self._method.exception()  # perhaps nobody asks
+            self._method.exception()  # perhaps no task awaits it
 
     async def stop(self) -> None:
         """See ``Carrier``."""
@@ -475,7 +475,7 @@ class TcpStream(Carrier):
             self._loop.remove_writer(self._socket.fileno())
         if self._late is not None:
             self._late.cancel()
-        if not self._is_acceptor:  # which has still to say why
+        if not self._is_acceptor:  # an acceptor must still send the reason
             self.close()
 
     def close(self) -> None:
@@ -504,14 +504,14 @@ async def calling(
     Args:
         address: as in ``tcp://host:port``.
         method: its full name.
-        who: is there, in words for an error.
-        timeout_seconds: how long to try again; None: each address is tried once.
+        who: the peer, in words for an error.
+        timeout_seconds: how long to retry; None: each address is tried once.
         silence_seconds: a peer that gives no sign of life for longer is gone.
 
     Raises:
-        InvalidParametersError: it is no address.
-        PeerTimeoutError: nobody answers there.
-        PeerGoneError: nobody has answered there, and that was not to be tried again.
+        InvalidParametersError: the address is malformed.
+        PeerTimeoutError: no server answers there in time.
+        PeerGoneError: no server has answered there, without retrying.
     """
     host, port = host_and_port(address)
     failures: dict[object, OSError] = {}
@@ -536,9 +536,9 @@ async def calling(
 
 
 async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket | None:
-    """Tries each address that the name has; notes what it last heard of each.
+    """Try each address of the name; record each one's last error in ``failures``.
 
-    Not asyncio's own ``create_connection``: its transport would read what ``TcpStream`` wants where it stays.
+    Not asyncio's own ``create_connection``: its transport would read into its own buffer, not ``TcpStream``'s.
     """
     loop = asyncio.get_running_loop()
     try:

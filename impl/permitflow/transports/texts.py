@@ -1,6 +1,6 @@
-"""Texts on the wire, which holds what UTF-8 can: names that it cannot hold are refused, reasons arrive all the same.
+"""Texts on the wire, as UTF-8: other names are refused, other reasons are adapted.
 
-A file name that is no UTF-8 is such a text in Python, and so is the message of an error that quotes it.
+A file name that is not UTF-8 is such a text in Python, and so is an error message that quotes it.
 """
 
 from permitflow.errors import InvalidParametersError
@@ -9,14 +9,14 @@ __all__ = ["MOST_CHARACTERS", "TEXT_RULE", "require_text", "sendable"]
 
 TEXT_RULE = "must be text that UTF-8 can hold"
 MOST_CHARACTERS = 4_000
-"""Of a reason, however much of a program its error quotes."""
+"""The longest reason; a longer one is cut."""
 
 
 def require_text(name: str, value: str) -> None:
-    """Refuse a name that could not travel.
+    """Refuse a name that cannot travel.
 
     Raises:
-        InvalidParametersError: UTF-8 cannot hold it; ``name`` says what it is.
+        InvalidParametersError: UTF-8 cannot hold ``value``, which the error calls ``name``.
     """
     try:
         value.encode()
@@ -25,6 +25,6 @@ def require_text(name: str, value: str) -> None:
 
 
 def sendable(text: str, most_characters: int = MOST_CHARACTERS) -> str:
-    """A text for people as it may travel: its beginning, with ``?`` for what UTF-8 cannot hold."""
+    """Make a text fit to travel: cut it, and replace by ``?`` what UTF-8 cannot hold."""
     beginning = text if len(text) <= most_characters else f"{text[: most_characters - 1]}…"
     return beginning.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Looks at what flows through channels of an exchange, one after the other; without an event loop."""
+"""Watches the traffic of an exchange's channels at intervals, without an event loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,27 +13,27 @@ __all__ = ["Look", "TrafficWatch"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen at one moment."""
+    """The traffic at one moment."""
 
     at_seconds: float
-    """By the exchange's clock."""
+    """The time by the exchange's clock."""
     flows: list[Rates]
-    """Of every channel, since the look before."""
+    """The traffic of every channel since the previous look."""
 
     def as_json(self) -> dict[str, object]:
-        """One object for a line of a file."""
+        """The look as an object for one line of a file."""
         return {"at_seconds": self.at_seconds, "channels": [flow.as_json() for flow in self.flows]}
 
 
 class TrafficWatch:
-    """Watches channels of one exchange over one stream, which is dialled when it is needed.  For one thread."""
+    """Watches channels of one exchange over one stream, dialled when needed.  For one thread."""
 
     def __init__(self, address: str, channels: Sequence[str] = (), *, timeout_seconds: float = 10.0) -> None:
         """Nothing is dialled yet.
 
         Args:
             address: of the exchange, as for ``control``.
-            channels: names; none: all that there are.
+            channels: names; none: all channels.
             timeout_seconds: the longest wait for an answer.
         """
         self._address = address
@@ -46,9 +46,9 @@ class TrafficWatch:
         """Ask now.  After an error, the next look dials again.
 
         Raises:
-            InvalidParametersError: this is no address.
+            InvalidParametersError: the address is malformed.
             UnknownChannelError: the exchange has no such channel.
-            PermitflowError: nobody answers at this address, or not in time.
+            PermitflowError: no server answers at this address in time.
         """
         if self._control is None:
             self._control = BlockingControl(self._address, self._timeout_seconds)

@@ -1,6 +1,6 @@
-"""Errors across the wire: a gRPC status for everybody, and the typed error for peers that know it.
+"""Errors across the wire: a gRPC status for every peer, and the typed error for peers that know it.
 
-A stranger at the other end is told by its first bytes, so that an error can say what to do.
+The first bytes of another program identify it, so that the error can say what to do.
 """
 
 import inspect
@@ -32,9 +32,9 @@ __all__ = [
 
 _IS_IT_RIGHT = "is this the exchange's address (permitflow serve)?"
 NOTHING_SAID = f"it has never said a word: another program, or one that expects TLS? {_IS_IT_RIGHT}"
-"""What to think of a peer that was dialled and hung up without a word."""
+"""The likely cause when a dialled peer hung up silently."""
 SILENT = "is it overloaded, or does another program listen there?"
-"""What to think of a peer that takes the connection and does not answer."""
+"""The likely cause when a peer accepts the connection and does not answer."""
 Metadata = tuple[tuple[str, str | bytes], ...]
 ERROR_KEY = "permitflow-error-bin"
 """Trailing metadata: the error's type, message and facts as JSON."""
@@ -120,7 +120,7 @@ def _details(text: str) -> str:
 
 
 def encode_error(error: PermitflowError) -> bytes:
-    """An error as JSON: its type, its message and its facts, all of them shortened as far as it must be."""
+    """An error as JSON: its type, its message and its facts, all shortened as far as necessary."""
     facts = {name: value for name, value in error.facts.items() if name != "undelivered"}
     for most in _CHARACTERS:
         plain = {name: _encode_fact(value, most) for name, value in facts.items()}
@@ -143,7 +143,7 @@ def _encode_fact(value: object, most_characters: int) -> object:
 def error_from_status(
     code: grpc.StatusCode | None, details: str | None, metadata: Iterable[tuple[str, str | bytes]], *, who: str
 ) -> PermitflowError:
-    """The error that the peer meant, or the one that gRPC's own status stands for.
+    """The error that the peer sent, or the one that matches gRPC's own status.
 
     Args:
         code: the status with which the stream ended.
@@ -164,14 +164,14 @@ def error_from_status(
 
 
 def encode_status(error: Exception) -> bytes:
-    """A status as bytes, where the carrier has none of its own."""
+    """Encode a status as bytes, for a carrier without its own."""
     code, text, metadata = status_of(error)
     told_error = next((value.decode() for _, value in metadata if isinstance(value, bytes)), None)
     return json.dumps({"code": code.name, "details": text, "error": told_error}).encode()
 
 
 def decode_status(value: bytes, *, who: str) -> PermitflowError:
-    """The error that a peer meant by a status as bytes."""
+    """Decode the error from a status as bytes."""
     try:
         content = json.loads(value)
         code, details, error = grpc.StatusCode[content["code"]], sendable(str(content["details"])), content["error"]
@@ -182,7 +182,7 @@ def decode_status(value: bytes, *, who: str) -> PermitflowError:
 
 
 def decode_error(value: bytes, *, who: str) -> PermitflowError | None:
-    """The error that the peer has told, if it may be told; it has all facts of its type, and no others."""
+    """Decode a peer's error, if it may cross the wire, with exactly the facts of its type."""
     try:
         content = json.loads(value)
         kind, message = _BY_NAME[content["type"]], str(content["message"])
@@ -195,7 +195,7 @@ def decode_error(value: bytes, *, who: str) -> PermitflowError | None:
 
 
 def _decode_fact(value: object) -> object:
-    if isinstance(value, str):  # JSON can say what UTF-8 cannot; it may go to others, or to a disk
+    if isinstance(value, str):  # JSON can hold what UTF-8 cannot; the text may go to other peers, or to a disk
         return sendable(value)
     if isinstance(value, dict):  # no fact is one
         return sendable(str(value))
@@ -203,7 +203,7 @@ def _decode_fact(value: object) -> object:
 
 
 def copy_error(error: PermitflowError, undelivered: object) -> PermitflowError:
-    """The same error for one more caller, who gets back what it could not send."""
+    """Copy an error for one more caller, with its undelivered chunks."""
     facts = error.facts
     if isinstance(error, PeerGoneError | errors.ChannelClosedError):
         facts["undelivered"] = undelivered
@@ -215,10 +215,10 @@ def copy_error(error: PermitflowError, undelivered: object) -> PermitflowError:
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Let an error that was handled, and those behind it, no longer refer to the calls that they came through.
+    """Drop the tracebacks of a handled error and of its causes.
 
-    The frames of these calls hold the message that was refused.  Errors, frames and groups of tasks are in circles, so
-    that it would stay in memory until the garbage is collected, which counts objects, not their bytes.
+    Their frames hold the refused message.  Errors, frames and task groups form cycles, so that the message would stay
+    in memory until garbage collection, which counts objects, not their bytes.
     """
     while error is not None:
         following = error.__cause__ or error.__context__
@@ -227,14 +227,14 @@ def forget_frames(error: BaseException | None) -> None:
 
 
 def stranger_who_says(first: bytes) -> str:
-    """Words for the sender of these bytes, the first eight, which are not in permitflow's way."""
+    """Describe the sender of these first eight bytes, which are not permitflow's."""
     if first[3:8] == b"\x04\0\0\0\0":  # HTTP/2's first frame, with settings
         return "but a gRPC server's: dial it as host:port, without tcp://"
     return next((words for beginning, words in _BEGINNINGS if first.startswith(beginning)), f"at all: {_IS_IT_RIGHT}")
 
 
 def stranger_behind_grpc(details: str) -> str:
-    """Who it may have been, where gRPC has found no gRPC: words to append to its own; empty if it has found one."""
+    """Describe a peer that gRPC reports not to speak gRPC, to append to gRPC's words; empty if it does."""
     if not details.startswith("failed to connect"):
         return ""
     if "http1.x" in details:

@@ -1,7 +1,7 @@
-"""When what a remote end has to say is written.
+"""Decides when a remote end's messages are written.
 
-What there is to write is written where it comes up, as long as the carrier takes it; what comes up meanwhile travels
-together once the carrier takes more.
+Messages are written at once as long as the carrier takes them; frames that come up meanwhile travel together once the
+carrier takes more.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Writing:
 
         Args:
             carrier: of the open stream.
-            messages: what is to be written now, in pieces, encoded one after the other.
+            messages: yields the due messages in pieces, encoded one after the other.
             on_over: called once, in a turn of the loop of its own: everything was written and this half is closed, or
                 something could not be encoded.
         """
@@ -37,10 +37,10 @@ class Writing:
         self._is_open = self._is_full = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self.is_last = False
-        """To be set by ``messages``: nothing will ever follow them."""
+        """Set by ``messages``: no message will follow."""
 
     def start(self) -> None:
-        """Write what there is, and from now on all that comes up."""
+        """Write the due messages, and from now on all later ones."""
         self._is_open = True
         self.now()
 
@@ -51,13 +51,13 @@ class Writing:
             self._timer.cancel()
 
     def soon(self) -> None:
-        """Write what there is once the caller, and whoever else can run now, has had its turn."""
+        """Write the due messages once the caller and other ready tasks have had their turn."""
         if not self._is_due and self._is_open:
             self._is_due = True
             self._loop.call_soon(self._write)
 
     def within(self, seconds: float) -> None:
-        """Write what there is after so long at most; whoever asks meanwhile changes nothing."""
+        """Write the due messages after at most ``seconds``; further calls meanwhile change nothing."""
         if self._timer is None and self._is_open:
             self._timer = self._loop.call_later(seconds, self._on_time)
 
@@ -66,17 +66,17 @@ class Writing:
         self._write()
 
     def now(self) -> None:
-        """Write what there is, as far as the carrier takes it; errors are told later."""
+        """Write the due messages as far as the carrier takes them; ``on_over`` reports errors later."""
         self._is_due = True
         self._write()
 
     def on_writable(self) -> None:
-        """The carrier takes more."""
+        """Continue writing: the carrier takes more."""
         self._is_full = False
         self._write()
 
     def _write(self) -> None:
-        """Write what was begun, and then, if it is due, what has come up since."""
+        """Finish the begun messages, and then, if due, write those that came up since."""
         if not self._is_open or self._is_full:
             return
         write = self._carrier.write
