@@ -1,6 +1,6 @@
-"""Messages between processes of one host: large ones through a ring of shared memory, all others beside it.
+"""Messages between processes of one host: large ones through a ring of shared memory, small ones over a Unix socket.
 
-The ring is an anonymous file that both ends have mapped.  Descriptors and notes travel over a Unix socket.
+The ring is an anonymous file that both ends map.
 """
 
 from enum import StrEnum
@@ -9,11 +9,11 @@ __all__ = ["SameHost"]
 
 
 class SameHost(StrEnum):
-    """Whether processes of one host share memory: the user's choice.  Loads neither gRPC nor Arrow."""
+    """Whether processes of one host share memory."""
 
     AUTO = "auto"
-    """If they can."""
+    """If possible, otherwise use the network stream."""
     NEVER = "never"
-    """All goes over the network's own stream."""
+    """Use the network stream only."""
     REQUIRE = "require"
-    """Or the stream is refused."""
+    """Refuse the stream if memory cannot be shared."""

@@ -1,11 +1,11 @@
-"""Whether two processes share memory, and how they come to it.
+"""The agreement of two processes to share memory.
 
-The end that dials offers: it listens at a Unix socket with a random name and says the name in its first frame.  The
+The end that dials offers: it listens at a Unix socket with a random name, and its first frame contains the name.  The
 end that accepts connects, receives the descriptors of the memory and of its event counter, and answers with a digest
-of the nonce that it found in the memory.  Only a process on this host, in this network namespace and of this user
-can do that; and only the one that was told the name knows where.
+of the nonce in the memory.  Only a process on this host, in this network namespace and of this user can do that, and
+only the peer knows the name.
 
-The name is an abstract one: no file, nothing to remove.  Each end knows why memory is not shared.
+The name is an abstract one, without a file.  Each end knows the reason when memory is not shared.
 """
 
 import array
@@ -54,27 +54,27 @@ _GREETING = b"permitflow same host 1"
 _DESCRIPTORS = 2
 _CREDENTIALS = struct.Struct("3i")
 
-# Room for what is not inline's business; permits and notes are small, small chunks that travel together are not.
+# Permits and notes are small, but small chunks that travel together need room.
 _SOCKET_BUFFER_BYTES = 1 << 20
 
 
 def nonce_digest(nonce: bytes) -> bytes:
-    """The answer that proves that a nonce was read."""
+    """The digest that proves that the peer has read the nonce."""
     return hashlib.sha256(b"permitflow same host\0" + nonce).digest()
 
 
 class Listener:
-    """The offer of the end that dials: memory, its counter, and a socket at which the peer can fetch them."""
+    """Memory, its event counter, and a socket at which the peer receives their descriptors."""
 
     def __init__(self, capacity_bytes: int, *, writes: bool) -> None:
         """Listen.
 
         Args:
             capacity_bytes: of the ring.
-            writes: does this end write the ring's messages, or read them?
+            writes: whether this end writes into the ring; otherwise it reads.
 
         Raises:
-            OSError: the system refuses: limits, no such call.
+            OSError: the system has reached a limit, or lacks a call.
         """
         self.name = _PREFIX + secrets.token_hex(16)
         with contextlib.ExitStack() as undo:
@@ -85,17 +85,17 @@ class Listener:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             undo.callback(self.socket.close)
             self.socket.bind("\0" + self.name)
-            # Room for visitors of other users, who are sent away: the peer is not to find the queue full of them.
+            # The queue has room for connections of other users, so that they do not keep the peer out.
             self.socket.listen()
             self.socket.setblocking(False)
             undo.pop_all()
         self._memory = memory
 
     def accept(self) -> socket.socket | None:
-        """Hand the descriptors to a process that has connected; None if none of this user has.
+        """Hand the descriptors to a connected process of this user; None if there is none.
 
         Raises:
-            OSError: this end was closed, or the system refuses: it has no descriptor to spare.
+            OSError: this end is closed, or the system has no descriptor left.
         """
         try:
             peer, _ = self.socket.accept()
@@ -107,18 +107,17 @@ class Listener:
                 socket.send_fds(peer, [_GREETING], [self._memory, self._counter])
                 return _prepared(peer)
         except OSError:
-            # It has hung up: as good as nobody.
-            pass
+            pass  # the process has hung up
         peer.close()
         return None
 
     def take_counter(self) -> int:
-        """The event counter's descriptor, which is the caller's from now on."""
+        """The event counter's descriptor; the caller closes it."""
         counter, self._counter = self._counter, -1
         return counter
 
     def close(self) -> None:
-        """Offer nothing any more; the memory stays mapped.  Closing twice is harmless."""
+        """Withdraw the offer; the memory stays mapped.  Closing twice is harmless."""
         self.socket.close()
         for descriptor in (self._memory, self._counter):
             if descriptor >= 0:
@@ -127,30 +126,31 @@ class Listener:
 
 
 class Received:
-    """What the accepting end has received."""
+    """The socket, memory and event counter that the accepting end has received."""
 
     def __init__(self, connection: socket.socket, region: Region, counter: int) -> None:
-        """Everything belongs to this object."""
+        """Take ownership of all three."""
         self.socket = connection
         self.region = region
         self.counter = counter
 
     def close(self) -> None:
-        """Give everything back: it was not used."""
+        """Release the socket and the counter, unused."""
         self.socket.close()
         os.close(self.counter)
 
 
 def connect(name: str) -> socket.socket:
-    """Connect to the socket that a peer has named; it does not block.
+    """A non-blocking connection to the socket that the peer has named.
 
     Raises:
-        UndecodableDataError: that is no name of such a socket.
-        OSError: nobody listens: it is another host, another network namespace, or too late.
-        PermissionError: somebody else's process listens.
+        UndecodableDataError: the name has another form.
+        OSError: no process listens: another host, another network namespace, or too late.
+        PermissionError: a process of another user listens.
     """
     if _NAME.fullmatch(name) is None:
-        raise UndecodableDataError(what="the name of a Unix socket", reason=f"{name[:80]!r} is none of ours")
+        reason = f"{name[:80]!r} is not {_PREFIX!r} with 32 hexadecimal digits"
+        raise UndecodableDataError(what="the name of a Unix socket", reason=reason)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.setblocking(False)
@@ -163,11 +163,11 @@ def connect(name: str) -> socket.socket:
 
 
 def receive(connection: socket.socket, *, writes: bool) -> Received | None:
-    """Take the memory that the peer hands over; None if it has not yet.  The socket stays the caller's until then.
+    """Receive the peer's memory; None if it has not come yet: then the caller still owns the socket.
 
     Raises:
-        UndecodableDataError: what came is not what was agreed.
-        OSError: it cannot be mapped here.
+        UndecodableDataError: the peer has sent other data or descriptors.
+        OSError: the memory cannot be mapped.
     """
     try:
         greeting, descriptors = _receive_descriptors(connection)
@@ -176,7 +176,7 @@ def receive(connection: socket.socket, *, writes: bool) -> Received | None:
     try:
         if greeting != _GREETING or len(descriptors) != _DESCRIPTORS:
             reason = f"{greeting!r} with {len(descriptors)} descriptors"
-            raise UndecodableDataError(what="what the Unix socket hands over", reason=reason)
+            raise UndecodableDataError(what="the first message over the Unix socket", reason=reason)
         memory, counter = descriptors
         _require_counter(counter)
         region = open_region(memory, writable=writes)
@@ -188,7 +188,7 @@ def receive(connection: socket.socket, *, writes: bool) -> Received | None:
 
 
 def _receive_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    # Python's recv_fds cannot close them on exec at once; and whatever has come must be closed.
+    # socket.recv_fds cannot set close-on-exec; and every descriptor that has come must be closed.
     room = socket.CMSG_SPACE(4 * _DESCRIPTORS)
     greeting, ancillary, _, _ = connection.recvmsg(len(_GREETING), room, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -199,7 +199,7 @@ def _receive_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _require_counter(descriptor: int) -> None:
-    """A read or write of anything else might block, or do harm."""
+    """Refuse another kind of file: a read or write of it might block, or do harm."""
     kind = os.readlink(f"/proc/self/fd/{descriptor}")
     if kind != "anon_inode:[eventfd]":
         raise UndecodableDataError(what="the event counter that the peer offers", reason=f"it is {kind}")
@@ -207,7 +207,7 @@ def _require_counter(descriptor: int) -> None:
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Does the process at the other end belong to the user of this one?"""
+    """Whether the process at the other end belongs to the same user."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(credentials)[1] == os.geteuid())
 
@@ -229,30 +229,30 @@ L = TypeVar("L")
 
 NO_OFFER = "the peer does not offer to share memory"
 
-# The dialer hands over as soon as its event loop, or a thread that does nothing else, has its turn.
+# The dialer hands over in the next turn of its event loop.
 _HANDOVER_SECONDS = 2.0
 _RETRY_SECONDS = 0.05
 
 
 class Offer:
-    """The end that dials: what it offers, and what has become of that.  For one thread at a time."""
+    """The dialing end's offer to share memory, and its outcome.  For one thread at a time."""
 
     def __init__(self, policy: SameHost, *, writes: bool, who: str, capacity_bytes: int = RING_BYTES) -> None:
         """Prepare the memory, unless that is switched off or impossible here.
 
         Args:
             policy: of this end.
-            writes: is this end the one that sends data?
-            who: the peer in words, for errors and for the log.
+            writes: whether this end sends the data.
+            who: the peer's name in errors and in the log.
             capacity_bytes: of the ring.
 
         Raises:
-            SameHostError: this end insists, and cannot even offer.
+            SameHostError: the policy is ``REQUIRE``, and this end cannot offer.
         """
         self._policy = policy
         self._who = who
         self.reason = "it is switched off at this end" if policy is SameHost.NEVER else why_impossible()
-        """Why no memory is shared; empty while it may be."""
+        """Why memory is not shared; empty while it may be."""
         self._writes = writes
         self._connection: socket.socket | None = None
         self.listener: Listener | None = None
@@ -260,14 +260,14 @@ class Offer:
             try:
                 self.listener = Listener(capacity_bytes, writes=writes)
             except (OSError, ValueError, MemoryError) as error:
-                self.reason = f"this system refuses: {_words(error)}"
+                self.reason = f"this system refuses: {_message(error)}"
         if self.reason:
             self._refuse()
         forget_in_children(self)
 
     @property
     def frame(self) -> SameHostOffer | None:
-        """What the first frame says; None if nothing is offered."""
+        """The offer in the first frame; None without one."""
         if self.listener is None:
             return None
         return SameHostOffer(self.listener.name, self._policy is SameHost.REQUIRE)
@@ -279,42 +279,43 @@ class Offer:
 
     @property
     def awaits_visitor(self) -> bool:
-        """Is the listener's socket to be watched?"""
+        """Whether the caller must watch the listener's socket."""
         return self.listener is not None and self.listener.socket.fileno() >= 0
 
     def serve(self) -> float | None:
-        """Hand over to the first visitor of this user, if it has connected; watch the socket again in how many seconds?
+        """Hand over to the first process of this user that connects.
 
-        More than 0 while this process has no descriptor to spare.  If None, the watcher stops watching, and then calls
-        ``turn_away``: it would be told of the next visitor, to which nothing is given, again and again.
+        Returns the seconds until the caller watches the socket again: more than 0 while this process has no descriptor
+        left.  After None the caller stops watching and calls ``turn_away``; otherwise each further connection would
+        wake it.
         """
         if self.listener is None or not self.awaits_visitor:
             return None
         try:
             self._connection = self.listener.accept()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # the visitor waits in the kernel meanwhile
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the connection waits in the kernel
                 return _RETRY_SECONDS
-            _log.info("no shared memory with %s: its visit cannot be received: %s", self._who, _words(error))
+            _log.info("no shared memory with %s: its connection was not accepted: %s", self._who, _message(error))
             return None
         return 0.0 if self._connection is None else None
 
     def turn_away(self) -> None:
-        """Hang up on all others who have connected, and listen no more.  Nobody watches the socket any more."""
+        """Close the socket and all other connections to it; call it once the socket is not watched."""
         if self.listener is not None:
             self.listener.socket.close()
 
     def settle(self, answer: SameHostAnswer | None, make: Callable[[socket.socket, Ring], L]) -> L | None:
-        """Make the link that the peer has agreed to, or note why there is none.
+        """Make the link if the peer has agreed; otherwise note the reason.
 
         Raises:
-            SameHostError: this end insists.
-            UndecodableDataError: the peer says that it has the memory, and cannot prove it.
+            SameHostError: the policy is ``REQUIRE``, and the peer has not agreed.
+            UndecodableDataError: the peer's proof is wrong.
         """
         if self.listener is not None and answer is not None and answer.proof:
             return self._link(self.listener, answer.proof, make)
         if self.listener is not None:
-            self.reason = "the peer does not know how to share memory" if answer is None else answer.refusal
+            self.reason = "the peer cannot share memory" if answer is None else answer.refusal
             self.close()
             self._refuse()
         return None
@@ -329,11 +330,11 @@ class Offer:
         return link
 
     def forget(self) -> None:
-        """In the child of a fork."""
+        """Close the offer in the child of a fork."""
         self.close()
 
     def close(self) -> None:
-        """Withdraw what is not in use.  Closing twice is harmless."""
+        """Close the listener and the unused connection.  Closing twice is harmless."""
         if self.listener is not None:
             self.listener.close()
             self.listener = None
@@ -343,25 +344,25 @@ class Offer:
 
 
 async def accepted(name: str, *, writes: bool) -> Received | str:
-    """Accept an offer; what was received, or why that was impossible.
+    """Accept an offer: the received memory, or the reason for a refusal.
 
     Args:
-        name: under which the memory can be fetched.
-        writes: is this end the one that sends data?
+        name: of the peer's Unix socket.
+        writes: whether this end sends the data.
     """
     try:
         connection = connect(name)
     except ConnectionRefusedError:
-        return "nobody listens there: another host, a container with a network of its own, or another visitor was first"
+        return "no process listens there: another host, a container with its own network, or another process was first"
     except (OSError, PermitflowError) as error:
-        return _words(error)
+        return _message(error)
     try:
         async with asyncio.timeout(_HANDOVER_SECONDS):
             return await _received(connection, writes=writes)
     except TimeoutError:
         reason = "the memory was not handed over in time"
     except (OSError, ValueError, MemoryError, PermitflowError) as error:
-        reason = _words(error)
+        reason = _message(error)
     except BaseException:
         connection.close()
         raise
@@ -369,19 +370,19 @@ async def accepted(name: str, *, writes: bool) -> Received | str:
     return reason
 
 
-def _words(error: Exception) -> str:
-    """Without the number that the operating system has for it."""
+def _message(error: Exception) -> str:
+    """The error's text without the operating system's number."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 async def _received(connection: socket.socket, *, writes: bool) -> Received:
     loop = asyncio.get_running_loop()
-    came = asyncio.Event()
-    loop.add_reader(connection.fileno(), came.set)
+    readable = asyncio.Event()
+    loop.add_reader(connection.fileno(), readable.set)
     try:
         while (received := receive(connection, writes=writes)) is None:
-            await came.wait()
-            came.clear()
+            await readable.wait()
+            readable.clear()
         return received
     finally:
         loop.remove_reader(connection.fileno())

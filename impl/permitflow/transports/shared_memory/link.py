@@ -1,6 +1,6 @@
-"""The link between two processes of one host, for asyncio: a Unix socket, and a ring of shared memory beside it.
+"""The link between two processes of one host, for asyncio: a Unix socket and a ring of shared memory.
 
-A header of 16 bytes goes over the socket, then the message, unless the ring has it.
+Each message begins with a header of 16 bytes on the socket.  Its body follows there, or lies in the ring.
 """
 
 import asyncio
@@ -41,26 +41,26 @@ _BUFFER_BYTES = 128 << 10
 
 
 inline_header: Callable[[int], bytes] = partial(struct.Struct("<4sI8x").pack, _INLINE)
-"""What goes before a message of so many bytes: a header whose last two numbers are 0."""
+"""The header of a message of so many bytes on the socket; its last two numbers are 0."""
 
 
 def place_note(place: Place) -> bytes:
-    """The note of a message in the ring."""
+    """The header of a message in the ring."""
     return _HEADER.pack(_PLACED, place.size, place.offset, place.space)
 
 
 class _Partial(NamedTuple):
-    """A message that is too long for the buffer, and has begun to arrive."""
+    """The received part of a message that is too long for the buffer."""
 
     content: bytearray
     filled: int
 
 
 class NoteReader:
-    """Takes bytes as the socket gives them, and says which messages are complete.  Does no I/O."""
+    """Splits the socket's bytes into messages.  Does no I/O."""
 
     def __init__(self, most_bytes: int) -> None:
-        """``most_bytes``: a peer that announces a longer message breaks the rules."""
+        """``most_bytes``: the longest message that a peer may announce."""
         self._most_bytes = most_bytes
         self._buffer = bytearray(_BUFFER_BYTES)
         self._filled = 0
@@ -68,20 +68,20 @@ class NoteReader:
 
     @property
     def is_between_messages(self) -> bool:
-        """Has nothing of a further message arrived?"""
+        """Whether no incomplete message is buffered."""
         return not self._filled and self._partial is None
 
     def room(self) -> memoryview:
-        """Where the next bytes are to be put; as many as fit."""
+        """The free part of the buffer: put the next bytes there."""
         if self._partial is not None:
             return memoryview(self._partial.content)[self._partial.filled :]
         return memoryview(self._buffer)[self._filled :]
 
     def take(self, count: int) -> list[bytes | memoryview | Place]:
-        """Note that ``count`` bytes were put into ``room``; the messages that are complete now.
+        """Note that ``room`` has received ``count`` bytes; return the complete messages.
 
         Raises:
-            UndecodableDataError: these are no messages.
+            UndecodableDataError: a header is wrong.
         """
         if self._partial is not None:
             return self._take_partial(self._partial, count)
@@ -117,7 +117,7 @@ class NoteReader:
         return [memoryview(partial.content).toreadonly()]
 
     def _keep(self, view: memoryview, at: int) -> None:
-        """Move what is incomplete to where its rest fits behind it."""
+        """Move the incomplete message to a place with room for its rest."""
         left = self._filled - at
         if left >= _HEADER.size:
             size = _HEADER.unpack_from(view, at)[1]
@@ -132,33 +132,33 @@ class NoteReader:
             self._filled = left
 
     def _refusal(self, mark: bytes, size: int) -> UndecodableDataError:
-        reason = f"it begins with {mark!r} and has {size} bytes, of at most {self._most_bytes}"
+        reason = f"it begins with {mark!r} and has {size} bytes; at most {self._most_bytes} are allowed"
         return UndecodableDataError(what="a message over the Unix socket", reason=reason)
 
 
 RING_FROM_BYTES = 16 << 10
-"""Below that the kernel copies faster than a note, a view and the return of its space take."""
+"""A smaller message travels faster over the socket: a note, a view and the return of its space cost more."""
 
 SPACE_SECONDS = 0.005
 """How long a message waits for space in the ring before it goes over the socket.
 
-A consumer that is fast returns space in less; a slow one does not notice that its bytes were copied.  And one that
-keeps what it has consumed never returns it: so no message may wait for space for ever.
+A fast consumer returns space sooner; to a slow one the copy over the socket makes no difference.  A consumer that
+keeps its chunks never returns space, so the wait needs a limit.
 """
 
-# The kernel takes no more pieces at once.
 _MOST_PIECES = 1024
+"""The kernel's limit for one ``sendmsg``."""
 
 
 class AsyncioLink(Carrier):
     """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
-        """Everything belongs to this object, and to the event loop that runs.
+        """Take ownership of the socket and the ring; needs a running event loop.
 
         Args:
             connection: non-blocking.
-            ring: the end that this process has.
+            ring: this process's end.
             most_bytes: of a message.
         """
         self._loop = asyncio.get_running_loop()
@@ -170,12 +170,11 @@ class AsyncioLink(Carrier):
         self._inbox: deque[bytes | memoryview] = deque()
         self._listener: Listener | None = None
         self._failure: PermitflowError | None = None
-        self._is_watching = self._is_paused = self._has_ended = self._has_told_end = False
-        # What waits for room in the ring, for a moment; and what waits for the socket.
+        self._is_watching = self._is_paused = self._has_ended = self._has_reported_end = False
         self._is_ring_full = False
-        self._unplaced: tuple[Sequence[Part], int] | None = None
-        self._patience: asyncio.TimerHandle | None = None
-        self._rest: Sequence[Part] = ()
+        self._unplaced: tuple[Sequence[Part], int] | None = None  # waits for space in the ring
+        self._space_timer: asyncio.TimerHandle | None = None
+        self._rest: Sequence[Part] = ()  # waits for the socket
         self._is_closing_half = False
         forget_in_children(self)
 
@@ -185,7 +184,7 @@ class AsyncioLink(Carrier):
         """See ``Carrier``."""
         self._listener = listener
         self._watch()
-        self._loop.call_soon(self._tell)
+        self._loop.call_soon(self._deliver)
 
     def pause(self) -> None:
         """See ``Carrier``."""
@@ -196,7 +195,7 @@ class AsyncioLink(Carrier):
         """See ``Carrier``."""
         self._is_paused = False
         self._watch()
-        self._loop.call_soon(self._tell)
+        self._loop.call_soon(self._deliver)
 
     def _watch(self) -> None:
         if not self._is_watching and not self._has_ended and not self._is_paused:
@@ -212,25 +211,25 @@ class AsyncioLink(Carrier):
         self._receive()
         if self._has_ended:
             self._unwatch()
-        self._tell()
+        self._deliver()
 
     def drain(self) -> None:
-        """Receive everything that is here, and expect no more: the stream is over."""
+        """Receive everything that has arrived; the stream is over."""
         while not self._has_ended and self._receive():
             pass
         self._has_ended = True
         self._unwatch()
-        self._tell()
+        self._deliver()
 
     def _receive(self) -> bool:
-        """Receive what is here, up to a buffer full; False if nothing is."""
+        """Receive at most one buffer; False if nothing has arrived."""
         try:
             count = self._socket.recv_into(self._notes.room())
             for message in self._notes.take(count) if count else ():
                 self._inbox.append(self._view(message) if isinstance(message, Place) else message)
         except BlockingIOError:
             return False
-        except OSError:  # the peer is gone; the network's stream says why
+        except OSError:  # the peer is gone; the network stream gives the reason
             count = 0
         except PermitflowError as error:
             self._failure, count = error, 0
@@ -239,19 +238,18 @@ class AsyncioLink(Carrier):
 
     def _view(self, place: Place) -> memoryview:
         if self._reader is None:
-            raise UndecodableDataError(what=str(place), reason="this end writes into the ring, and does not read it")
+            raise UndecodableDataError(what=str(place), reason="this end writes the ring and does not read it")
         return self._reader.view(place)
 
-    def _tell(self) -> None:
-        """Let the listener hear what has come."""
+    def _deliver(self) -> None:
         inbox = self._inbox
         while inbox and self._listener is not None and not self._is_paused:
             message = inbox.popleft()
             self._listener.on_message(message, bool(inbox))
-            del message  # its space in the ring is free once nobody looks at it
-        if inbox or not self._has_ended or self._listener is None or self._has_told_end:
+            del message  # the last reference frees its space in the ring
+        if inbox or not self._has_ended or self._listener is None or self._has_reported_end:
             return
-        self._has_told_end = True
+        self._has_reported_end = True
         if self._failure is not None:
             self._listener.on_error(self._failure)
         else:
@@ -260,7 +258,7 @@ class AsyncioLink(Carrier):
     # Writing.
 
     def write(self, message: Sequence[Part]) -> bool:
-        """See ``Carrier``; waits for a moment while the ring is full."""
+        """See ``Carrier``; waits at most ``SPACE_SECONDS`` for space in the ring."""
         size = sum(map(len, message))
         if size < RING_FROM_BYTES or self._writer is None:
             return self._send([inline_header(size), *message])
@@ -271,20 +269,20 @@ class AsyncioLink(Carrier):
             return False
         if note is not None:
             return self._send(note)
-        # Space is waited for once, until some has come back; and not for a message that never fits.
+        # After one vain wait, messages go over the socket until space returns.  Longer ones than the ring never wait.
         if self._is_ring_full or size > self._writer.capacity_bytes - ALIGNMENT_BYTES:
             return self._send([inline_header(size), *message])
         self._is_ring_full = True
         self._unplaced = message, size
         self._loop.add_reader(self._writer.counter, self._on_space)
-        self._patience = self._loop.call_later(SPACE_SECONDS, self._on_no_space)
+        self._space_timer = self._loop.call_later(SPACE_SECONDS, self._on_no_space)
         return False
 
     def _placed(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
-        """Put a message into the ring; the note of it, or None if there is no room.
+        """Put a message into the ring and return its note; None without room.
 
         Raises:
-            UndecodableDataError: the peer has returned space that it did not have.
+            UndecodableDataError: the peer has returned more space than it had.
         """
         place = None if self._writer is None else self._writer.put(parts, size)
         if place is None:
@@ -293,7 +291,6 @@ class AsyncioLink(Carrier):
         return [place_note(place)]
 
     def _on_space(self) -> None:
-        """Some space has come back."""
         if self._unplaced is None:
             return
         try:
@@ -314,9 +311,9 @@ class AsyncioLink(Carrier):
 
     def _stop_waiting_for_space(self) -> None:
         self._unplaced = None
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._space_timer is not None:
+            self._space_timer.cancel()
+            self._space_timer = None
             if self._writer is not None:
                 self._loop.remove_reader(self._writer.counter)
 
@@ -335,7 +332,7 @@ class AsyncioLink(Carrier):
         return not self._rest
 
     def _send_now(self, pieces: Sequence[Part]) -> Sequence[Part]:
-        """Send what the socket takes; the rest."""
+        """Send what the socket takes; return the rest."""
         try:
             sent = self._socket.sendmsg(pieces[:_MOST_PIECES], (), socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -372,8 +369,7 @@ class AsyncioLink(Carrier):
             self._shut()
 
     def _shut(self) -> None:
-        # A peer that is gone need not be told.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the peer may be gone
             self._socket.shutdown(socket.SHUT_WR)
 
     # The end.
@@ -387,7 +383,7 @@ class AsyncioLink(Carrier):
         self.close()
 
     def close(self) -> None:
-        """Release everything but the memory that is being looked at.  Closing twice is harmless."""
+        """Release everything but the memory that views still use.  Closing twice is harmless."""
         self._listener = None
         self._unwatch()
         self._stop_waiting_for_space()
@@ -397,12 +393,12 @@ class AsyncioLink(Carrier):
         self._has_ended = True
         self._socket.close()
         self._ring.close()
-        # A reference to this object, in the traceback of an error for instance, does not keep the memory.
+        # A reference to this object, for example in a traceback, must not keep the memory.
         self._writer = self._reader = None
         self._inbox.clear()
 
     def forget(self) -> None:
-        """In the child of a fork: let go without a word."""
+        """Close the descriptors in the child of a fork; send nothing."""
         self._has_ended = True
         self._socket.close()
         self._ring.forget()

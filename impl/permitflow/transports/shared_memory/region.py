@@ -1,11 +1,11 @@
 """The memory of a ring: an anonymous, sealed file that both ends map.
 
-It has no name, so that nothing is left of it when both processes are gone, however they end.  Its size is sealed:
-a peer that could shorten it could crash its reader.  The reader maps it without the right to write.
+It has no name, so the kernel frees it when both processes are gone, however they end.  Its size is sealed: a peer
+that could shorten it could crash its reader.  The reader maps it without the right to write.
 
-A child that is forked inherits every descriptor and every mapping, and would act on them when it tidies up.  So it
-forgets: its copies of the descriptors are closed, without a word to the peer, and views return no space.  Views that
-it has inherited stay readable, but their bytes may change once the parent has let go of them.
+A forked child inherits every descriptor and mapping.  It closes its copies of the descriptors and sends nothing to
+the peer, and its views return no space.  Its views stay readable, but their bytes may change once the parent has
+released them.
 """
 
 import contextlib
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 RING_BYTES = 8 << 20
-"""Stays in the cache of a processor core, and holds a window of a few large chunks."""
+"""Fits into the cache of a processor core, and holds a window of a few large chunks."""
 
 RING_NAME = "permitflow-ring"
-"""Of the memory, where the kernel lists mappings and descriptors: for people who look at a process; no address."""
+"""The memory's name in the kernel's lists of mappings and descriptors; it is no address."""
 
 NONCE_BYTES = 32
 
-# Before the ring, one page: the format, the size and the nonce.
+# One page before the ring: format, size and nonce.
 _HEADER = struct.Struct("<8sQ32s")
 _HEADER_BYTES = 4096
 _MAGIC = b"pfring01"
 
-# Linux 5.1; the fcntl module of Python 3.11 does not name it.  Mappings that exist may write, new ones may not.
+# Linux 5.1; Python 3.11's fcntl lacks the name.  Existing mappings may write, new ones may not.
 _F_SEAL_FUTURE_WRITE = 0x10
 
 _LEAST_BYTES = 64 << 10
@@ -52,7 +52,7 @@ _MOST_BYTES = 1 << 30
 
 
 def why_impossible() -> str:
-    """Why this system cannot share memory this way; empty if it can."""
+    """Why this system cannot share memory; empty if it can."""
     for name in ("memfd_create", "eventfd"):
         if not hasattr(os, name):
             return f"this system has no {name}"
@@ -60,13 +60,13 @@ def why_impossible() -> str:
 
 
 class Region:
-    """One end's mapping.  It lasts as long as it or a view of it is referred to, and need not be closed."""
+    """One end's mapping.  It needs no closing: it lasts as long as it or a view of it has a reference."""
 
     def __init__(self, descriptor: int, capacity_bytes: int, nonce: bytes, *, writable: bool) -> None:
-        """Map an open file; the descriptor stays the caller's.
+        """Map an open file; the caller keeps the descriptor.
 
         Raises:
-            OSError: it cannot be mapped: memory is limited, or writing is not allowed.
+            OSError: memory is limited, or writing is not allowed.
         """
         access = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
         size = _HEADER_BYTES + capacity_bytes
@@ -81,14 +81,14 @@ class Region:
 
 
 def create_region(capacity_bytes: int, *, writable: bool) -> tuple[Region, int]:
-    """Make a region, with a new nonce in it; and the descriptor by which the peer maps it.
+    """Make a region with a new nonce, and the descriptor for the peer.
 
     Args:
         capacity_bytes: of the ring.
-        writable: is this end the one that writes?  Then nobody else can.
+        writable: whether this end writes; then no other mapping can.
 
     Raises:
-        OSError: the system refuses: limits, no such call.
+        OSError: the system has reached a limit, or lacks a call.
     """
     descriptor = os.memfd_create(RING_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -107,20 +107,20 @@ def create_region(capacity_bytes: int, *, writable: bool) -> tuple[Region, int]:
 
 
 def open_region(descriptor: int, *, writable: bool) -> Region:
-    """Map the region of a peer; the descriptor stays the caller's.
+    """Map the region of a peer; the caller keeps the descriptor.
 
     Raises:
-        UndecodableDataError: it is no region, or could be shortened.
-        OSError: it cannot be mapped.
+        UndecodableDataError: the file is no region, or could be shortened.
+        OSError: the file cannot be mapped.
     """
     size = os.fstat(descriptor).st_size
     if not _LEAST_BYTES <= size - _HEADER_BYTES <= _MOST_BYTES:
         raise _refused(f"it has {size} bytes")
     if not _seals(descriptor) & fcntl.F_SEAL_SHRINK:
-        raise _refused("it could be shortened while it is read")
+        raise _refused("the peer could shorten it, because its size is not sealed")
     magic, capacity_bytes, nonce = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
     if magic != _MAGIC or capacity_bytes != size - _HEADER_BYTES:
-        raise _refused(f"it begins with {magic!r} and says that it has {capacity_bytes} bytes")
+        raise _refused(f"it begins with {magic!r} and gives its size as {capacity_bytes} bytes")
     region = Region(descriptor, capacity_bytes, nonce, writable=writable)
     if writable:
         _keep_for_this_end(descriptor)
@@ -128,8 +128,8 @@ def open_region(descriptor: int, *, writable: bool) -> Region:
 
 
 def _keep_for_this_end(descriptor: int) -> None:
-    """Keep all processes from mapping it for writing from now on."""
-    # Older systems do not know this seal.  It guards against defects, not against enemies of the same user.
+    """Forbid new mappings for writing, in every process."""
+    # Older systems lack this seal.  It guards against defects, not against attacks by the same user.
     with contextlib.suppress(OSError):
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
 
@@ -138,7 +138,7 @@ def _seals(descriptor: int) -> int:
     try:
         return fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError as error:
-        raise _refused(f"it is no anonymous file ({error.strerror})") from error
+        raise _refused(f"it is not an anonymous file ({error.strerror})") from error
 
 
 def _refused(reason: str) -> UndecodableDataError:
@@ -146,10 +146,10 @@ def _refused(reason: str) -> UndecodableDataError:
 
 
 class Forgetful(Protocol):
-    """Something that holds descriptors."""
+    """An object that holds descriptors."""
 
     def forget(self) -> None:
-        """Close the descriptors and do nothing else; called in the child, where no other thread is."""
+        """Close the descriptors and do nothing else; runs in the child, which has no other thread."""
         ...
 
 
@@ -157,7 +157,7 @@ _living: "weakref.WeakSet[Forgetful]" = weakref.WeakSet()
 
 
 def forget_in_children(holder: Forgetful) -> None:
-    """Have ``holder`` forget in every child that is forked from now on."""
+    """Call ``holder.forget`` in every child that is forked from now on."""
     _living.add(holder)
 
 
@@ -167,6 +167,5 @@ def _forget_all() -> None:
     _living.clear()
 
 
-# Some systems cannot fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

@@ -1,9 +1,9 @@
 """The two ends of a ring: one puts messages in, the other hands out views of them.
 
-Space is a second class of tokens, in bytes.  The writer takes some for each message; the reader returns exactly what
-was taken, in the order of the messages, once the oldest of them is not looked at any more.  Space comes back through an
-event counter of the kernel: the reader adds what it returns, the writer takes the sum.  It is exact, wakes a writer
-that waits, and orders the reader's last look before the writer's next use.
+Space in the ring is a credit in bytes.  The writer spends some for each message.  The reader returns exactly this
+amount, in the order of the messages, when the views of the oldest message are gone.  Space returns through an event
+counter of the kernel: the reader adds to it, the writer takes the sum.  The counter is exact, wakes a waiting writer,
+and orders the reader's last access before the writer's next one.
 """
 
 import contextlib
@@ -35,38 +35,38 @@ __all__ = [
 ]
 
 ALIGNMENT_BYTES = 64
-"""Where the bulk of a message begins: Arrow's kernels want it, and two messages never share a cache line."""
+"""The alignment of a message's large part: Arrow's kernels want it, and no two messages share a cache line."""
 
 
 class Place(NamedTuple):
-    """Where in the ring one message lies; all in bytes."""
+    """The position of a message in the ring, in bytes."""
 
     offset: int
     size: int
     space: int
-    """Taken for it: its size and what was skipped before it."""
+    """The size, and the skipped bytes before the message."""
 
 
 class WriterSpace:
-    """The writer's view: what is free for the next message.
+    """The writer's ledger: the free space of the ring.
 
-    It goes around as early as it can, so that no more of the ring is ever used than was needed at once: the memory
-    that a stream takes, and what it drives out of the cache, follow from its permits.  What was needed shows twice:
-    where the beginning is not free when it would go around, and where it has gone around and what follows is not free.
+    It wraps around as early as it can, so that the stream touches no more of the ring than it needs at once: its
+    permits then bound its memory and its share of the cache.  It touches more when a message finds no room: at the
+    beginning when it would wrap, or behind the newest message after it has wrapped.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
-        """Everything is free."""
+        """Begin with an empty ring."""
         self.capacity_bytes = capacity_bytes
         self.taken_bytes = 0
-        """Not returned yet."""
+        """Taken and not returned yet."""
         self._head = 0
         self._touched = 0
 
     def take(self, size: int, lead: int = 0) -> Place | None:
-        """Take space for a message whose byte number ``lead`` is to be aligned; None if that much is not free now.
+        """Take space for a message whose byte number ``lead`` is to be aligned; None without room.
 
-        Then the ring is gone around later from now on, so that the next one need not wait.
+        Without room, later messages wrap around further on, so that the next one need not wait.
         """
         place = self._place(size, lead)
         if place is None:
@@ -74,15 +74,15 @@ class WriterSpace:
         return place
 
     def _place(self, size: int, lead: int) -> Place | None:
-        # Where nothing is taken, nothing is skipped either.
+        # An empty ring starts at its beginning.
         head = self._head if self.taken_bytes else 0
         offset = head + -(head + lead) % ALIGNMENT_BYTES
         onward = Place(offset, size, size + offset - head if self.taken_bytes else size)
         if offset + size <= self._touched or not head:
             return self._taken(onward)
         offset = -lead % ALIGNMENT_BYTES
-        around = Place(offset, size, size + self.capacity_bytes - head + offset)
-        return self._taken(around) or self._taken(onward)
+        wrapped = Place(offset, size, size + self.capacity_bytes - head + offset)
+        return self._taken(wrapped) or self._taken(onward)
 
     def _taken(self, place: Place) -> Place | None:
         end = place.offset + place.size
@@ -94,37 +94,37 @@ class WriterSpace:
         return place
 
     def give_back(self, returned: int) -> None:
-        """Note what the reader has returned.
+        """Note space that the reader has returned, in bytes.
 
         Raises:
-            UndecodableDataError: that is more than was taken.
+            UndecodableDataError: the reader has returned more than it had.
         """
         if returned > self.taken_bytes:
-            reason = f"{returned} bytes were returned, but only {self.taken_bytes} were taken"
-            raise UndecodableDataError(what="what the reader of the ring says", reason=reason)
+            reason = f"it returned {returned} bytes, but had only {self.taken_bytes}"
+            raise UndecodableDataError(what="the space that the reader of the ring returned", reason=reason)
         self.taken_bytes -= returned
 
 
 class Tenure:
-    """One message in the ring, as long as somebody may look at it."""
+    """One message in the ring, from its arrival until its last view is gone."""
 
     __slots__ = ("is_over", "place")
 
     def __init__(self, place: Place) -> None:
-        """It begins."""
+        """Begin."""
         self.place = place
         self.is_over = False
 
 
 class HeldSpace:
-    """The reader's view: which messages are still looked at.  Tenures may end in any thread, in any order."""
+    """The reader's ledger: the messages that still have views.  Tenures may end in any thread and in any order."""
 
     def __init__(self, capacity_bytes: int, give_back: Callable[[int], object]) -> None:
-        """Nothing is held.
+        """Begin with no message.
 
         Args:
             capacity_bytes: of the ring.
-            give_back: returns so many bytes to the writer; called in whatever thread ends a tenure.
+            give_back: returns this many bytes to the writer; runs in the thread that ends a tenure.
         """
         self.capacity_bytes = capacity_bytes
         self._give_back: Callable[[int], object] | None = give_back
@@ -132,10 +132,10 @@ class HeldSpace:
         self._lock = threading.Lock()
 
     def hold(self, place: Place) -> Tenure:
-        """Begin the tenure of the message that the writer has announced.
+        """Begin the tenure of a message that the writer has announced.
 
         Raises:
-            UndecodableDataError: it is not inside the ring, or overwrites what is still looked at.
+            UndecodableDataError: it is not inside the ring, or overwrites a message that still has views.
         """
         if not 0 < place.size <= place.space or place.offset + place.size > self.capacity_bytes:
             raise UndecodableDataError(
@@ -149,16 +149,16 @@ class HeldSpace:
         return tenure
 
     def _bounds(self) -> tuple[Place | None, Place | None]:
-        # Another thread may end the oldest tenure meanwhile: then more is free than this says.
+        # Another thread may end the oldest tenure meanwhile; then more is free than these bounds show.
         try:
             return self._held[0].place, self._held[-1].place
         except IndexError:
             return None, None
 
     def end(self, tenure: Tenure) -> None:
-        """End a tenure, and give back what precedes the oldest one that is left.
+        """End a tenure, and return the space before the oldest remaining one.
 
-        Never waits: it may run inside the garbage collector, on top of a call of itself.
+        Never waits: the garbage collector may call it in the middle of another call of it.
         """
         tenure.is_over = True
         # A thread that finds the lock taken relies on its holder to look again.
@@ -182,17 +182,17 @@ class HeldSpace:
             self._give_back(space)
 
     def close(self) -> None:
-        """Give nothing back any more."""
+        """Return no more space."""
         with self._lock:
             self._give_back = None
 
     def forget(self) -> None:
-        """As ``close``, in the child of a fork, where perhaps no thread is left to release the lock."""
+        """As ``close``, in the child of a fork, where the thread that holds the lock may not exist."""
         self._give_back = None
 
 
 def _is_between(place: Place, newest: Place, oldest: Place) -> bool:
-    """Does it lie behind the newest message and before the oldest, going around?"""
+    """Whether it lies behind the newest message and before the oldest, around the ring."""
     head, end = newest.offset + newest.size, place.offset + place.size
     if newest.offset >= oldest.offset:
         return place.offset >= head or end <= oldest.offset
@@ -203,30 +203,30 @@ Part: TypeAlias = bytes | memoryview | pa.Buffer
 """A piece of a message."""
 
 BULK_BYTES = 4096
-"""The first piece of at least this size is what a message is aligned for: what precedes it are frames."""
+"""A message is aligned for its first piece of at least this size; the smaller pieces before it are frames."""
 
 
 class RingWriter:
     """Puts messages into a ring.  For one thread."""
 
     def __init__(self, region: Region, counter: int) -> None:
-        """``counter``: the descriptor of the event counter, which now belongs to this object."""
+        """``counter``: the descriptor of the event counter; this object closes it."""
         self._ring = region.ring
-        # Arrow's buffers say that they hold signed bytes, and are copied only into memory that says the same.
+        # An Arrow buffer has signed bytes and can be copied only into a view of signed bytes.
         self._signed = region.ring.cast("b")
         self._space = WriterSpace(region.capacity_bytes)
         self.counter = counter
 
     @property
     def capacity_bytes(self) -> int:
-        """Of the ring."""
+        """The size of the ring."""
         return self._space.capacity_bytes
 
     def put(self, parts: Sequence[Part], size: int) -> Place | None:
-        """Copy a message in; None if there is no room for it now.
+        """Copy a message into the ring; None without room.
 
         Raises:
-            UndecodableDataError: the reader returned more than it had.
+            UndecodableDataError: the reader has returned more space than it had.
         """
         self.collect()
         place = self._space.take(size, _lead(parts))
@@ -244,7 +244,7 @@ class RingWriter:
         return place
 
     def collect(self) -> bool:
-        """Take what the reader has returned; was it anything?"""
+        """Take back the space that the reader has returned; False if there was none."""
         if not self._space.taken_bytes:
             return False
         try:
@@ -254,7 +254,7 @@ class RingWriter:
         return True
 
     def close(self) -> None:
-        """Give memory and descriptor back: a stream that is kept keeps neither.  Closing twice is harmless."""
+        """Release memory and descriptor: a reference to the stream keeps neither.  Closing twice is harmless."""
         self._ring = self._signed = memoryview(b"")
         counter, self.counter = self.counter, -1
         if counter >= 0:
@@ -266,26 +266,26 @@ class RingWriter:
 
 
 class RingReader:
-    """Hands out views of what the peer has put into a ring."""
+    """Hands out views of the peer's messages in a ring."""
 
     def __init__(self, region: Region, counter: int) -> None:
-        """``counter``: the descriptor of the event counter, which now belongs to this object."""
-        # Keeps the mapping, as long as anybody holds a view of it.
+        """``counter``: the descriptor of the event counter; this object closes it."""
+        # Keeps the mapping while a view of it exists.
         self._memory = pa.py_buffer(region.ring)
         self._space = HeldSpace(region.capacity_bytes, partial(os.eventfd_write, counter))
         self._counter = counter
 
     def view(self, place: Place) -> memoryview:
-        """The message at a place.  Its space returns when the view and all parts of it are gone.
+        """The message at a place.  Its space returns when the view and all slices of it are gone.
 
         Raises:
-            UndecodableDataError: the note is wrong.
+            UndecodableDataError: the place is wrong.
         """
         owner = _Owner(self._memory, self._space, self._space.hold(place))
         return memoryview(pa.foreign_buffer(self._memory.address + place.offset, place.size, owner)).cast("B")
 
     def close(self) -> None:
-        """Return nothing any more.  Views stay valid, as long as they are held.  Closing twice is harmless."""
+        """Return no more space.  Views stay valid.  Closing twice is harmless."""
         self._space.close()
         self._memory = pa.py_buffer(b"")
         self._close_counter()
@@ -302,16 +302,16 @@ class RingReader:
 
 
 Ring: TypeAlias = RingWriter | RingReader
-"""One end."""
+"""One end of a ring."""
 
 
 def ring_end(region: Region, counter: int, *, writes: bool) -> Ring:
-    """The end of a ring that this process has; ``counter`` as for both."""
+    """This process's end of a ring; it closes ``counter``."""
     return RingWriter(region, counter) if writes else RingReader(region, counter)
 
 
 class _Owner:
-    """What Arrow refers to while it refers to a message in the ring."""
+    """Ends a tenure when Arrow's last reference to the message is gone."""
 
     __slots__ = ("_memory", "_space", "_tenure")
 
@@ -321,13 +321,13 @@ class _Owner:
         self._tenure = tenure
 
     def __del__(self) -> None:
-        # When the interpreter ends, parts of it may be gone; then so is the peer's interest.
+        # While the interpreter shuts down, modules may be gone; the space does not matter then.
         with contextlib.suppress(AttributeError, TypeError, OSError):
             self._space.end(self._tenure)
 
 
 def _lead(parts: Sequence[Part]) -> int:
-    """The bytes before the bulk."""
+    """The bytes before the first piece of at least ``BULK_BYTES``."""
     lead = 0
     for part in parts:
         if len(part) >= BULK_BYTES:
@@ -340,7 +340,7 @@ P = TypeVar("P", bound=Part)
 
 
 def without(parts: Sequence[P], count: int) -> Sequence[P | memoryview]:
-    """What is left of a message in parts after so many bytes."""
+    """The parts of a message without its first ``count`` bytes."""
     for position, part in enumerate(parts):
         if count < len(part):
             return [memoryview(part).cast("B")[count:], *parts[position + 1 :]]

@@ -28,12 +28,12 @@ GREETING = b"permitflow same host 1"
 
 
 def test_another_host_is_a_reason(complete: Complete) -> None:
-    assert "nobody listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
+    assert "no process listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/socket", "permitflow-../../x", "permitflow-" + "0" * 33, "\0" * 43])
 def test_only_our_own_names_are_dialled(complete: Complete, name: str) -> None:
-    assert "is none of ours" in complete(accepted(name, writes=False))
+    assert "is not 'permitflow-' with 32 hexadecimal digits" in complete(accepted(name, writes=False))
 
 
 def test_somebody_who_hands_nothing_over_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_a_proof_without_a_visit_is_no_proof() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (None, "the peer does not know how to share memory"),
+        (None, "the peer cannot share memory"),
         (SameHostAnswer(b"", "the server has switched it off"), "the server has switched it off"),
     ],
 )

@@ -138,7 +138,7 @@ async def test_nonsense_is_an_error_of_its_own(ends: MemoryEnds, wrong: bytes) -
 async def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds) -> None:
     writer = Link(ends.writer_socket, ends.writer)
     ends.reader_socket.send(place_note(Place(0, 8, 8)))
-    with pytest.raises(UndecodableDataError, match="writes into the ring"):
+    with pytest.raises(UndecodableDataError, match="writes the ring"):
         await writer.read()
     writer.close()
 

@@ -116,7 +116,7 @@ def test_more_space_than_was_taken_is_refused(ends: MemoryEnds) -> None:
     _, writer, _, _ = ends
     put(writer, b"x" * 100)
     os.eventfd_write(writer.counter, 101)
-    with pytest.raises(UndecodableDataError, match="101 bytes were returned"):
+    with pytest.raises(UndecodableDataError, match="it returned 101 bytes"):
         writer.collect()
 
 
@@ -294,7 +294,7 @@ def test_a_note_that_is_outside_or_overwrites_is_refused(wrong: Place) -> None:
 def test_more_cannot_be_returned_than_was_taken() -> None:
     writer = WriterSpace(CAPACITY)
     assert writer.take(100) is not None
-    with pytest.raises(UndecodableDataError, match="101 bytes were returned, but only 100"):
+    with pytest.raises(UndecodableDataError, match="it returned 101 bytes, but had only 100"):
         writer.give_back(101)
 
 
@@ -363,7 +363,7 @@ def a_pipe() -> int:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (unsealed, "it could be shortened while it is read"),
+        (unsealed, "the peer could shorten it"),
         (too_small, "it has 0 bytes"),
         (somebody_elses, "it begins with "),
         (a_pipe, "it has 0 bytes"),
