@@ -98,7 +98,7 @@ class _GrpcListener:
         await context.send_initial_metadata(())
         # A control client may be idle.
         within_seconds = None if method == CONTROL else self._handshake_seconds
-        call = ServerCall(context, f"the client at {peer}", within_seconds)
+        call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
         try:
             await METHODS[method](self._exchange, call, peer=peer, stopping=self._stopping)
             await call.finish(None)

@@ -347,6 +347,13 @@ class UpstreamSession(Session[T]):
             raise LedgerError(what=what, here=count, peer=0)
         self._peer_has_closed = True
 
+    @property
+    def is_settled(self) -> bool:
+        """Has this end written and heard everything but the close of the peer's half?"""
+        if self.state is not State.ENDED or not self.is_ending:
+            return self.state is State.ENDED  # aborted: no answer follows
+        return self.outbound.unsettled() is None and (self._until is None or self.outcome is not None)
+
     def close(self) -> None:
         """Note that the stream is over.
 
@@ -458,6 +465,8 @@ class DownstreamSession(Session[T]):
         if self.end is None or self._outgoing or self.outcome is None or self._owes_answer:
             return False
         return not (self.inbound.unconsumed or self.inbound.unsettled())
+
+    is_settled = is_finished
 
     def peer_closed(self) -> None:
         """Note that the upstream closed the stream.

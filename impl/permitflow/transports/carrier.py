@@ -78,6 +78,14 @@ class Carrier(Protocol):
         """After ``on_error``: can a message still tell the peer the reason?"""
         return False
 
+    @property
+    def sign_seconds(self) -> float | None:
+        """How long after a message another one must follow, so that the peer notices if the first was lost.
+
+        None: the carrier itself loses none unnoticed.
+        """
+        return None
+
     def half_close(self) -> None:
         """Tell the peer, behind all written messages, that none follows."""
         ...

@@ -2,7 +2,7 @@
 
 Its seed is the message's number in its direction of the stream, from 0.  So a message that is lost or repeated
 is noticed at the next one: one flipped bit in a header of HTTP/2 makes a frame of an unknown kind, which a receiver
-must ignore, and the messages in it are lost silently.
+must ignore, and the messages in it are lost silently.  Where none is due, an empty message follows soon.
 
 TCP's own check is a sum of 16 bits, and proxies compute it anew.  XXH3 of 64 bits finds the errors that it misses, at
 the speed of memory.  Messages in shared memory have no checksum.
@@ -53,6 +53,11 @@ class Checksums:
         self._wanted = wanted
         self._are_made = wanted is not False
         self._sent = self._received = 0
+
+    @property
+    def are_made(self) -> bool:
+        """Do the messages of this end have checksums?"""
+        return self._are_made
 
     def add(self, message: Sequence[Buffer]) -> list[Buffer]:
         """As ``with_checksum``, or with the note that there is no checksum."""

@@ -23,6 +23,7 @@ __all__ = ["ClientCall", "Context", "ServerCall", "calling"]
 # grpc.aio's error when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 1.0
+_SIGNS_PER_SILENCE = 4
 _REASON_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -33,9 +34,15 @@ class _Call(Carrier, ABC):
     """A call that is under way."""
 
     def __init__(
-        self, who: str, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]]
+        self,
+        who: str,
+        read: Callable[[], Awaitable[object]],
+        write: Callable[[bytes], Awaitable[None]],
+        close_half: Callable[[], Awaitable[None]] | None,
+        silence_seconds: float,
     ) -> None:
-        self._who, self._read, self._write = who, read, write
+        self._who, self._read, self._write, self._close_half = who, read, write, close_half
+        self._sign_seconds = silence_seconds / _SIGNS_PER_SILENCE
         self._listener: Listener | None = None
         self._reading: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -73,16 +80,23 @@ class _Call(Carrier, ABC):
             if self._listener is not None:
                 self._listener.on_end()
 
+    @property
+    def sign_seconds(self) -> float:
+        """See ``Carrier``: HTTP/2 ignores frames of unknown kinds, which one flipped bit can make."""
+        return self._sign_seconds
+
     def write(self, message: Sequence[Buffer]) -> bool:
-        """See ``Carrier``; gRPC never takes one at once."""
-        self._message = b"".join(message)
-        self._work()
+        """See ``Carrier``; gRPC never takes one at once.  A sign behind the end of this half is dropped."""
+        if not self._is_closing_half:
+            self._message = b"".join(message)
+            self._work()
         return False
 
     def half_close(self) -> None:
         """See ``Carrier``."""
-        self._is_closing_half = True
-        self._work()
+        if self._close_half is not None:
+            self._is_closing_half = True
+            self._work()
 
     def _work(self) -> None:
         self._has_work.set()
@@ -97,7 +111,7 @@ class _Call(Carrier, ABC):
                     self._message = None
                     if self._listener is not None:
                         self._listener.on_writable()
-                if self._is_closing_half:
+                if self._is_closing_half and self._close_half is not None:
                     await self._close_half()
                     return
                 self._has_work.clear()
@@ -124,10 +138,6 @@ class _Call(Carrier, ABC):
             await asyncio.wait(tasks)
 
     @abstractmethod
-    async def _close_half(self) -> None:
-        """Tell the peer that no message follows."""
-
-    @abstractmethod
     async def _reason(self, error: BaseException) -> Exception:
         """Why a read or a write has failed; raises the error if this task was cancelled."""
 
@@ -135,9 +145,16 @@ class _Call(Carrier, ABC):
 class ServerCall(_Call):
     """A call that is being served."""
 
-    def __init__(self, context: Context, who: str, first_within_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        who: str,
+        first_within_seconds: float | None = None,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
         """``who`` is the peer, in words for an error; ``first_within_seconds``: its first message's deadline."""
-        super().__init__(who, self._read_first, context.write)
+        # The server's half closes with the status, when all is over.
+        super().__init__(who, self._read_first, context.write, None, silence_seconds)
         self._context = context
         self._first_within_seconds = first_within_seconds
 
@@ -156,9 +173,6 @@ class ServerCall(_Call):
         if not isinstance(error, Exception):
             raise error
         return error
-
-    async def _close_half(self) -> None:
-        """Nothing to do: the server's half closes with the status, when all is over."""
 
     async def finish(self, error: Exception | None) -> None:
         """End the call, with success or with an error that the peer learns.
@@ -183,11 +197,13 @@ class _Status(NamedTuple):
 class ClientCall(_Call):
     """A call that was dialled."""
 
-    def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
+    def __init__(
+        self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
         """``who`` is the peer, in words for an error."""
         # Unlike call.read(), an iterator continues after a crossing write: it yields the messages that have arrived,
         # and then the peer's status, for which call.read() would wait.
-        super().__init__(who, partial(anext, aiter(call), None), call.write)
+        super().__init__(who, partial(anext, aiter(call), None), call.write, call.done_writing, silence_seconds)
         self._call = call
         self._status: _Status | None = None
         self._status_came = asyncio.Event()
@@ -197,9 +213,6 @@ class ClientCall(_Call):
     def code(self) -> grpc.StatusCode | None:
         """How the call has ended, once the peer has said so."""
         return None if self._status is None else self._status.code
-
-    async def _close_half(self) -> None:
-        await self._call.done_writing()
 
     async def settle(self) -> None:
         """Release a call that is over.
@@ -286,7 +299,7 @@ async def calling(
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
             raise PeerTimeoutError(who=who, reason=reason) from None
-        call = ClientCall(channel.stream_stream(method)(), who)
+        call = ClientCall(channel.stream_stream(method)(), who, silence_seconds)
         try:
             yield call
         finally:

@@ -16,6 +16,7 @@ from permitflow.errors import (
     AlteredMessageError,
     ChannelClosedError,
     PeerGoneError,
+    PeerTimeoutError,
     PermitflowError,
     RemoteProtocolError,
     TransportError,
@@ -35,6 +36,9 @@ __all__ = ["RemoteEnd"]
 
 # Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
+# How long an end waits for the peer to close its half when all else is done, by the time between signs.  The close of
+# a dialler's half may be lost as a message may; then the acceptor closes the stream, before the dialler gives up.
+_ACCEPTOR_SIGNS, _DIALLER_SIGNS = 2, 4
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking for it
 
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
@@ -88,6 +92,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._writing = Writing(self._carrier, self._messages, self._on_writing_over)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
+        self._last_wait: asyncio.TimerHandle | None = None
 
     # The stream's properties, known after the agreement.
 
@@ -161,6 +166,8 @@ class RemoteEnd(ABC, Generic[S]):
             raise
         finally:
             self._writing.stop()
+            if self._last_wait is not None:
+                self._last_wait.cancel()
             self._stop_clock()
             self._wake_all()
             await self._carrier.stop()
@@ -188,8 +195,25 @@ class RemoteEnd(ABC, Generic[S]):
         self._end_if_over()
 
     def _end_if_over(self) -> None:
-        if self._has_read_all and self._is_writing_over and not self._over.done():
+        if not self._is_writing_over or self._over.done():
+            return
+        if self._has_read_all:
             self._over.set_result(None)
+            return
+        sign_seconds = self._carrier.sign_seconds
+        if self._last_wait is None and sign_seconds is not None and self._session.is_settled:
+            seconds = sign_seconds * (_ACCEPTOR_SIGNS if self._session.is_acceptor else _DIALLER_SIGNS)
+            self._last_wait = asyncio.get_running_loop().call_later(seconds, self._close_alone, seconds)
+
+    def _close_alone(self, seconds: float) -> None:
+        """End a settled stream whose peer does not close its half."""
+        if self._over.done():
+            return
+        if self._session.is_acceptor:
+            self._on_end()
+            return
+        reason = f"all of the stream was sent and settled, and it has not closed it for {seconds:g} s"
+        self._on_error(PeerTimeoutError(who=self._session.peer, reason=reason))
 
     def _on_carrier_error(self, error: PermitflowError) -> None:
         """End a stream whose carrier failed; an acceptor's peer learns the reason from the status."""
@@ -278,6 +302,7 @@ class RemoteEnd(ABC, Generic[S]):
             self._writing.soon()
         # Waiting tasks are woken once for all messages that came together.
         if not has_more:
+            self._end_if_over()
             self._announce()
 
     @abstractmethod

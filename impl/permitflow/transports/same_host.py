@@ -204,6 +204,11 @@ class HostCarrier(Carrier):
         self._inner.write(self._checksums.add(message))
         return True  # the link takes the next message
 
+    @property
+    def sign_seconds(self) -> float | None:
+        """See ``Carrier``: only a checksum shows that a message was lost."""
+        return self._inner.sign_seconds if self._link is None and self._checksums.are_made else None
+
     def _on_network_writable(self) -> None:
         """The agreement may come before the network's carrier takes more than the first message; then nothing was
         written into the link yet, for its user waits for this."""

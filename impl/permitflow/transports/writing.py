@@ -36,16 +36,24 @@ class Writing:
         self._following: Iterator[Sequence[Buffer]] = iter(())
         self._is_open = self._is_full = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._sign_timer: asyncio.TimerHandle | None = None
+        self._owes_sign = False
         self.is_last = False
         """Set by ``messages``: no message will follow."""
 
     def start(self) -> None:
         """Write the due messages, and from now on all later ones."""
         self._is_open = True
+        self._give_sign()
         self.now()
 
     def stop(self) -> None:
         """Write nothing any more."""
+        self._close()
+        if self._sign_timer is not None:
+            self._sign_timer.cancel()
+
+    def _close(self) -> None:
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -65,6 +73,15 @@ class Writing:
         self._timer, self._is_due = None, True
         self._write()
 
+    def _give_sign(self) -> None:
+        """Let an empty message follow the last one, so that the peer notices if that was lost."""
+        seconds = self._carrier.sign_seconds
+        if seconds is None:
+            return
+        if self._owes_sign and not self._is_full:
+            self._is_full, self._owes_sign = not self._carrier.write(()), False
+        self._sign_timer = self._loop.call_later(seconds, self._give_sign)
+
     def now(self) -> None:
         """Write the due messages as far as the carrier takes them; ``on_over`` reports errors later."""
         self._is_due = True
@@ -83,6 +100,7 @@ class Writing:
         try:
             while True:
                 for message in self._following:
+                    self._owes_sign = True
                     if not write(message):
                         self._is_full = True
                         return
@@ -98,5 +116,5 @@ class Writing:
             self._finish(None)
 
     def _finish(self, error: Exception | None) -> None:
-        self.stop()
+        self._close()  # an acceptor's signs follow until its status
         self._loop.call_soon(self._on_over, error)

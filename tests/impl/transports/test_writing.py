@@ -16,6 +16,8 @@ from tests.support.number_streams import turns
 class Desk:
     """A carrier that can be full, and what is to be written into it."""
 
+    sign_seconds: float | None = None
+
     def __init__(self) -> None:
         self.to_write: deque[bytes] = deque()
         self.written: list[bytes] = []
