@@ -57,6 +57,9 @@ class PlayedCall:
     async def write(self, message: bytes) -> None:
         raise asyncio.InvalidStateError("RPC already finished.")
 
+    async def done_writing(self) -> None:
+        raise asyncio.InvalidStateError("RPC already finished.")
+
     async def code(self) -> grpc.StatusCode:
         assert self.status is not None
         return self.status[0]
