@@ -179,10 +179,7 @@ def publish_parts(
 
 def load_published(connection: sqlite3.Connection) -> dict[str, int]:
     """The last published batch of each query, in the order of publishing."""
-    # Queries of an older release, which did not note the order, come first.
-    return dict(
-        connection.execute("SELECT query, batch FROM published LEFT JOIN publishing USING (query) ORDER BY turn")
-    )
+    return dict(connection.execute("SELECT query, batch FROM published JOIN publishing USING (query) ORDER BY turn"))
 
 
 def load_parts(

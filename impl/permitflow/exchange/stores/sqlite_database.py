@@ -7,7 +7,6 @@ at each commit (``synchronous=FULL``).
 
 import asyncio
 import errno
-import json
 import logging
 import os
 import queue
@@ -24,7 +23,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import LocalProtocolError, StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
-from permitflow.protocol.permits import PERMITS
 
 __all__ = [
     "ADVICE",
@@ -37,7 +35,6 @@ __all__ = [
     "count_rows",
     "leave_file",
     "open_file",
-    "take_over_published",
 ]
 
 T = TypeVar("T")
@@ -47,10 +44,7 @@ _log = logging.getLogger(__name__)
 FILE_NAME = "permitflow.sqlite"
 
 TABLES_VERSION = 3
-"""The version of the tables; it changes if an older release could not read them.
-
-Version 1 has no count of commits; versions 1 and 2 know permits only, and have a column for each of their parameters.
-"""
+"""The version of the tables; it changes if an older release could not read them.  No release has written 1 or 2."""
 
 TABLES = (
     """
@@ -106,8 +100,7 @@ TABLES = (
         query TEXT NOT NULL,
         batch INTEGER NOT NULL,
         partition INTEGER NOT NULL,
-        attempt TEXT NOT NULL,
-        turn INTEGER                       -- NULL; older releases: in the line of published parts
+        attempt TEXT NOT NULL
     ) STRICT
     """,
     "CREATE INDEX IF NOT EXISTS parts_by_key ON parts (channel, query, batch, partition, attempt)",
@@ -126,7 +119,6 @@ TABLES = (
         batch INTEGER NOT NULL             -- the last one
     ) STRICT, WITHOUT ROWID
     """,
-    # A separate table, because the first releases had none.
     """
     CREATE TABLE IF NOT EXISTS publishing (
         turn INTEGER PRIMARY KEY,          -- who has published last has the largest
@@ -146,10 +138,8 @@ TABLES = (
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
-# The first version of the tables with a count of commits.
-_COUNTED_VERSION = 2
-# The version of the tables as older releases marked a file whose log had more, and as it is read if that log is lost.
-_LOG_IS_LOST = int.from_bytes(b"Log\1", "big")
+# A new file has this one, and one whose commits are to be counted anew.
+_UNCOUNTED = 0
 # Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
 _PAGE_BYTES = 16 << 10
 # The log is folded back into the file at this length, and truncated if it was longer.
@@ -209,13 +199,12 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
         if not is_begun:
             _lay_out(connection)
         _take(connection, folder)
-        if _require_ours(connection, path) < _COUNTED_VERSION:
+        if _require_ours(connection, path) == _UNCOUNTED:
             _require_sound(connection, path)
             _begin(connection, path)
         journal = Journal(connection, path)
         _require_sound(connection, path)
         _prepare(connection, path)
-        _take_over_tables(connection, journal)
     except BaseException as error:
         leave_file(connection, path, error)
         if isinstance(error, sqlite3.Error | ValueError | OSError):
@@ -273,21 +262,19 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
-    """Refuse a file that is no store; return the version of its tables, 0 if it has none."""
+    """Refuse a file that is no store of this version; return the version of its tables."""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
         for question in ("SELECT count(sql) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")
     )
     if mark != _APPLICATION_ID and (tables or mark):
         raise StoreUnusableError(path=str(path), reason="it is a database of another program; take another folder")
-    if version == _LOG_IS_LOST:
-        reason = f"its newest commits are in its log, {log_of(path)}, which is not there or not whole; {ADVICE}"
-        raise StoreUnusableError(path=str(path), reason=reason)
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
-    if tables and version < 1:
-        raise StoreUnusableError(path=str(path), reason=f"it is damaged (tables of version {version}); {ADVICE}")
+    if version not in (_UNCOUNTED, TABLES_VERSION):
+        reason = f"it is damaged, or from before the first release (tables of version {version}); {ADVICE}"
+        raise StoreUnusableError(path=str(path), reason=reason)
     return int(version)
 
 
@@ -297,7 +284,7 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _begin(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new store, or those missing from a release that did not count commits.
+    """Make the tables of a new store, or begin to count the commits of one anew.
 
     All in one transaction: a process killed meanwhile leaves the file unchanged.
     """
@@ -305,36 +292,10 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         connection.execute(table)
-    take_over_published(connection)
-    name_flows(connection)
     begin_counting(connection, path)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
-
-
-def _take_over_tables(connection: sqlite3.Connection, journal: Journal) -> None:
-    """Convert the tables of an older release that counted its commits, as one more commit.
-
-    A process killed meanwhile leaves the old tables, or a commit that the journal has not noted, as any commit may.
-
-    Raises:
-        ValueError: the tables do not match the last commit.
-        OSError: the journal cannot be written.
-    """
-    if connection.execute("PRAGMA user_version").fetchone()[0] == TABLES_VERSION:
-        return
-    try:
-        journal.catch_up(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        name_flows(connection)
-        connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
-        journal.count_anew(connection)
-        connection.execute("COMMIT")
-        journal.confirm()
-    except BaseException:
-        journal.close()
-        raise
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -384,31 +345,6 @@ def become_rows(connection: sqlite3.Connection, channel: int, part: int, first_r
     count_rows(connection, channel, first_row, first_row + rows)
     connection.execute("DELETE FROM staged WHERE part = ?", (part,))
     connection.execute("DELETE FROM parts WHERE id = ?", (part,))
-
-
-def take_over_published(connection: sqlite3.Connection) -> None:
-    """Move attempts to their channels that an older release published while the channels had no room.
-
-    That release noted their order as turns.  Within a transaction of the caller.
-    """
-    published = "SELECT id, channel FROM parts WHERE turn IS NOT NULL ORDER BY channel, turn"
-    for part, channel in connection.execute(published).fetchall():
-        ((first_row,),) = connection.execute("SELECT next_row FROM channels WHERE id = ?", (channel,))
-        become_rows(connection, channel, part, first_row)
-
-
-def name_flows(connection: sqlite3.Connection) -> None:
-    """Add each channel's flow, which an older release did not store.  Within a transaction of the caller."""
-    names = PERMITS.wishes._fields  # type: ignore[attr-defined]  # a named tuple
-    if not {column for _, column, *_ in connection.execute("PRAGMA table_info(channels)")}.issuperset(names):
-        return
-    connection.execute(f"ALTER TABLE channels ADD COLUMN flow TEXT NOT NULL DEFAULT '{PERMITS.name}'")
-    connection.execute("ALTER TABLE channels ADD COLUMN parameters TEXT NOT NULL DEFAULT '{}'")
-    for number, *values in connection.execute(f"SELECT id, {', '.join(names)} FROM channels").fetchall():
-        text = json.dumps(dict(zip(names, values, strict=True)))
-        connection.execute("UPDATE channels SET parameters = ? WHERE id = ?", (text, number))
-    for name in names:
-        connection.execute(f"ALTER TABLE channels DROP COLUMN {name}")
 
 
 class Reserve:

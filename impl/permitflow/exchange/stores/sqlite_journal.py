@@ -111,7 +111,13 @@ class Journal:
             ValueError: the tables do not match the last commit.
             OSError: the journal cannot be written.
         """
-        facts = self.catch_up(connection)
+        facts = [*_facts(connection)]
+        if _digest_of(connection, facts) != self._digest:
+            raise ValueError(f"its tables are not what commit {self._commit} has left")
+        self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        if self._is_behind:
+            self._write()
+            self._is_behind = False
         connection.execute("PRAGMA temp_store=MEMORY")
         # A row that is replaced is deleted, too.
         connection.execute("PRAGMA recursive_triggers=ON")
@@ -119,23 +125,6 @@ class Journal:
         for table, columns in facts:
             for statement in _triggers(table, columns):
                 connection.execute(statement)
-
-    def catch_up(self, connection: sqlite3.Connection) -> Sequence[tuple[str, str]]:
-        """Note the last commit, if a crash has kept it from being noted; the tables and columns that count.
-
-        Raises:
-            ValueError: the tables are not what that commit has left.
-            OSError: the journal cannot be written.
-        """
-        facts = [*_facts(connection)]
-        if _digest_of(connection, facts) != self._digest:
-            raise ValueError(f"its tables are not what commit {self._commit} has left")
-        if self._file is None:
-            self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-        if self._is_behind:
-            self._write()
-            self._is_behind = False
-        return facts
 
     def begin(self) -> None:
         """Begin a transaction; the one before it may have been undone."""
@@ -146,11 +135,6 @@ class Journal:
         """Count the transaction, as a part of it."""
         facts = (self._commit + 1, self._new_digest)
         connection.execute("UPDATE commits SET previous_digest = digest, number = ?, digest = ?", facts)
-
-    def count_anew(self, connection: sqlite3.Connection) -> None:
-        """Count a transaction that has changed the tables' definitions, before ``start``."""
-        self._new_digest = _digest_of(connection, [*_facts(connection)])
-        self.count(connection)
 
     def confirm(self) -> None:
         """Note that the transaction is flushed.
@@ -315,6 +299,6 @@ def log_of(database: Path) -> Path:
 def _unusable(database: Path, reason: str) -> StoreUnusableError:
     advice = (
         "put back what belongs together, or take another folder; to go on with what is there, remove the journal "
-        f'from a copy of the folder, and say so: sqlite3 {database.name} "PRAGMA user_version = 1"'
+        f'from a copy of the folder, and say so: sqlite3 {database.name} "PRAGMA user_version = 0"'
     )
     return StoreUnusableError(path=str(database), reason=f"{reason}; {advice}")

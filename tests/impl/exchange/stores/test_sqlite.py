@@ -32,13 +32,12 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores import sqlite
-from permitflow.exchange.stores.sqlite import SqliteStore, load_batches, load_parts, publish_parts, stage_batches
+from permitflow.exchange.stores.sqlite import SqliteStore, publish_parts, stage_batches
 from permitflow.exchange.stores.sqlite_database import (
     FILE_NAME,
     RESERVE_BYTES,
     RESERVE_NAME,
     TABLES,
-    take_over_published,
 )
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
@@ -338,21 +337,6 @@ def test_publishing_costs_as_much_for_each_part_however_many_there_are(connectio
     many = publish(connection, 800, 1)
     assert few > 0
     assert many < 2 * 8 * few
-
-
-def test_what_an_older_release_has_published_and_had_no_room_for_becomes_rows_in_its_order(
-    connection: sqlite3.Connection,
-) -> None:
-    publish(connection, 2, 0)
-    for partition, turn in ((0, 7), (1, 5), (2, None)):
-        batches = [pa.record_batch({"n": pa.array([10 * partition + row], pa.int64())}) for row in range(2)]
-        stage_batches(connection, CODEC, CHANNEL, Staging("q", 1, partition, "a"), batches)
-        connection.execute("UPDATE parts SET turn = ? WHERE partition = ?", (turn, partition))
-    take_over_published(connection)
-    kept = [(first_row, batch["n"][0].as_py()) for first_row, batch in load_batches(connection, CODEC, CHANNEL)]
-    assert kept == [(0, 1), (1, 1), (2, 10), (3, 11), (4, 0), (5, 1)]
-    assert connection.execute("SELECT next_row FROM channels").fetchall() == [(6,)]
-    assert [staging.partition for staging, _ in load_parts(connection, CODEC, CHANNEL)] == [2]
 
 
 def test_every_commit_is_flushed(open_store: OpenStore) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import os
 import random
 import shutil
@@ -16,13 +15,11 @@ from typing import NamedTuple
 import pytest
 
 from permitflow.errors import StoreUnusableError, StoreWriteError
-from permitflow.exchange.stores import sqlite_journal
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import PERMITS
-from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, rows
+from tests.support.stored_rows import CONSUMERS, OpenStore, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"
 SLOT_BYTES = 4 << 10
@@ -219,7 +216,7 @@ def test_a_journal_with_another_history_of_the_same_length_is_refused(run: async
 def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> None:
     take_an_older_log(left)
     with closing(sqlite3.connect(left / FILE_NAME)) as shell:
-        shell.execute("PRAGMA user_version = 1")
+        shell.execute("PRAGMA user_version = 0")
     with pytest.raises(StoreUnusableError, match="knows of 5 commits"):
         SqliteStore(left)  # the journal is there: it may as well be an older copy of the database
     (left / JOURNAL_NAME).unlink()
@@ -537,80 +534,17 @@ def test_a_store_of_a_newer_release_is_refused(open_store: OpenStore, tmp_path: 
         open_store()
 
 
-def test_a_store_of_an_older_release_is_gone_on_with(run: asyncio.Runner, tmp_path: Path) -> None:
-    with SqliteStore(tmp_path) as store:
-        run.run(filled(store))
-        for query in "ab":
-            run.run(store.publish(query, 0, []))
-    # Version 1 had no count of commits, and at first no order of queries.
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as older:
-        older.execute("DROP TABLE publishing")
-        older.execute("DROP TABLE commits")
-        older.execute("PRAGMA user_version=1")
-    (tmp_path / JOURNAL_NAME).unlink()
-    with SqliteStore(tmp_path) as store:
-        assert channel(store).load().next_row == 30
-        run.run(store.publish("a", 1, []))
-    with SqliteStore(tmp_path) as store:
-        assert channel(store).load().next_row == 30
-        assert [*store.published_batches().items()] == [("b", 0), ("a", 1)]
-
-
-def as_of_version_2(folder: Path) -> None:
-    """Let a store be what a release has left that knew permits only."""
-    names = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
-    with closing(sqlite3.connect(folder / FILE_NAME)) as older:
-        kinds = dict.fromkeys(names, "INTEGER NOT NULL DEFAULT 0") | {"oversize": "TEXT NOT NULL DEFAULT ''"}
-        for name in names:
-            older.execute(f"ALTER TABLE channels ADD COLUMN {name} {kinds[name]}")
-        for number, text in older.execute("SELECT id, parameters FROM channels").fetchall():
-            values = [*map(json.loads(text).get, names), number]
-            older.execute(f"UPDATE channels SET {' = ?, '.join(names)} = ? WHERE id = ?", values)
-        for name in ("flow", "parameters"):
-            older.execute(f"ALTER TABLE channels DROP COLUMN {name}")
-        digest = sqlite_journal._digest_of(older, [*sqlite_journal._facts(older)])
-        store, number, _, previous = older.execute("SELECT * FROM commits").fetchone()
-        older.execute("UPDATE commits SET digest = ?", (digest,))
-        older.execute("PRAGMA user_version=2")
-        older.commit()
-    slots = [
-        sqlite_journal._encoded(sqlite_journal._Record(store, commit, what, {}))
-        for commit, what in ((number, digest), (number - 1, previous))
-    ]
-    (folder / JOURNAL_NAME).write_bytes(b"".join(slots[:: 1 - number % 2 * 2]))
-
-
-def test_a_store_that_knows_permits_only_is_gone_on_with(run: asyncio.Runner, tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    with SqliteStore(folder) as store:
-        run.run(filled(store))
-    as_of_version_2(folder)
-    before = copied(folder, tmp_path / "before")
-    for _ in range(2):
-        with SqliteStore(folder) as store:
-            assert channel(store).load().next_row == 30
-    with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
-        ((flow, parameters),) = connection.execute("SELECT flow, parameters FROM channels").fetchall()
-    assert flow == "permits"
-    assert PERMITS.parse(json.loads(parameters)) == PARAMETERS
-    # As if the process had been killed before the journal was written: one commit ahead, which was told to nobody.
-    shutil.copy(before / JOURNAL_NAME, folder)
-    with SqliteStore(folder) as store:
-        assert channel(store).load().next_row == 30
-
-
-def test_a_store_that_knows_permits_only_and_lacks_commits_is_refused(run: asyncio.Runner, tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    with SqliteStore(folder) as store:
-        run.run(filled(store))
-    as_of_version_2(folder)
-    with closing(sqlite3.connect(folder / FILE_NAME)) as older:
-        older.execute("UPDATE channels SET next_row = 29")
-        older.commit()
-    before = contents(folder)
-    with pytest.raises(StoreUnusableError, match="its tables are not what commit 5 has left"):
-        SqliteStore(folder)
-    assert contents(folder) == before
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
+    open_store: OpenStore, tmp_path: Path, version: int
+) -> None:
+    open_store().close()
+    with closing(sqlite3.connect(tmp_path / "store" / FILE_NAME)) as connection:
+        connection.execute(f"PRAGMA user_version={version}")
+    before = contents(tmp_path / "store")
+    with pytest.raises(StoreUnusableError, match=f"before the first release .tables of version {version}"):
+        open_store()
+    assert contents(tmp_path / "store") == before
 
 
 @pytest.mark.parametrize("name", ["", FILE_NAME])
