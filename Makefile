@@ -72,20 +72,18 @@ bench-docs: setup  ## paste what make bench and the others have measured into do
 	@$(BIN)/python -m benchmarks update-docs
 
 bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.model_checking --folder build/bench
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --part checking
 
 bench-smoke: setup  ## do the benchmarks still run? seconds
-	@$(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
-	@$(BIN)/python -m benchmarks.model_checking --smoke
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --smoke
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
 
 sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks.sweep_at_scale --folder build/bench
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --part sweep
 
 streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144

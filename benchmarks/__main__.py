@@ -14,7 +14,7 @@ from benchmarks.documents import can_draw, draw_all, update_documents
 from benchmarks.field import FULL, SMOKE
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import PAYLOADS
-from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
+from benchmarks.measuring import COMMANDS, PARTS, measure
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, StaleResultsError
 from benchmarks.tables import TABLES
@@ -23,6 +23,8 @@ DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENTS = CHECKOUT / "docs"
 # The others are in tables.md.
 MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts", "durations")
+
+CURVES = COMMANDS["make curves"]
 
 application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode=None
@@ -45,16 +47,16 @@ def run(
 ) -> None:
     """Measure; write results.json, tables and plots into the folder; print tables and verdicts.
 
-    Without --part and --curves, ours is measured beside others: all parts but the curves and Spark's jobs.  --smoke has
-    all.  Parts that are not measured keep their former results.  Exit code 1: something failed while it was measured; a
-    promise that is not kept is no failure.
+    Without --part and --curves, ours is measured beside others, as by make bench.  --smoke has all parts.  Parts that
+    are not measured keep their former results.  Exit code 1: something failed while it was measured; a promise that is
+    not kept is no failure.
     """
     if part and curves:
         raise typer.BadParameter("--curves stands for parts: leave it out, or --part")
     require_known("part", part, PARTS)
     require_known("size", size, PAYLOADS)
     require_ways(ways)
-    chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
+    chosen = part or list(CURVES if curves else PARTS if smoke else COMMANDS["make bench"])
     settings = SMOKE if smoke else replace(FULL, rounds=rounds)
     settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
     former = former_results(folder)

@@ -6,12 +6,11 @@ from statistics import median
 
 from rich.progress import track
 
-from benchmarks.field import Field
+from benchmarks.field import Field, Pair, Sample
 from benchmarks.jobs import PAYLOADS, WIDE_ROW_BYTES, Job
-from benchmarks.pairs import Pair, Sample
-from benchmarks.peers.way import Group, Way, find_ways, ways_for
+from benchmarks.peers.way import find_ways, ways_for
 from benchmarks.results import Record, Series
-from benchmarks.throughput import Entry, in_rounds
+from benchmarks.throughput import Entry, in_rounds, judged_ways
 from permitflow.protocol.permits import ChannelParameters, StatedParameters
 from permitflow.simulation.chunk_sizes import ConstantSize
 from permitflow.simulation.run import simulate
@@ -20,10 +19,8 @@ from permitflow.simulation.window import enough_rows
 
 __all__ = [
     "DelayPoint",
-    "FullPipe",
     "Point",
     "Stalled",
-    "default_batch",
     "full_pipes",
     "measure_batches",
     "measure_delays",
@@ -66,35 +63,31 @@ def default_batch(row_permits: int) -> int:
     return ChannelParameters(row_permits=row_permits).permit_batch
 
 
-async def measure_windows(field: Field) -> list[Point]:
+def measure_windows(field: Field) -> list[Point]:
     """Windows from 2,048 rows on, returned by the default batch."""
-    return await _curve(field, [(window, default_batch(window)) for window in WINDOWS], "windows")
+    return _curve(field, [(window, default_batch(window)) for window in WINDOWS], "windows")
 
 
-async def measure_batches(field: Field) -> list[Point]:
+def measure_batches(field: Field) -> list[Point]:
     """Batches from one row to half the window."""
     row_permits = PAYLOADS["64"].row_permits
-    return await _curve(field, [(row_permits, batch) for batch in BATCHES], "batches")
+    return _curve(field, [(row_permits, batch) for batch in BATCHES], "batches")
 
 
-async def _curve(field: Field, numbers: list[tuple[int, int]], what: str) -> list[Point]:
+def _curve(field: Field, numbers: list[tuple[int, int]], what: str) -> list[Point]:
     if field.settings.is_smoke:
         numbers = numbers[:1]
     entries: list[Entry] = []
     for name in (name for name in SIZES if name in field.settings.payloads):
-        for way in _ours(field):
-            job = await field.calibrated(way, PAYLOADS[name])
+        for way in judged_ways(field):
+            job = field.calibrated(way, PAYLOADS[name])
             if job is not None:
                 usable = [each for each in numbers if each[0] >= LEAST_CHUNKS_IN_WINDOW * job.shape.rows]
                 jobs = [replace(job, row_permits=window, permit_batch=batch) for window, batch in usable]
                 entries += [Entry(way, replace(each, stamps=stamps)) for each in jobs for stamps in (False, True)]
-    measured = dict(await in_rounds(field, entries, what))
+    measured = dict(in_rounds(field, entries, what))
     pairs = [(entry, Entry(entry.way, replace(entry.job, stamps=True))) for entry in measured if not entry.job.stamps]
     return [_point(plain, measured[plain], measured[stamped]) for plain, stamped in pairs if stamped in measured]
-
-
-def _ours(field: Field) -> list[Way]:
-    return [way for way in field.ways if way.group is Group.OURS and way.target]
 
 
 def _point(entry: Entry, plain: list[Sample], stamped: list[Sample]) -> Point:
@@ -106,7 +99,7 @@ def _point(entry: Entry, plain: list[Sample], stamped: list[Sample]) -> Point:
         chunks_per_second=Series.of(sample.chunks_per_second for sample in plain),
         median_milliseconds=Series.of(sample.latencies_ns[0] / 1e6 for sample in stamped),
         percentile_99_milliseconds=Series.of(sample.latencies_ns[1] / 1e6 for sample in stamped),
-        peak_memory_bytes=Series.of(float(sample.peak_memory_bytes) for sample in plain),
+        peak_memory_bytes=Series.of(sample.peak_memory_bytes for sample in plain),
     )
 
 
@@ -128,22 +121,22 @@ class DelayPoint(Record):
         return self.rtt_milliseconds * (self.predicted_rows_per_second / self.rows_per_second.median - 1)
 
 
-async def measure_delays(field: Field) -> list[DelayPoint]:
+def measure_delays(field: Field) -> list[DelayPoint]:
     """Windows over several distances; what the simulation says beside it."""
     way, *_ = ways_for("remote")
     module, _ = find_ways()[0][way.name]
     delays = DELAYS_SECONDS[:1] if field.settings.is_smoke else DELAYS_SECONDS
     windows = DELAY_WINDOWS[:1] if field.settings.is_smoke else DELAY_WINDOWS
-    near = await field.calibrated(way, DELAY_PAYLOAD)
+    near = field.calibrated(way, DELAY_PAYLOAD)
     if near is None:
         return []
     found: list[tuple[float, Job, list[Sample]]] = []
     for delay in delays:
-        async with Pair(module, way, delay) as pair:
+        with Pair(module, way, delay) as pair:
             for window in track(windows, f"a distance of {delay * 1e3:g} ms", console=field.console):
                 job = replace(near, row_permits=window, permit_batch=default_batch(window))
                 job = replace(job, chunks=_affordable(job, delay, field.settings.longest_job_seconds))
-                samples = [await field.run_pair(pair, job) for _ in range(min(MOST_ROUNDS, field.settings.rounds))]
+                samples = [field.run(way, job, pair) for _ in range(min(MOST_ROUNDS, field.settings.rounds))]
                 found.append((delay, job, [sample for sample in samples if sample is not None]))
     return _compared(found)
 
@@ -254,27 +247,26 @@ class Stalled(Record):
         return self.row_permits * WIDE_ROW_BYTES
 
 
-async def measure_stalled(field: Field) -> list[Stalled]:
+def measure_stalled(field: Field) -> list[Stalled]:
     """Ways of ours that targets are about."""
     is_smoke = field.settings.is_smoke
-    ours = [way for way in field.ways if way.group is Group.OURS and way.target]
     jobs = [
         Job(
             payload=STALLED_PAYLOAD.name,
             chunks=WINDOWS_SENT * row_permits // STALLED_PAYLOAD.rows,
             row_permits=row_permits,
-            permit_batch=ChannelParameters(row_permits=row_permits).permit_batch,
+            permit_batch=default_batch(row_permits),
             stall_seconds=SMOKE_STALL_SECONDS if is_smoke else STALL_SECONDS,
         )
         for row_permits in (STALLED_WINDOWS[:1] if is_smoke else STALLED_WINDOWS)
     ]
     # The smallest first: memory that was had once is not always given back.
-    entries = [Entry(way, job) for way in ours for job in jobs]
+    entries = [Entry(way, job) for way in judged_ways(field) for job in jobs]
     return [
         Stalled(
             entry.way.name,
             entry.job.row_permits,
-            Series.of(float(sample.peak_memory_bytes) for sample in samples),
+            Series.of(sample.peak_memory_bytes for sample in samples),
         )
-        for entry, samples in await in_rounds(field, entries, "a consumer that has stopped", in_order=True)
+        for entry, samples in in_rounds(field, entries, "a consumer that has stopped", in_order=True)
     ]

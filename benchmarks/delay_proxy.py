@@ -1,43 +1,41 @@
-"""A network that is far away: passes the bytes of TCP connections on after a while, in both directions.
-
-    python -m benchmarks.delay_proxy HOST:PORT SECONDS
-
-Prints a JSON object with the address at which it listens; ends when its standard input does.
-"""
+"""A network that is far away: passes the bytes of TCP connections on after a while, in both directions."""
 
 import asyncio
-import json
 import socket
-import sys
 from contextlib import suppress
+from multiprocessing.connection import Connection
 
-__all__ = ["main"]
+__all__ = ["serve"]
 
 READ_BYTES = 256 << 10
 
 
-async def serve(target: str, delay_seconds: float) -> None:
-    """Until the input ends."""
+def serve(pipe: Connection, target: str, delay_seconds: float) -> None:
+    """Until the pipe ends; the message is the address at which it listens."""
+    asyncio.run(_serve(pipe, target, delay_seconds))
+
+
+async def _serve(pipe: Connection, target: str, delay_seconds: float) -> None:
     host, _, port = target.rpartition(":")
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        # What is cut off when the input ends is over; asyncio's streams would print a stack for it.
+        # What is cut off at the end is over; asyncio's streams would print a stack for it.
         with suppress(asyncio.CancelledError):
             await asyncio.gather(
-                pass_on(reader, far_writer, delay_seconds),
-                pass_on(far_reader, writer, delay_seconds),
+                _pass_on(reader, far_writer, delay_seconds),
+                _pass_on(far_reader, writer, delay_seconds),
             )
         far_writer.close()
         writer.close()
 
     async with await asyncio.start_server(accept, "127.0.0.1", 0, limit=READ_BYTES) as server:
         address, listened_port, *_ = server.sockets[0].getsockname()
-        print(json.dumps({"address": f"{address}:{listened_port}"}), flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        pipe.send(f"{address}:{listened_port}")
+        await asyncio.to_thread(pipe.recv)
 
 
-async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float) -> None:
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_seconds: float) -> None:
     """One direction.  Reading goes on while bytes are under way: a long way holds many of them."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,12 +53,3 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(READ_BYTES)
     except ConnectionError:
         return b""
-
-
-def main(target: str, delay_seconds: str) -> None:
-    """Serve."""
-    asyncio.run(serve(target, float(delay_seconds)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

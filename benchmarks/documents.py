@@ -7,12 +7,13 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.curves import DelayPoint, Point
-from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.imbalance import Imbalance
 from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.tables import TABLES
@@ -28,7 +29,7 @@ Drawing = Callable[["Axes", Results], bool]
 
 def throughput(axes: "Axes", results: Results) -> bool:
     """Chunks per second of all ways."""
-    cells = [cell for cell in results.get("throughput", Cell) if cell.touch == "column"]
+    cells = results.get("throughput", Cell)
     tuned = {cell.way for cell in cells if cell.is_tuned}
     cells = [cell for cell in cells if cell.is_tuned or cell.way not in tuned]
     sizes = list(PAYLOADS)
@@ -67,34 +68,21 @@ def imbalance(axes: "Axes", results: Results) -> bool:
     return bool(found)
 
 
-def windows(axes: "Axes", results: Results) -> bool:
-    """Rows per second against the window."""
-    points = results.get("windows", Point)
-    _curves(axes, points, lambda point: point.row_permits)
-    axes.set(xlabel="row permits, returned by the default batch", ylabel="rows per second")
-    return bool(points)
-
-
-def batches(axes: "Axes", results: Results) -> bool:
-    """Rows per second against the batch."""
-    points = results.get("batches", Point)
-    _curves(axes, points, lambda point: point.permit_batch)
-    axes.set(xlabel="permit batch, of a window of 32,768 rows", ylabel="rows per second")
-    return bool(points)
-
-
-def _curves(axes: "Axes", points: list[Point], number: Callable[[Point], int]) -> None:
+def curve(part: str, number: str, label: str, axes: "Axes", results: Results) -> bool:
+    """Rows per second against the window, or against the batch."""
+    points = results.get(part, Point)
     for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
         mine = [point for point in points if (point.way, point.payload) == (way, payload)]
         rows = PAYLOADS[payload].rows
         axes.plot(
-            [number(point) for point in mine],
+            [getattr(point, number) for point in mine],
             [point.chunks_per_second.median * rows for point in mine],
             marker="o",
             label=f"{way}, chunks of {payload}",
         )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    axes.set(yscale="log", xlabel=label, ylabel="rows per second")
+    return bool(points)
 
 
 def delays(axes: "Axes", results: Results) -> bool:
@@ -115,8 +103,8 @@ def delays(axes: "Axes", results: Results) -> bool:
 DRAWINGS: dict[str, Drawing] = {
     "throughput": throughput,
     "imbalance": imbalance,
-    "windows": windows,
-    "batches": batches,
+    "windows": partial(curve, "windows", "row_permits", "row permits, returned by the default batch"),
+    "batches": partial(curve, "batches", "permit_batch", "permit batch, of a window of 32,768 rows"),
     "delays": delays,
 }
 

@@ -3,21 +3,23 @@
 Windows and batches are tried out in short runs, by the same rule for all ways.
 """
 
+import math
 import random
 import statistics
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from rich.console import Console
 
+from benchmarks import delay_proxy, worker
+from benchmarks.harness import Partner, PartnerFailedError
 from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Payload
-from benchmarks.pairs import Pair, PairFailedError, Sample
 from benchmarks.peers.way import Way, find_ways
 from permitflow.protocol.permits import ChannelParameters
 
-__all__ = ["FULL", "SMOKE", "Field", "Settings", "candidates", "fastest", "open_field"]
+__all__ = ["FULL", "SMOKE", "Field", "Pair", "Sample", "Settings", "candidates", "fastest", "open_field"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ def _windows(job: Job) -> Iterator[int]:
             yield row_permits
 
 
-async def fastest(competing: list[Job], chunks_per_second: Callable[[Job], Awaitable[float]]) -> Job:
+def fastest(competing: list[Job], chunks_per_second: Callable[[Job], float]) -> Job:
     """The one that is fastest by the mean of its pilots: all have one, the fastest of them another one, and so on.
 
     Args:
@@ -104,7 +106,7 @@ async def fastest(competing: list[Job], chunks_per_second: Callable[[Job], Await
     rates: dict[Job, list[float]] = {job: [] for job in competing}
     for kept in (*KEPT, 1):
         for job in competing:
-            rates[job].append(await chunks_per_second(_pilot(job)))
+            rates[job].append(chunks_per_second(_pilot(job)))
         competing = sorted(competing, key=lambda job: statistics.fmean(rates[job]), reverse=True)[:kept]
     return competing[0]
 
@@ -120,6 +122,101 @@ MOST_CHUNKS = 2_000_000
 WINDOWS_IN_A_JOB = 2
 
 T = TypeVar("T")
+
+
+# A guard against hangs, which measures nothing.
+ANSWER_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One job's figures."""
+
+    chunks_per_second: float
+    """After warming up, by the consumer's clock; infinite if all came at once.  It means nothing if the producer
+    paused."""
+    cpu_seconds_per_gigabyte: float
+    """Of both processes, for all chunks."""
+    peak_memory_bytes: int
+    """Resident memory, of both processes together."""
+    latencies_ns: tuple[int, int]
+    """Median and 99th percentile; zeros if chunks carried no time."""
+
+
+class Pair:
+    """Two processes that serve one way, until closed; started when they are first needed.  Use it in a block."""
+
+    def __init__(self, module: str, way: Way, delay_seconds: float = 0.0) -> None:
+        """Starts nothing yet.
+
+        Args:
+            module: where the way is.
+            way: what the processes do.
+            delay_seconds: of a proxy between them, each way; 0: none.
+        """
+        self.way = way
+        self._module = module
+        self._delay_seconds = delay_seconds
+        self._partners: list[Partner] = []
+        self._jobs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, job: Job) -> Sample:
+        """Let both do a job.
+
+        Raises:
+            PartnerFailedError: they cannot; both have been ended, and the next job starts new ones.
+        """
+        try:
+            return self._run(job)
+        except PartnerFailedError as error:
+            self.close()
+            raise PartnerFailedError(f"{self.way.name}: {error} ({job})") from error
+
+    def _run(self, job: Job) -> Sample:
+        if not self._partners:
+            self._start()
+        producer, *_, consumer = self._partners
+        self._jobs += 1
+        for end in (producer, consumer):
+            end.tell(replace(job, number=self._jobs))
+        for end in (producer, consumer):
+            end.hears(seconds=ANSWER_SECONDS)
+        # The consumer dials while the producer begins to send.
+        for end in (producer, consumer):
+            end.tell()
+        outcome, of_consumer = consumer.hears(beside=producer, seconds=ANSWER_SECONDS)
+        producer.tell()
+        of_producer = producer.hears(seconds=ANSWER_SECONDS)
+        gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
+        return Sample(
+            # Few small chunks may come as one batch: then no time has passed between two reads.
+            chunks_per_second=outcome.chunks / outcome.seconds if outcome.seconds else math.inf,
+            cpu_seconds_per_gigabyte=(of_consumer.cpu_seconds + of_producer.cpu_seconds) / gigabytes,
+            peak_memory_bytes=of_consumer.peak_memory_bytes + of_producer.peak_memory_bytes,
+            latencies_ns=outcome.latencies_ns,
+        )
+
+    def _start(self) -> None:
+        address = self._started(worker.produce, self._module, self.way.name).hears()
+        if self._delay_seconds:
+            address = self._started(delay_proxy.serve, address, self._delay_seconds).hears()
+        self._started(worker.consume, self._module, self.way.name, address)
+
+    def _started(self, function: Callable[..., None], *arguments: object) -> Partner:
+        self._partners.append(Partner(function, *arguments))
+        return self._partners[-1]
+
+    def close(self) -> None:
+        """End both processes."""
+        partners, self._partners = self._partners, []
+        for partner in partners:
+            partner.close()
 
 
 class Field:
@@ -145,20 +242,16 @@ class Field:
         self._random.shuffle(mixed)
         return mixed
 
-    async def run(self, way: Way, job: Job) -> Sample | None:
-        """Let a way do a job; None if it cannot, which is noted."""
-        return await self.run_pair(self._pairs[way.name], job)
-
-    async def run_pair(self, pair: Pair, job: Job) -> Sample | None:
-        """The same for a pair that is not among the competitors."""
+    def run(self, way: Way, job: Job, pair: Pair | None = None) -> Sample | None:
+        """Let a way do a job, by its own pair or by another one; None if it cannot, which is noted."""
         try:
-            return await pair.run(job)
-        except PairFailedError as failure:
+            return (pair or self._pairs[way.name]).run(job)
+        except PartnerFailedError as failure:
             self.failures.append(str(failure))
             self.console.print(f"FAILED {failure}", style="red", markup=False)
             return None
 
-    async def calibrated(self, way: Way, payload: Payload) -> Job | None:
+    def calibrated(self, way: Way, payload: Payload) -> Job | None:
         """A job for this way that takes about as long as the settings say, with the default batch."""
         first = Job(
             payload=payload.name,
@@ -166,32 +259,32 @@ class Field:
             row_permits=payload.row_permits,
             permit_batch=ChannelParameters(row_permits=payload.row_permits).permit_batch,
         )
-        rate = self._rates.get((way.name, payload.name)) or await self._rate(way, first)
+        rate = self._rates.get((way.name, payload.name)) or self._rate(way, first)
         if rate is None:
             return None
         self._rates[way.name, payload.name] = rate
         return replace(first, chunks=self._chunks_for(payload, rate))
 
-    async def tuned(self, way: Way, job: Job) -> Job:
+    def tuned(self, way: Way, job: Job) -> Job:
         """The job with the window and the batch that were fastest in short ones; it was ``calibrated``."""
         if self.settings.is_smoke:
             return job
         most_chunks = int(self._rates[way.name, job.payload] * self.settings.longest_job_seconds)
 
-        async def chunks_per_second(pilot: Job) -> float:
-            sample = await self.run(way, pilot)
+        def chunks_per_second(pilot: Job) -> float:
+            sample = self.run(way, pilot)
             return sample.chunks_per_second if sample is not None else 0.0
 
-        return await fastest(candidates(job, most_chunks), chunks_per_second)
+        return fastest(candidates(job, most_chunks), chunks_per_second)
 
     def _chunks_for(self, payload: Payload, rate: float) -> int:
         fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows
         affordable = min(fills_window, rate * self.settings.longest_job_seconds)
         return min(MOST_CHUNKS, max(LEAST_CHUNKS, int(max(rate * self.settings.job_seconds, affordable))))
 
-    async def _rate(self, way: Way, job: Job) -> float | None:
+    def _rate(self, way: Way, job: Job) -> float | None:
         while True:
-            sample = await self.run(way, job)
+            sample = self.run(way, job)
             if sample is None:
                 return None
             rate = sample.chunks_per_second
@@ -200,15 +293,15 @@ class Field:
             job = replace(job, chunks=job.chunks * GROWTH)
 
 
-@asynccontextmanager
-async def open_field(settings: Settings, console: Console) -> AsyncIterator[Field]:
+@contextmanager
+def open_field(settings: Settings, console: Console) -> Iterator[Field]:
     """All ways whose libraries are here."""
     found, skipped = find_ways()
     for module, reason in skipped.items():
         console.print(f"skipped {module}: {reason}", markup=False)
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         pairs = [
-            await stack.enter_async_context(Pair(module, way))
+            stack.enter_context(Pair(module, way))
             for module, way in found.values()
             if any(part in way.name for part in settings.ways)
         ]

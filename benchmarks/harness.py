@@ -1,17 +1,22 @@
 """How everything here is measured: variants in turns, and processes beside the one that measures."""
 
-import json
+import multiprocessing
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-__all__ = ["CHECKOUT", "Partner", "in_turns", "partner", "serving"]
+__all__ = ["CHECKOUT", "Partner", "PartnerFailedError", "in_turns", "serving"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+SPAWNING = multiprocessing.get_context("spawn")
+# A guard against hangs, which measures nothing.
+ENDING_SECONDS = 10.0
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,64 +34,77 @@ def in_turns(variants: Mapping[K, Callable[[], V]], rounds: int, order: random.R
     return found
 
 
+class PartnerFailedError(Exception):
+    """Another process has ended, or has not answered in time."""
+
+
 class Partner:
-    """Another process that runs a module of this checkout; both sides send lines of JSON."""
+    """Another process, which runs ``function(pipe, *arguments)``; both sides send objects.  Use it in a block.
 
-    def __init__(self, module: str, *arguments: object) -> None:
-        """Start it; see ``partner``."""
-        self._module = module
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            cwd=CHECKOUT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+    The function may take ``EOFError``, of a pipe whose other side is closed, for its end.
+    """
 
-    def hears(self) -> dict[str, Any]:
+    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+        """Start it."""
+        self._pipe, theirs = SPAWNING.Pipe()
+        self._process = SPAWNING.Process(target=_run, args=(function, theirs, *arguments))
+        self._process.start()
+        theirs.close()
+
+    def tell(self, message: object = None) -> None:
+        """Say something.
+
+        Raises:
+            PartnerFailedError: the process has ended.
+        """
+        try:
+            self._pipe.send(message)
+        except OSError as error:
+            raise PartnerFailedError("a process has ended; its reason stands above") from error
+
+    def hears(self, beside: "Partner | None" = None, seconds: float | None = None) -> Any:
         """The next message of the process.
 
         Raises:
-            AssertionError: it has ended instead.
+            PartnerFailedError: it has ended instead, or the one beside it without which no message would come; or it is
+                silent for so many seconds.
         """
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"{self._module} has ended; its reason stands above"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def tell(self, **facts: object) -> None:
-        """Say something."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(facts) + "\n")
+        ready = wait([self._pipe, *([beside._process.sentinel] if beside else [])], seconds)
+        if not ready:
+            raise PartnerFailedError(f"no answer within {seconds:g} s")
+        with suppress(EOFError, OSError):
+            if self._pipe in ready:
+                return self._pipe.recv()
+        raise PartnerFailedError("a process has ended; its reason stands above")
 
     def has_ended(self) -> bool:
         """By itself, until now?"""
-        return self._process.poll() is not None
-
-    def close(self) -> None:
-        """Close its input, and wait for its end."""
-        with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+        return not self._process.is_alive()
 
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()
-        self._process.communicate()
+        self.close()
+
+    def close(self) -> None:
+        """Let nothing more be said to it, and wait for its end; kill it if that takes too long."""
+        self._pipe.close()
+        self._process.join(ENDING_SECONDS)
+        self._process.kill()
+        self._process.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-@contextmanager
-def partner(module: str, *arguments: object) -> Iterator[Partner]:
-    """A process for the block; it ends by itself when nothing more is said to it, and is killed if the block fails."""
-    process = Partner(module, *arguments)
-    try:
-        yield process
-    except BaseException:
-        process.kill()
-        raise
-    process.close()
+def _run(function: Callable[..., None], pipe: object, *arguments: object) -> None:
+    # Ctrl-C is for the parent, which ends the others by closing their pipes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError):
+        function(pipe, *arguments)
 
 
 @contextmanager

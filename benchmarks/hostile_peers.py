@@ -1,7 +1,6 @@
 """Measure what an honest neighbour notices while a peer asks for too much: round trips of a small chunk, and memory.
 
     python -m benchmarks.hostile_peers [ATTACK...]
-    python -m benchmarks.hostile_peers attack ATTACK ADDRESS
 
 The exchange, the neighbour and each attacker have a process of their own; the neighbour's is this one.
 """
@@ -149,10 +148,14 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
 }
 
 
-async def _attack(name: str, address: str) -> None:
+def _attack(_pipe: object, name: str, address: str) -> None:
     until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        await ATTACKS[name](address)
+
+    async def again_and_again() -> None:
+        while time.monotonic() < until:
+            await ATTACKS[name](address)
+
+    asyncio.run(again_and_again())
 
 
 async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable[[], None]) -> list[float]:
@@ -193,7 +196,7 @@ async def _measure(name: str) -> bool:
             nonlocal peak
             peak = max(peak, exchange.memory_info().rss)
 
-        attacker = Partner("benchmarks.hostile_peers", "attack", name, address)
+        attacker = Partner(_attack, name, address)
         last = time.monotonic() + 3 * SECONDS
         try:
             trips = await _round_trips(address, lambda: attacker.has_ended() or time.monotonic() > last, note)
@@ -210,10 +213,7 @@ async def _measure(name: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Attack, or measure; 1: the neighbour noticed too much."""
-    if arguments[:1] == ["attack"]:
-        asyncio.run(_attack(arguments[1], arguments[2]))
-        return 0
+    """Measure these, or all; 1: the neighbour noticed too much."""
     are_well = [asyncio.run(_measure(name)) for name in arguments or ATTACKS]
     return 0 if all(are_well) else 1
 

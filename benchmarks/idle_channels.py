@@ -1,26 +1,23 @@
 """What idle channels cost: memory and processor time, for 1 to 1,000 of them.
 
-    python -m benchmarks.idle_channels local COUNT SECONDS
-    python -m benchmarks.idle_channels serve COUNT SECONDS
-    python -m benchmarks.idle_channels read COUNT SECONDS ADDRESS SAME_HOST
-
 Each channel has moved a chunk before it is left idle: so it has everything that a used channel has.
 """
 
 import asyncio
 import gc
-import json
 import os
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import psutil
 import pyarrow as pa
 
-from benchmarks.harness import partner
+from benchmarks.field import Settings
+from benchmarks.harness import Partner
 from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Record
 from permitflow import LocalReceiver, LocalSender, open_channel
@@ -42,6 +39,13 @@ CARRIERS = {"gRPC": SameHost.NEVER, "same host": SameHost.REQUIRE}
 MOST_ON_SAME_HOST = 100
 
 
+class Cost(NamedTuple):
+    """Of all channels, at one end."""
+
+    memory_bytes: int
+    cpu_share: float
+
+
 @dataclass(frozen=True)
 class IdleChannels(Record):
     """So many of them, of one kind."""
@@ -55,9 +59,9 @@ class IdleChannels(Record):
     """Of one processor, at both ends together."""
 
 
-def measure_idle_channels(*, is_smoke: bool) -> list[IdleChannels]:
+def measure_idle_channels(settings: Settings) -> list[IdleChannels]:
     """All kinds and numbers."""
-    counts, seconds = (SMOKE_COUNTS, SMOKE_SECONDS) if is_smoke else (COUNTS, SECONDS)
+    counts, seconds = (SMOKE_COUNTS, SMOKE_SECONDS) if settings.is_smoke else (COUNTS, SECONDS)
     found = [_joined("in a process", count, [_local(count, seconds)]) for count in counts]
     for kind, same_host in CARRIERS.items():
         for count in counts:
@@ -66,25 +70,26 @@ def measure_idle_channels(*, is_smoke: bool) -> list[IdleChannels]:
     return found
 
 
-def _joined(kind: str, count: int, ends: list[dict[str, float]]) -> IdleChannels:
+def _joined(kind: str, count: int, ends: list[Cost]) -> IdleChannels:
     return IdleChannels(
         kind,
         count,
-        bytes_per_channel=sum(end["bytes"] for end in ends) / count,
-        cpu_share_per_channel=sum(end["cpu_share"] for end in ends) / count,
+        bytes_per_channel=sum(end.memory_bytes for end in ends) / count,
+        cpu_share_per_channel=sum(end.cpu_share for end in ends) / count,
     )
 
 
-def _local(count: int, seconds: float) -> dict[str, float]:
-    with partner("benchmarks.idle_channels", "local", count, seconds) as process:
+def _local(count: int, seconds: float) -> Cost:
+    with Partner(_run, local, count, seconds) as process:
         process.tell()
-        return process.hears()
+        cost: Cost = process.hears()
+        return cost
 
 
-def _remote(count: int, seconds: float, same_host: SameHost) -> list[dict[str, float]]:
-    with partner("benchmarks.idle_channels", "serve", count, seconds) as exchange:
-        address = exchange.hears()["address"]
-        with partner("benchmarks.idle_channels", "read", count, seconds, address, same_host.value) as consumer:
+def _remote(count: int, seconds: float, same_host: SameHost) -> list[Cost]:
+    with Partner(_run, serve, count, seconds) as exchange:
+        address = exchange.hears()
+        with Partner(_run, read, count, seconds, address, same_host) as consumer:
             consumer.hears()
             exchange.tell()
             consumer.tell()
@@ -94,9 +99,8 @@ def _remote(count: int, seconds: float, same_host: SameHost) -> list[dict[str, f
 # In the processes.
 
 
-def say(**facts: object) -> None:
-    """Tell the parent."""
-    print(json.dumps(facts), flush=True)
+def _run(pipe: Connection, role: Callable[..., Coroutine[None, None, None]], *arguments: object) -> None:
+    asyncio.run(role(pipe, *arguments))
 
 
 class Watch:
@@ -111,18 +115,18 @@ class Watch:
         gc.collect()
         return int(psutil.Process().memory_info().rss)
 
-    async def tell(self, seconds: float) -> None:
+    async def tell(self, pipe: Connection, seconds: float) -> None:
         """When the parent asks."""
-        await asyncio.to_thread(sys.stdin.readline)
+        await asyncio.to_thread(pipe.recv)
         opened = self._bytes() - self._bytes_before
         began = time.process_time()
         await asyncio.sleep(seconds)
-        say(bytes=opened, cpu_share=(time.process_time() - began) / seconds)
+        pipe.send(Cost(opened, (time.process_time() - began) / seconds))
         # Streams that are left halfway would be broken off one by one, with words; this ends all of them at once.
         os._exit(0)
 
 
-async def local(count: int, seconds: float) -> None:
+async def local(pipe: Connection, count: int, seconds: float) -> None:
     """Channels inside this process."""
     chunk = PAYLOAD.distinct()[0]
     watch = Watch()
@@ -131,21 +135,21 @@ async def local(count: int, seconds: float) -> None:
     for sender, receiver in channels:
         await sender.send(chunk)
         await receiver.receive()
-    await watch.tell(seconds)
+    await watch.tell(pipe, seconds)
 
 
-async def serve(count: int, seconds: float) -> None:
+async def serve(pipe: Connection, count: int, seconds: float) -> None:
     """An exchange whose channels are fed from inside."""
     chunk, exchange = PAYLOAD.distinct()[0], Exchange()
     async with ExchangeServer(exchange) as server:
         watch = Watch()
         for number in range(count):
             await exchange.add_channel(f"idle/{number}", schema=PAYLOAD.schema).sender.send(chunk)
-        say(address=server.address)
-        await watch.tell(seconds)
+        pipe.send(server.address)
+        await watch.tell(pipe, seconds)
 
 
-async def read(count: int, seconds: float, address: str, same_host: str) -> None:
+async def read(pipe: Connection, count: int, seconds: float, address: str, same_host: SameHost) -> None:
     """A consumer of all channels of the exchange."""
     watch, dialling = Watch(), asyncio.Semaphore(DIALLING)
     async with AsyncExitStack() as stack:
@@ -153,22 +157,10 @@ async def read(count: int, seconds: float, address: str, same_host: str) -> None
         async def open_one(number: int) -> None:
             async with dialling:
                 receiver = await stack.enter_async_context(
-                    get(address, f"idle/{number}", same_host=SameHost(same_host), connect_timeout_seconds=60.0)
+                    get(address, f"idle/{number}", same_host=same_host, connect_timeout_seconds=60.0)
                 )
                 await receiver.receive()
 
         await asyncio.gather(*map(open_one, range(count)))
-        say(ready=True)
-        await watch.tell(seconds)
-
-
-ROLES: dict[str, Callable[..., Coroutine[None, None, None]]] = {"local": local, "serve": serve, "read": read}
-
-
-def main(role: str, count: str, seconds: str, *more: str) -> None:
-    """Play a role."""
-    asyncio.run(ROLES[role](int(count), float(seconds), *more))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        pipe.send("ready")
+        await watch.tell(pipe, seconds)

@@ -5,10 +5,10 @@ import statistics
 import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, cycle, islice
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -95,18 +95,9 @@ def _distinct(payload: Payload) -> tuple[pa.RecordBatch, ...]:
     return tuple(payload.chunk(number * payload.rows) for number in range(DISTINCT_CHUNKS))
 
 
-def sum_of_column(chunks: Sequence[pa.RecordBatch]) -> int:
-    """A consumer that reads one column of several chunks: the sum of all serials."""
+def sum_of_serials(chunks: Sequence[pa.RecordBatch]) -> int:
+    """What a consumer reads of several chunks: one column, summed up."""
     total: int = pc.sum(pa.Table.from_batches(chunks).column(0)).as_py()
-    return total
-
-
-def sum_of_columns(chunks: Sequence[pa.RecordBatch]) -> int:
-    """A consumer that reads everything: the sum of all integers, and the length of all content."""
-    total = 0
-    for column in pa.Table.from_batches(chunks).columns:
-        numbers = column if pa.types.is_integer(column.type) else pc.binary_length(column)
-        total += pc.sum(numbers).as_py()
     return total
 
 
@@ -127,7 +118,6 @@ PAYLOADS = {
 BURST_CHUNKS = 64
 # The clock starts after this share of the chunks: connecting and filling the window are not what is measured.
 WARM_UP_SHARE = 0.1
-TOUCHES: dict[str, Callable[[Sequence[pa.RecordBatch]], int]] = {"column": sum_of_column, "columns": sum_of_columns}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +130,6 @@ class Job:
     row_permits: int
     permit_batch: int
     """Permits return in batches of so many rows."""
-    touch: str = "column"
-    """The data that the consumer reads: one ``column``, or all ``columns``."""
     pause_seconds: float = 0.0
     """Between bursts; 0: as fast as it can."""
     burst_chunks: int = BURST_CHUNKS
@@ -172,21 +160,17 @@ class Job:
         """The most rows of a train: a quarter of the window."""
         return max(self.shape.rows, self.row_permits // 4)
 
-    def with_touch(self, touch: str) -> "Job":
-        """The same for a consumer that reads otherwise."""
-        return replace(self, touch=touch)
-
     def bursts(self) -> Iterator[list[pa.RecordBatch]]:
         """All chunks in lists, with pauses if the job is paced."""
         for burst in self._bursts():
-            yield self._stamped(burst)
+            yield burst
             if self.is_paced:
                 time.sleep(self.pause_seconds)
 
     async def bursts_async(self) -> AsyncIterator[list[pa.RecordBatch]]:
         """The same for an event loop."""
         for burst in self._bursts():
-            yield self._stamped(burst)
+            yield burst
             if self.is_paced:
                 await asyncio.sleep(self.pause_seconds)
 
@@ -198,26 +182,16 @@ class Job:
     def _bursts(self) -> Iterator[list[pa.RecordBatch]]:
         chunks = self.shape.chunks(self.chunks)
         while burst := list(islice(chunks, self.burst_chunks)):
-            yield burst
-
-    def _stamped(self, burst: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        if not self.is_stamped:
-            return burst
-        return self.shape.stamped(burst, time.monotonic_ns)
+            yield self.shape.stamped(burst, time.monotonic_ns) if self.is_stamped else burst
 
     def checksum(self) -> int:
         """The consumer's checksum if every chunk arrives."""
-        sums = [TOUCHES[self.touch]([chunk]) for chunk in self.shape.distinct()]
+        sums = [sum_of_serials([chunk]) for chunk in self.shape.distinct()]
         rounds, rest = divmod(self.chunks, len(sums))
         return rounds * sum(sums) + sum(sums[:rest])
 
-    def facts(self) -> dict[str, Any]:
-        """For the other process."""
-        return asdict(self)
 
-
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A consumer's observations."""
 
     chunks: int
@@ -233,7 +207,6 @@ class Tally:
     def __init__(self, job: Job) -> None:
         """The clock starts by itself."""
         self._job = job
-        self._touch = TOUCHES[job.touch]
         self._warm_up_chunks = max(1, int(job.chunks * WARM_UP_SHARE))
         self._pending: list[pa.RecordBatch] = []
         self._joined_chunks = 0  # more than one for each batch that is pending
@@ -271,7 +244,7 @@ class Tally:
 
     def _read(self) -> None:
         """Read what was taken; the clock stands where warming up ends, and at the last chunk."""
-        self._sum += self._touch(self._pending)
+        self._sum += sum_of_serials(self._pending)
         self._read_chunks += len(self._pending) + self._joined_chunks
         self._joined_chunks = 0
         self._pending.clear()

@@ -4,12 +4,9 @@ All move the same chunks from one task to another, with room for the same number
 chunk.  In each round every candidate runs once, in another order, so that a noisy machine disturbs them alike; a
 ratio is taken within a round.  Seconds are those of the processor: nothing here waits for anything but itself.
 
-    python -m benchmarks.local_channel --messages 20000 --rounds 25
-
 ``receive`` is the figure that counts: one call for each message at both ends, as with the queue.
 """
 
-import argparse
 import asyncio
 import random
 import time
@@ -21,8 +18,9 @@ from itertools import islice
 
 import anyio
 
+from benchmarks.field import Settings
 from benchmarks.harness import in_turns
-from benchmarks.results import Record, Series, table
+from benchmarks.results import Record, Series
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
 __all__ = ["ANYIO", "LocalRate", "measure_local"]
@@ -176,18 +174,14 @@ class LocalRate(Record):
     """Of processor time."""
 
 
-def measure_local(rounds: int, seed: int, *, is_smoke: bool) -> list[LocalRate]:
+def measure_local(settings: Settings) -> list[LocalRate]:
     """All candidates at all sizes, in shuffled rounds."""
-    return measure(ROUNDS_IN_A_ROUND * rounds, SMOKE_MESSAGES if is_smoke else MESSAGES, seed=seed)
-
-
-def measure(rounds: int, messages: int, *, seed: int = 1) -> list[LocalRate]:
-    """All candidates at all sizes; the n-th rate of each is from the n-th round."""
-    order, found = random.Random(seed), list[LocalRate]()
+    order, found = random.Random(settings.seed), list[LocalRate]()
+    messages = SMOKE_MESSAGES if settings.is_smoke else MESSAGES
     for rows in CHUNK_ROWS:
         chunks = [Chunk(rows, number) for number in range(messages)]
         variants = {name: partial(_seconds, candidate, chunks) for name, candidate in CANDIDATES.items()}
-        for name, seconds in in_turns(variants, rounds, order).items():
+        for name, seconds in in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, order).items():
             found.append(LocalRate(name, rows, Series.of(messages / each / 1e6 for each in seconds)))
     return found
 
@@ -201,30 +195,3 @@ def _seconds(candidate: Candidate, chunks: Chunks) -> float:
         return seconds
 
     return asyncio.run(timed())
-
-
-def main() -> None:
-    """Measure, and print rates and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=MESSAGES, help="messages per round")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of each candidate at each chunk size")
-    arguments = parser.parse_args()
-    if arguments.messages < 1 or arguments.rounds < 1:
-        parser.error("--messages and --rounds must be at least 1")
-    measured = measure(arguments.rounds, arguments.messages)
-    found = {(each.candidate, each.chunk_rows): each.million_messages_per_second for each in measured}
-    cells = [
-        [
-            name,
-            *(
-                f"{found[name, rows].told()}, {found[name, rows].ratio_to(found[QUEUE, rows]).told()}"
-                for rows in CHUNK_ROWS
-            ),
-        ]
-        for name in CANDIDATES
-    ]
-    print(table([f"million messages/s, ratio to {QUEUE}", *(f"{rows:,} rows" for rows in CHUNK_ROWS)], cells))
-
-
-if __name__ == "__main__":
-    main()

@@ -78,20 +78,14 @@ def _three_digits(value: float) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """Can be written as JSON, and read again."""
-
-    def facts(self) -> dict[str, Any]:
-        """For a file."""
-        return asdict(self)
+    """Figures that can be written as JSON, and read again."""
 
     @classmethod
     def read(cls, facts: dict[str, Any]) -> Self:
-        """From a file."""
-        return cls(**{name: _value(value) for name, value in facts.items()})
-
-
-def _value(value: Any) -> Any:
-    return Series.of(value["values"]) if isinstance(value, dict) and "values" in value else value
+        """From a file, where a series is an object with its values."""
+        return cls(
+            **{name: Series.of(each["values"]) if isinstance(each, dict) else each for name, each in facts.items()}
+        )
 
 
 NOT_MEASURED = "-"
@@ -162,27 +156,13 @@ class Results:
     rounds: dict[str, int] = field(default_factory=dict)
     """Of each part."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """That measuring each part took, its warming up and tuning included; parts that commands of their own measure have
-    none."""
+    """That measuring each part took, its warming up and tuning included."""
 
-    def put(self, part: str, records: Sequence[Record], seconds: float | None = None) -> None:
+    def put(self, part: str, records: Sequence[Record], seconds: float) -> None:
         """Replace a part, which took so many seconds to measure."""
-        self.parts[part] = [record.facts() for record in records]
+        self.parts[part] = [asdict(record) for record in records]
         self.rounds[part] = self.settings["rounds"]
-        self.seconds.pop(part, None)
-        if seconds is not None:
-            self.seconds[part] = seconds
-
-    @classmethod
-    def keep_in(cls, folder: Path, machine: dict[str, str], part: str, records: Sequence[Record], rounds: int) -> None:
-        """Add a part that was measured alone to the results in a folder, or begin new ones."""
-        try:
-            results = cls.read(folder)
-        except FileNotFoundError:
-            results = cls(machine=machine, settings={"rounds": 0, "seed": 1, "is_smoke": False})
-        results.put(part, records)
-        results.rounds[part] = rounds
-        results.write(folder)
+        self.seconds[part] = seconds
 
     def keep(self, former: "Results") -> None:
         """Take over the parts that were not measured this time."""

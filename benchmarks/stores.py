@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
 
+from benchmarks.field import Settings
 from benchmarks.harness import CHECKOUT, in_turns, serving
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
 from benchmarks.results import Record, Series
@@ -42,10 +43,14 @@ class StoreRate(Record):
     chunks_per_second: Series
 
 
-def measure_stores(rounds: int, seed: int, *, is_smoke: bool) -> list[StoreRate]:
+def measure_stores(settings: Settings) -> list[StoreRate]:
     """All sizes; of each, both stores in turns."""
-    sizes, seconds = (SIZES[:1], 0.02) if is_smoke else (SIZES, SECONDS)
-    return [rate for size in sizes for rate in _rates(PAYLOADS[size], rounds, random.Random(seed), seconds)]
+    sizes, seconds = (SIZES[:1], 0.02) if settings.is_smoke else (SIZES, SECONDS)
+    return [
+        rate
+        for size in sizes
+        for rate in _rates(PAYLOADS[size], settings.rounds, random.Random(settings.seed), seconds)
+    ]
 
 
 def _rates(payload: Payload, rounds: int, chance: random.Random, seconds: float) -> list[StoreRate]:

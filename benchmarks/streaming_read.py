@@ -75,8 +75,7 @@ class _MemoryStreamReader(DataSourceStreamReader):
         yield from payload_of(CHUNK_ROWS).chunks(CHUNKS_OF_A_TASK)
 
 
-async def produce(address: str) -> None:
-    """Put chunks into all channels, until this process is killed."""
+async def _produce(address: str) -> None:
     from permitflow.transports.grpc_aio import put
 
     payload = payload_of(CHUNK_ROWS)
@@ -87,6 +86,11 @@ async def produce(address: str) -> None:
                 await sender.send_many(deque(islice(payload.chunks(BURST_CHUNKS), BURST_CHUNKS)))
 
     await asyncio.gather(*(feed(channel) for channel in stream_channels(STREAM, SLOTS)))
+
+
+def produce(_pipe: object, address: str) -> None:
+    """Put chunks into all channels, until this process is killed."""
+    asyncio.run(_produce(address))
 
 
 def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
@@ -109,7 +113,7 @@ def exchange_rate(spark: SparkSession, sink: str, seconds: float, window: Sequen
     """Rows per second through an exchange with this window, or the default."""
     options = ("--stream", f"{STREAM}:{SLOTS}", "--retention", "replay", *window, "--address", "127.0.0.1:0")
     with serving(*options) as (address, _):
-        producer = Partner("benchmarks.streaming_read", "--produce", address)
+        producer = Partner(produce, address)
         try:
             data = spark.readStream.format("permitflow").options(address=address, stream=STREAM, channels=SLOTS).load()
             return rows_per_second(data, sink, seconds)
@@ -128,10 +132,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each query in each round")
     parser.add_argument("--row-permits", type=int, action="append", default=[], help="another window; may be repeated")
-    parser.add_argument("--produce", metavar="ADDRESS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.produce:
-        asyncio.run(produce(arguments.produce))
     ways: dict[str, Callable[[SparkSession, str, float], float]] = {"the defaults": partial(exchange_rate, window=())}
     for rows in arguments.row_permits:
         ways[f"--row-permits {rows}"] = partial(exchange_rate, window=("--row-permits", str(rows)))

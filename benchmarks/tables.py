@@ -1,137 +1,81 @@
 """Results as Markdown tables; documents take them from here, by name."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
 
 from benchmarks.curves import DelayPoint, Point, Stalled, full_pipes
 from benchmarks.idle_channels import IdleChannels
-from benchmarks.imbalance.experiment import Imbalance
+from benchmarks.imbalance import Imbalance
 from benchmarks.jobs import PAYLOADS
-from benchmarks.latency import ALONE, BURSTS, LATENCY_PEERS, Latency, Load
+from benchmarks.latency import LATENCY_PEERS, Latency
 from benchmarks.local_channel import LocalRate
-from benchmarks.measuring import COMPARISON, CURVES, SPARK
-from benchmarks.model_checking import PART as CHECKING
+from benchmarks.measuring import COMMANDS
 from benchmarks.model_checking import CheckingSpeed
 from benchmarks.peers.way import find_ways
-from benchmarks.results import NOT_MEASURED, Results, compact, table
-from benchmarks.spark_exchange.jobs import SparkJob
+from benchmarks.results import NOT_MEASURED, Results, Series, compact, table
+from benchmarks.spark_exchange import SparkJob
 from benchmarks.stores import STORES, StoreRate
-from benchmarks.sweep_at_scale import PART as SWEEP
-from benchmarks.sweep_at_scale import SweepSpeed
+from benchmarks.sweep_at_scale import SLOTS, SweepSpeed
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
 from permitflow.protocol.permits import ChannelParameters
 
-__all__ = [
-    "TABLES",
-    "batches",
-    "channels",
-    "defaults",
-    "delays",
-    "full_pipe",
-    "memory",
-    "processor",
-    "reading",
-    "settings",
-    "stalled",
-    "stores",
-    "throughput",
-    "windows",
-]
+__all__ = ["TABLES"]
+
+T = TypeVar("T")
 
 
-def _by_way(cells: list[Cell], shown: Callable[[Cell], str], unit: str) -> str:
-    sizes = [name for name in PAYLOADS if any(cell.payload == name for cell in cells)]
+def _listed(records: Iterable[T], columns: Mapping[str, Callable[[T], str]]) -> str:
+    """A row for each record; each column says what it shows of it."""
+    return table([*columns], [[shown(record) for shown in columns.values()] for record in records])
+
+
+def _by_way(shown: Callable[[Cell], str], unit: str, results: Results) -> str:
+    cells = results.get("throughput", Cell)
     tuned = {cell.way for cell in cells if cell.is_tuned}
     # Those that were measured at their best have a row for the defaults as well.
-    by_key = {
-        (f"{cell.way}, defaults" if _is_beside_best(cell, tuned) else cell.way, cell.payload): cell for cell in cells
+    found = {
+        (f"{cell.way}, defaults" if cell.way in tuned and not cell.is_tuned else cell.way, cell.payload): shown(cell)
+        for cell in cells
     }
-    names = dict.fromkeys(name for name, _ in by_key)
-    rows = [
-        [name, *(shown(by_key[name, size]) if (name, size) in by_key else NOT_MEASURED for size in sizes)]
-        for name in names
-    ]
-    return table([unit, *sizes], rows)
+    sizes = [name for name in PAYLOADS if any(cell.payload == name for cell in cells)]
+    names = dict.fromkeys(name for name, _ in found)
+    return table([unit, *sizes], [[name, *(found.get((name, size), NOT_MEASURED) for size in sizes)] for name in names])
 
 
-def _is_beside_best(cell: Cell, tuned: Collection[str]) -> bool:
-    """Was the way of a cell, one of those that are tuned, measured with the default numbers?"""
-    return cell.way in tuned and not cell.is_tuned
+def _mebibytes(memory: Series) -> str:
+    return f"{memory.median / 2**20:.0f}"
 
 
-def _cells(results: Results, touch: str) -> list[Cell]:
-    return [cell for cell in results.get("throughput", Cell) if cell.touch == touch]
-
-
-def throughput(results: Results) -> str:
-    """Of a consumer that sums up one column."""
-    return _by_way(_cells(results, "column"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
-
-
-def reading(results: Results) -> str:
-    """Of a consumer that sums up every column."""
-    return _by_way(_cells(results, "columns"), lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)")
-
-
-def processor(results: Results) -> str:
-    """Seconds of both processes for a gigabyte."""
-    return _by_way(_cells(results, "column"), lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB")
-
-
-def memory(results: Results) -> str:
-    """Of both processes."""
-    return _by_way(_cells(results, "column"), lambda cell: f"{cell.peak_memory_bytes.median / 2**20:.0f}", "MiB")
-
-
-def settings(results: Results) -> str:
-    """Window and batch of each way."""
-    return _by_way(
-        _cells(results, "column"), lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"
+def _points(part: str, number: str, results: Results) -> str:
+    return _listed(
+        results.get(part, Point),
+        {
+            "": lambda point: f"{point.way}, {point.payload} rows",
+            number: lambda point: f"{getattr(point, number):,}",
+            "chunks/s": lambda point: point.chunks_per_second.told(),
+            "p50 ms, full": lambda point: compact(point.median_milliseconds.median),
+            "p99 ms, full": lambda point: compact(point.percentile_99_milliseconds.median),
+            "MiB": lambda point: _mebibytes(point.peak_memory_bytes),
+        },
     )
-
-
-def windows(results: Results) -> str:
-    """By window."""
-    return _points(results.get("windows", Point), "row_permits", lambda point: point.row_permits)
-
-
-def batches(results: Results) -> str:
-    """By batch."""
-    return _points(results.get("batches", Point), "permit_batch", lambda point: point.permit_batch)
-
-
-def _points(points: list[Point], what: str, number: Callable[[Point], int]) -> str:
-    rows = [
-        [
-            f"{point.way}, {point.payload} rows",
-            f"{number(point):,}",
-            point.chunks_per_second.told(),
-            compact(point.median_milliseconds.median),
-            compact(point.percentile_99_milliseconds.median),
-            f"{point.peak_memory_bytes.median / 2**20:.0f}",
-        ]
-        for point in points
-    ]
-    return table(["", what, "chunks/s", "p50 ms, full", "p99 ms, full", "MiB"], rows)
 
 
 def defaults(results: Results) -> str:
     """What the default window and batch reach of what the fastest of the curve does, and what that one costs."""
-    standard = ChannelParameters()
-    rows = [
-        *_default_rows(results.get("windows", Point), "row_permits", "row_permits", standard.row_permits),
-        *_default_rows(results.get("batches", Point), "permit_batch", "permit_batch", standard.permit_batch),
-    ]
+    rows = [*_default_rows(results, "windows", "row_permits"), *_default_rows(results, "batches", "permit_batch")]
     return table(["", "default", "of the fastest", "time on the way", "the fastest has", "time on the way"], rows)
 
 
-def _default_rows(points: list[Point], what: str, number: str, default: int) -> Iterator[list[str]]:
+def _default_rows(results: Results, part: str, number: str) -> Iterator[list[str]]:
+    points, default = results.get(part, Point), getattr(ChannelParameters(), number)
     for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
         curve = [point for point in points if (point.way, point.payload) == (way, payload)]
         fastest = max(curve, key=lambda point: point.chunks_per_second.median)
         for point in (point for point in curve if getattr(point, number) == default):
             yield [
-                f"{what}, {way}, {payload} rows",
+                f"{number}, {way}, {payload} rows",
                 f"{default:,}",
                 f"{point.chunks_per_second.median / fastest.chunks_per_second.median:.0%}",
                 f"{compact(point.median_milliseconds.median)} ms",
@@ -142,78 +86,72 @@ def _default_rows(points: list[Point], what: str, number: str, default: int) -> 
 
 def delays(results: Results) -> str:
     """By distance and window."""
-    rows = [
-        [
-            f"{point.rtt_milliseconds:g} ms",
-            f"{point.row_permits:,}",
-            point.rows_per_second.told(),
-            compact(point.predicted_rows_per_second),
-            f"{point.turn_around_milliseconds:.1f} ms" if point.is_bound_by_window else "the pipe is full",
-        ]
-        for point in results.get("delays", DelayPoint)
-    ]
-    return table(["round trip", "row_permits", "rows/s", "simulated", "turn-around of both processes"], rows)
+    full = "the pipe is full"
+    return _listed(
+        results.get("delays", DelayPoint),
+        {
+            "round trip": lambda point: f"{point.rtt_milliseconds:g} ms",
+            "row_permits": lambda point: f"{point.row_permits:,}",
+            "rows/s": lambda point: point.rows_per_second.told(),
+            "simulated": lambda point: compact(point.predicted_rows_per_second),
+            "turn-around of both processes": lambda point: (
+                f"{point.turn_around_milliseconds:.1f} ms" if point.is_bound_by_window else full
+            ),
+        },
+    )
 
 
 def full_pipe(results: Results) -> str:
     """By distance: from which window on the pipe is full."""
-    largest = max((point.row_permits for point in results.get("delays", DelayPoint)), default=0)
-    rows = [
-        [
-            f"{pipe.rtt_milliseconds:g} ms",
-            f"{pipe.turn_around_milliseconds:.1f} ms",
-            f"{pipe.by_network:,}",
-            f"{pipe.by_both:,}",
-            f"more than {largest:,}" if pipe.measured is None else f"{pipe.measured:,}",
-        ]
-        for pipe in full_pipes(results.get("delays", DelayPoint))
-    ]
-    heads = ("turn-around", "by the rule", "by the rule, turn-around included", "measured")
-    return table(["round trip", *heads], rows)
+    points = results.get("delays", DelayPoint)
+    largest = max((point.row_permits for point in points), default=0)
+    return _listed(
+        full_pipes(points),
+        {
+            "round trip": lambda pipe: f"{pipe.rtt_milliseconds:g} ms",
+            "turn-around": lambda pipe: f"{pipe.turn_around_milliseconds:.1f} ms",
+            "by the rule": lambda pipe: f"{pipe.by_network:,}",
+            "by the rule, turn-around included": lambda pipe: f"{pipe.by_both:,}",
+            "measured": lambda pipe: f"more than {largest:,}" if pipe.measured is None else f"{pipe.measured:,}",
+        },
+    )
 
 
 def stalled(results: Results) -> str:
     """With a consumer that has stopped."""
-    rows = [
-        [
-            each.way,
-            f"{each.row_permits:,}",
-            f"{each.window_bytes / 2**20:.0f}",
-            f"{each.peak_memory_bytes.median / 2**20:.0f}",
-        ]
-        for each in results.get("stalled", Stalled)
-    ]
-    return table(["rows of 500 bytes", "row_permits", "MiB in a window", "MiB of both processes"], rows)
+    return _listed(
+        results.get("stalled", Stalled),
+        {
+            "rows of 500 bytes": lambda each: each.way,
+            "row_permits": lambda each: f"{each.row_permits:,}",
+            "MiB in a window": lambda each: f"{each.window_bytes / 2**20:.0f}",
+            "MiB of both processes": lambda each: _mebibytes(each.peak_memory_bytes),
+        },
+    )
 
 
 def channels(results: Results) -> str:
     """Idle ones."""
-    rows = [
-        [
-            each.kind,
-            f"{each.channels:,}",
-            f"{each.bytes_per_channel / 1024:,.0f}",
-            f"{each.cpu_share_per_channel:.3%}",
-        ]
-        for each in results.get("channels", IdleChannels)
-    ]
-    return table(["idle channels", "number", "KiB each", "of a core, each"], rows)
+    return _listed(
+        results.get("channels", IdleChannels),
+        {
+            "idle channels": lambda each: each.kind,
+            "number": lambda each: f"{each.channels:,}",
+            "KiB each": lambda each: f"{each.bytes_per_channel / 1024:,.0f}",
+            "of a core, each": lambda each: f"{each.cpu_share_per_channel:.3%}",
+        },
+    )
 
 
 def stores(results: Results) -> str:
     """Rows that are kept: on disk, beside in memory."""
     rates = {(rate.payload, rate.channels, rate.store): rate for rate in results.get("stores", StoreRate)}
-    setups = dict.fromkeys((payload, channels) for payload, channels, _ in rates)
     rows = []
-    for payload, channels in setups:
+    for payload, channels in dict.fromkeys((payload, channels) for payload, channels, _ in rates):
         memory, disk = (rates[payload, channels, store].chunks_per_second for store in STORES)
-        ratio = disk.ratio_to(memory)
         where = f"{payload} rows, {channels} channel{'s' * (channels > 1)}"
-        rows.append([where, memory.told(), disk.told(), ratio.told()])
+        rows.append([where, memory.told(), disk.told(), disk.ratio_to(memory).told()])
     return table(["chunks per second", *(f"kept {place}" for place in ("in memory", "on disk")), "ratio"], rows)
-
-
-Table = Callable[[Results], str]
 
 
 def machine(results: Results) -> str:
@@ -228,122 +166,121 @@ def machine(results: Results) -> str:
 
 def ways(_: Results) -> str:
     """What is compared."""
-    found, _skipped = find_ways()
-    rows = [(way.name, str(way.group), way.about) for _, way in found.values()]
+    rows = [(way.name, str(way.group), way.about) for _, way in find_ways()[0].values()]
     return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def durations(results: Results) -> str:
     """How long each part took to measure."""
     rows: list[list[str]] = []
-    for command, parts in (("make bench", COMPARISON), ("make bench-spark", SPARK), ("make curves", CURVES)):
-        measured = [part for part in parts if part in results.seconds]
-        rows += [[f"{command}: {part}", f"{results.seconds[part]:.0f}"] for part in measured]
-        if len(measured) > 1:
-            rows.append([f"{command}, together", f"{sum(results.seconds[part] for part in measured):.0f}"])
+    for command, parts in COMMANDS.items():
+        seconds = {part: results.seconds[part] for part in parts if part in results.seconds}
+        rows += [[f"{command}: {part}", f"{taken:.0f}"] for part, taken in seconds.items()]
+        if len(seconds) > 1:
+            rows.append([f"{command}, together", f"{sum(seconds.values()):.0f}"])
     return table(["part", "seconds to measure"], rows)
 
 
 def latency(results: Results) -> str:
     """Median and 99th percentile of chunks that are alone."""
-    return _latency(results.get("latency", Latency), ALONE)
-
-
-def bursts(results: Results) -> str:
-    """The same of several chunks at once."""
-    return _latency(results.get("bursts", Latency), BURSTS)
-
-
-def _latency(found: list[Latency], load: Load) -> str:
-    told = [each for each in found if each.load == load.name]
-    medians = {each.way: each.median_microseconds for each in told}
-    peers = [name for name in LATENCY_PEERS.values() if name in medians]
-    rows = [
-        [
-            each.way,
-            each.median_microseconds.told(),
-            compact(each.percentile_99_microseconds.median),
-            # Of medians: ways that are not judged have fewer rounds.
-            *(compact(each.median_microseconds.median / medians[peer].median) for peer in peers),
-        ]
-        for each in told
-    ]
-    return table([f"µs, {load.name}", "p50", "p99", *(f"p50 ÷ {peer.split(',')[0]}" for peer in peers)], rows)
+    found = results.get("latency", Latency)
+    medians = {each.way: each.median_microseconds.median for each in found}
+    columns: dict[str, Callable[[Latency], str]] = {
+        "µs, alone, every 2 ms": lambda each: each.way,
+        "p50": lambda each: each.median_microseconds.told(),
+        "p99": lambda each: compact(each.percentile_99_microseconds.median),
+    }
+    for peer in (name for name in LATENCY_PEERS.values() if name in medians):
+        # Of medians: ways that are not judged have fewer rounds.
+        columns[f"p50 ÷ {peer.split(',')[0]}"] = lambda each, peer=peer: compact(medians[each.way] / medians[peer])  # type: ignore[misc]
+    return _listed(found, columns)
 
 
 def local(results: Results) -> str:
     """Inside a process."""
     rates = results.get("local", LocalRate)
-    by_key = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second for rate in rates}
+    told = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second.told() for rate in rates}
     sizes = sorted({rate.chunk_rows for rate in rates})
-    rows = [
-        [name, *(by_key[name, size].told() for size in sizes)] for name in dict.fromkeys(name for name, _ in by_key)
-    ]
+    rows = [[name, *(told[name, size] for size in sizes)] for name in dict.fromkeys(name for name, _ in told)]
     return table(["million messages/s", *(f"{size:,} rows" for size in sizes)], rows)
 
 
 def imbalance(results: Results) -> str:
     """Both upstreams of the join."""
-    rows = [
-        [
-            each.setup,
-            each.local_rows_per_second.told(),
-            each.remote_rows_per_second.told(),
-            each.ratio.told(),
-            f"{each.local_back_pressure_rate.median:.1%}",
-            f"{each.remote_back_pressure_rate.median:.1%}",
-        ]
-        for each in results.get("imbalance", Imbalance)
-    ]
-    return table(["", "local rows/s", "remote rows/s", "ratio", "local waits", "remote waits"], rows)
+    return _listed(
+        results.get("imbalance", Imbalance),
+        {
+            "": lambda each: each.setup,
+            "local rows/s": lambda each: each.local_rows_per_second.told(),
+            "remote rows/s": lambda each: each.remote_rows_per_second.told(),
+            "ratio": lambda each: each.ratio.told(),
+            "local waits": lambda each: f"{each.local_back_pressure_rate.median:.1%}",
+            "remote waits": lambda each: f"{each.remote_back_pressure_rate.median:.1%}",
+        },
+    )
 
 
 def spark(results: Results) -> str:
     """Jobs with the exchange and without."""
-    jobs = results.get("spark", SparkJob)
-    rows = [
-        [f"{each.job}, beside {each.peer}", each.seconds.told(), each.peer_seconds.told(), each.rounds] for each in jobs
-    ]
-    return table(["Spark", "seconds with the exchange", "without", "rounds"], rows)
+    return _listed(
+        results.get("spark", SparkJob),
+        {
+            "Spark": lambda job: f"{job.job}, beside {job.peer}",
+            "seconds with the exchange": lambda job: job.seconds.told(),
+            "without": lambda job: job.peer_seconds.told(),
+            "rounds": lambda job: f"{len(job.seconds.values)}, after {job.warm_up_rounds}",
+        },
+    )
 
 
 def sweep(results: Results) -> str:
-    """A grid explored on Spark, and by plain processes; by ``benchmarks/sweep_at_scale.py``."""
-    rows = [row for each in results.get(SWEEP, SweepSpeed) for row in each.rows()]
+    """A grid explored on Spark, and by plain processes."""
+    rows = []
+    for each in results.get("sweep", SweepSpeed):
+        ours = f"permitflow.spark.sweep, {each.channels} channels"
+        for what, seconds in ((ours, each.seconds), (f"{SLOTS} plain processes", each.ideal_seconds)):
+            rates = Series.of(each.states / value / 1e3 for value in seconds.values)
+            rows.append([what, seconds.told(), rates.told()])
     return table(["Two cores", "seconds", "thousand states/s"], rows)
 
 
 def checking(results: Results) -> str:
-    """Explorer, TLC, recorded runs, proofs; by ``benchmarks/model_checking.py``."""
-    rows = [each.row() for each in results.get(CHECKING, CheckingSpeed)]
-    return table(["What", "of", "CPU seconds", "each second"], rows)
+    """Explorer, TLC, recorded runs, proofs."""
+    return _listed(
+        results.get("checking", CheckingSpeed),
+        {
+            "What": lambda each: each.what,
+            "of": lambda each: f"{each.count:,} {each.unit}",
+            "CPU seconds": lambda each: f"{each.cpu_seconds:.2f}",
+            "each second": lambda each: compact(each.count / each.cpu_seconds),
+        },
+    )
 
 
 def verdicts(results: Results) -> str:
     """Promises, and whether they are kept."""
-    return table(["Promise", "found", "target", "verdict"], [_verdict(verdict) for verdict in judge(results)])
+    columns: dict[str, Callable[[Verdict], str]] = {
+        "Promise": lambda verdict: verdict.promise,
+        "found": lambda verdict: verdict.found.told(),
+        "target": lambda verdict: f"{'≤' if verdict.is_upper_limit else '≥'} {verdict.target:g}",
+        "verdict": lambda verdict: verdict.told,
+    }
+    return _listed(judge(results), columns)
 
 
-def _verdict(verdict: Verdict) -> list[str]:
-    sign = "≤" if verdict.is_upper_limit else "≥"
-    return [verdict.promise, verdict.found.told(), f"{sign} {verdict.target:g}", verdict.told]
-
-
-TABLES: dict[str, Table] = {
+TABLES: dict[str, Callable[[Results], str]] = {
     "machine": machine,
     "durations": durations,
     "ways": ways,
-    "throughput": throughput,
-    "reading": reading,
-    "processor": processor,
-    "memory": memory,
-    "settings": settings,
+    "throughput": partial(_by_way, lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)"),
+    "processor": partial(_by_way, lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB"),
+    "memory": partial(_by_way, lambda cell: _mebibytes(cell.peak_memory_bytes), "MiB"),
+    "settings": partial(_by_way, lambda cell: f"{cell.row_permits // 1024}k / {cell.permit_batch / 1024:g}k", "rows"),
     "latency": latency,
-    "bursts": bursts,
     "local": local,
     "imbalance": imbalance,
-    "windows": windows,
-    "batches": batches,
+    "windows": partial(_points, "windows", "row_permits"),
+    "batches": partial(_points, "batches", "permit_batch"),
     "defaults": defaults,
     "delays": delays,
     "full_pipe": full_pipe,

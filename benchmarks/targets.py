@@ -5,15 +5,21 @@ from dataclasses import dataclass
 
 from benchmarks.curves import Stalled
 from benchmarks.idle_channels import IdleChannels
-from benchmarks.imbalance.experiment import Imbalance
-from benchmarks.imbalance.setups import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
-from benchmarks.latency import ALONE, LATENCY_PEERS, Latency
+from benchmarks.imbalance import (
+    BOUNDS,
+    CONTROL,
+    EQUAL_COSTS,
+    PERMITS,
+    WIDE_BOUNDS,
+    WIDE_PERMITS,
+    Imbalance,
+)
+from benchmarks.latency import LATENCY_PEERS, Latency
 from benchmarks.local_channel import ANYIO, LocalRate
 from benchmarks.peers.way import ways_for
 from benchmarks.results import Results, Series
-from benchmarks.spark_exchange.jobs import QUERY, SINK, SOURCE, SparkJob
-from benchmarks.sweep_at_scale import LEAST_SWEEP, SweepSpeed
-from benchmarks.sweep_at_scale import PART as SWEEP
+from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob
+from benchmarks.sweep_at_scale import LEAST_SWEEP, SLOTS, SweepSpeed
 from benchmarks.throughput import Cell, StreamEnds
 
 __all__ = ["Verdict", "judge"]
@@ -71,15 +77,14 @@ def judge(results: Results) -> list[Verdict]:
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
-        *(Verdict(each.promise, each.of_ideal, LEAST_SWEEP) for each in results.get(SWEEP, SweepSpeed)),
+        *_sweep(results.get("sweep", SweepSpeed)),
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
     ]
 
 
 def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
-    at_best = [cell for cell in cells if cell.touch == "column" and cell.is_tuned]
-    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in at_best}
+    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.is_tuned}
     (peer,) = ways_for("peer")
     for target, least in LEAST_MULTIPLES.items():
         for way in ways_for(target):
@@ -90,7 +95,7 @@ def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
 
 
 def _latency(latencies: list[Latency]) -> Iterator[Verdict]:
-    medians = {latency.way: latency.median_microseconds for latency in latencies if latency.load == ALONE.name}
+    medians = {latency.way: latency.median_microseconds for latency in latencies}
     for target, most in MOST_LATENCY.items():
         peer = LATENCY_PEERS[target]
         for way in ways_for(target):
@@ -135,6 +140,12 @@ def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
             yield Verdict(
                 f"Spark, {job.job} through the exchange ÷ direct", time, MOST_SPARK[job.job], is_upper_limit=True
             )
+
+
+def _sweep(speeds: list[SweepSpeed]) -> Iterator[Verdict]:
+    for each in speeds:
+        what = f"Spark sweep of {each.channels} channels ÷ {SLOTS} processes that share nothing"
+        yield Verdict(what, each.of_ideal, LEAST_SWEEP)
 
 
 def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:

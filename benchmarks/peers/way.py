@@ -123,8 +123,6 @@ class Way:
     consumer: Callable[[str], Consumer]
     target: str = ""
     """Which part it plays in the targets: ``remote``, ``same host``, or ``peer``, with which these are compared."""
-    is_for_latency: bool = False
-    """Does it differ from another one only where chunks are alone, so that nothing else need be measured?"""
     is_tuned: bool = False
     """Batch and window are chosen by trying, the same numbers for all: so that none is weak by a bad choice."""
 

@@ -1,1 +1,21 @@
 """What the exchange costs a Spark job: source, sink and a whole query, each beside the same without an exchange."""
+
+from dataclasses import dataclass
+
+from benchmarks.results import Record, Series
+
+__all__ = ["QUERY", "SINK", "SOURCE", "SparkJob"]
+
+SOURCE, SINK, QUERY = "source", "sink", "TPC-H query 12"
+
+
+@dataclass(frozen=True)
+class SparkJob(Record):
+    """One kind of job, with the exchange and without."""
+
+    job: str
+    peer: str
+    warm_up_rounds: int
+    """That both have run before those that count."""
+    seconds: Series
+    peer_seconds: Series

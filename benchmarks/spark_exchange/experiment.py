@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import Partner, partner
+from benchmarks.field import Settings
+from benchmarks.harness import Partner, in_turns
 from benchmarks.results import Series
-from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, SINK, SOURCE, UNTIL_WARM, SparkJob, WarmUp
+from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob, partners
 from benchmarks.spark_exchange.peers import SLOTS, MemorySource, NullSink, payload_of, session
 from permitflow.demo.tpch import (
     LATE_LINE_ITEMS,
@@ -33,9 +35,10 @@ SINK_ROWS = 8 << 20
 SMOKE_ROWS = 4 * CHUNK_ROWS
 SCALE = 1.0
 SMOKE_SCALE = 0.01
-# The query takes less than a second, and single rounds scatter: the median of a few would be chance.
+# The query takes less than a second, Java compiles it for dozens of rounds, and single rounds scatter: the median of a
+# few would be chance.
+QUERY_WARM_UP_ROUNDS = 25
 QUERY_ROUNDS = 15
-NO_WARM_UP = WarmUp(least=0, most=0)
 
 
 class Stage:
@@ -45,76 +48,63 @@ class Stage:
         """Both have been started."""
         self.spark = spark
         self._exchange = exchange
-        self._address = str(exchange.hears()["address"])
+        self._address: str = exchange.hears()
         self._number = 0
 
     def open_stream(self, role: str, rows: int, chunks: int = 0) -> dict[str, str]:
         """Let the exchange feed, drain or pass on a new stream; the options for Spark."""
         self._number += 1
         stream = f"stream-{self._number}"
-        self._exchange.tell(role=role, stream=stream, channels=SLOTS, rows=rows, chunks=chunks)
-        assert self._exchange.hears()["ready"]
+        self._exchange.tell(partners.Order(role, stream, SLOTS, rows, chunks))
+        self._exchange.hears()
         return {"address": self._address, "stream": stream, "channels": str(SLOTS)}
 
     def close_stream(self) -> int:
         """Wait until all of it is over; the rows that were drained."""
-        rows: int = self._exchange.hears()["rows"]
+        rows: int = self._exchange.hears()
         return rows
 
 
-def measure_spark(rounds: int, seed: int, *, is_smoke: bool) -> list[SparkJob]:
+def measure_spark(settings: Settings) -> list[SparkJob]:
     """All three, in rounds; what is first in a round is drawn."""
+    is_smoke, order = settings.is_smoke, random.Random(settings.seed)
     tables, _ = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
-    choose = random.Random(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        exchange = stack.enter_context(partner("benchmarks.spark_exchange.partners", "exchange"))
+        exchange = stack.enter_context(Partner(partners.serve))
         spark = stack.enter_context(session(folder / "receiver", CHUNK_ROWS))
         stage = Stage(spark, exchange)
         source_rows, sink_rows = (SMOKE_ROWS, SMOKE_ROWS) if is_smoke else (SOURCE_ROWS, SINK_ROWS)
         jobs = [_source(stage, source_rows), _sink(stage, sink_rows)]
-        sender = stack.enter_context(partner("benchmarks.spark_exchange.partners", "sender", tables, folder / "sender"))
-        assert sender.hears()["ready"]
+        sender = stack.enter_context(Partner(partners.send, tables, folder / "sender"))
+        sender.hears()
         jobs.append(_query(stage, sender, tables))
-        return [_in_turns(job, rounds, choose, is_smoke=is_smoke) for job in jobs]
+        return [_measured(job, settings, order) for job in jobs]
 
 
 @dataclass(frozen=True)
 class _Contest:
     job: str
-    rows: int
     peer: str
     run: Callable[[], None]
     run_peer: Callable[[], None]
-    warm_up: WarmUp = FOR_LONG_JOBS
+    # Rounds of seconds, nearly all of it in loops that Java compiles within the first: workers have to be forked.
+    warm_up_rounds: int = 2
     least_rounds: int = 1
 
 
-def _in_turns(contest: _Contest, rounds: int, choose: random.Random, *, is_smoke: bool) -> SparkJob:
-    runs = {"ours": contest.run, "peer": contest.run_peer}
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+def _measured(contest: _Contest, settings: Settings, order: random.Random) -> SparkJob:
+    def seconds_of(run: Callable[[], None]) -> float:
+        began = time.perf_counter()
+        run()
+        return time.perf_counter() - began
 
-    def run_round() -> None:
-        for name in choose.sample(sorted(runs), k=2):
-            began = time.perf_counter()
-            runs[name]()
-            seconds[name].append(time.perf_counter() - began)
-
-    warm_up = NO_WARM_UP if is_smoke else contest.warm_up
-    while not warm_up.is_over(*seconds.values()):
-        run_round()
-    warm_up_rounds, is_warm = len(seconds["ours"]), warm_up.is_warm(*seconds.values())
-    for _ in range(rounds if is_smoke else max(rounds, contest.least_rounds)):
-        run_round()
-    return SparkJob(
-        job=contest.job,
-        rows=contest.rows,
-        peer=contest.peer,
-        warm_up_rounds=warm_up_rounds,
-        is_warm=is_warm,
-        seconds=Series.of(seconds["ours"][warm_up_rounds:]),
-        peer_seconds=Series.of(seconds["peer"][warm_up_rounds:]),
-    )
+    runs = {"ours": partial(seconds_of, contest.run), "peer": partial(seconds_of, contest.run_peer)}
+    warm_up_rounds = 0 if settings.is_smoke else contest.warm_up_rounds
+    in_turns(runs, warm_up_rounds, order)
+    rounds = settings.rounds if settings.is_smoke else max(settings.rounds, contest.least_rounds)
+    seconds = in_turns(runs, rounds, order)
+    return SparkJob(contest.job, contest.peer, warm_up_rounds, Series.of(seconds["ours"]), Series.of(seconds["peer"]))
 
 
 def _source(stage: Stage, rows: int) -> _Contest:
@@ -138,7 +128,7 @@ def _source(stage: Stage, rows: int) -> _Contest:
         reader = stage.spark.read.format("memory_chunks").option("partitions", SLOTS)
         consume(reader.option("chunks", chunks).option("rows", CHUNK_ROWS).load())
 
-    return _Contest(SOURCE, rows, "a Python source with its rows in memory", run, run_peer)
+    return _Contest(SOURCE, "a Python source with its rows in memory", run, run_peer)
 
 
 def _sink(stage: Stage, rows: int) -> _Contest:
@@ -153,7 +143,7 @@ def _sink(stage: Stage, rows: int) -> _Contest:
     def run_peer() -> None:
         data.write.format("null_sink").mode("append").save()
 
-    return _Contest(SINK, rows, "a Python sink that throws rows away", run, run_peer)
+    return _Contest(SINK, "a Python sink that throws rows away", run, run_peer)
 
 
 def _query(stage: Stage, sender: Partner, tables: Path) -> _Contest:
@@ -167,14 +157,14 @@ def _query(stage: Stage, sender: Partner, tables: Path) -> _Contest:
     def run() -> None:
         options = stage.open_stream("pass on", CHUNK_ROWS)
         stage.close_stream()
-        sender.tell(**options)
+        sender.tell(options)
         late = spark.read.format("permitflow").schema(schema).options(**options).load()
         late.createOrReplaceTempView("late_line_items")
         assert spark.sql(PRIORITIES_OF_LATE_ITEMS).collect() == answer
-        assert sender.hears()["done"]
+        sender.hears()
 
     def run_peer() -> None:
         assert spark.sql(WHOLE_QUERY).collect() == answer
 
     what = "the same query in one session, from files"
-    return _Contest(QUERY, 0, what, run, run_peer, warm_up=UNTIL_WARM, least_rounds=QUERY_ROUNDS)
+    return _Contest(QUERY, what, run, run_peer, warm_up_rounds=QUERY_WARM_UP_ROUNDS, least_rounds=QUERY_ROUNDS)

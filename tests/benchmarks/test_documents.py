@@ -13,7 +13,7 @@ EXPLORED = CheckingSpeed(what="explorer", unit="states", count=90_000, cpu_secon
 def measured(**parts: list[Record]) -> Results:
     results = Results(machine={}, settings={"rounds": 1, "seed": 1, "is_smoke": False})
     for part, records in parts.items():
-        results.put(part, records)
+        results.put(part, records, seconds=1.0)
     return results
 
 
@@ -24,7 +24,7 @@ def test_a_document_gets_tables_between_its_marks_and_keeps_the_rest(tmp_path: P
         update_document(document, measured(checking=[EXPLORED]))
         text = document.read_text()
         assert text.startswith("before\n<!-- measured: checking -->\n| What")
-        assert text.endswith("| explorer | 90,000 states | 2.00 | 45,000 |\n<!-- end -->\nafter\n")
+        assert text.endswith("| explorer | 90,000 states | 2.00 | 45k |\n<!-- end -->\nafter\n")
 
 
 def test_every_page_with_marks_is_written_and_no_other(tmp_path: Path) -> None:

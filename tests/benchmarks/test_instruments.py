@@ -1,22 +1,18 @@
 """The instruments of benchmarks: tuning, warming up, deadlines, the meter of waiting, and the proxy that delays."""
 
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from benchmarks import delay_proxy, imbalance
 from benchmarks.field import KEPT, WINDOWS_THAT_BIND, candidates, fastest
-from benchmarks.imbalance import setups
-from benchmarks.imbalance.experiment import Imbalance
-from benchmarks.imbalance.setups import CHUNK_ROWS, SETUPS, Meter, Work, filtered_chunk
+from benchmarks.harness import Partner
+from benchmarks.imbalance import CHUNK_ROWS, SETUPS, Imbalance, Meter, Work, filtered_chunk
 from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.results import Results, Series
-from benchmarks.spark_exchange.jobs import FOR_LONG_JOBS, QUERY, UNTIL_WARM, SparkJob
+from benchmarks.spark_exchange import QUERY, SparkJob
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 
@@ -58,12 +54,12 @@ def test_the_fastest_is_chosen_and_only_those_in_front_are_tried_again() -> None
     ranked = competing[5:] + competing[:5]
     tried: list[int] = []
 
-    async def by_rank(pilot: Job) -> float:
+    def by_rank(pilot: Job) -> float:
         numbers = [(each.row_permits, each.permit_batch) for each in ranked]
         tried.append(numbers.index((pilot.row_permits, pilot.permit_batch)))
         return 1.0 / (1 + tried[-1])
 
-    assert asyncio.run(fastest(competing, by_rank)) == ranked[0]
+    assert fastest(competing, by_rank) == ranked[0]
     assert [tried.count(rank) for rank in range(6)] == [3, 3, 2, 2, 1, 1]
     assert len(tried) == len(competing) + sum(KEPT)
 
@@ -72,66 +68,17 @@ def test_one_lucky_pilot_is_not_enough() -> None:
     steady, lucky = replace(job_of("64"), chunks=400), replace(job_of("64"), chunks=800)
     of_lucky = iter([11.0, 1.0, 1.0])
 
-    async def rate(pilot: Job) -> float:
+    def rate(pilot: Job) -> float:
         return 10.0 if pilot.chunks == 100 else next(of_lucky)
 
-    assert asyncio.run(fastest([lucky, steady], rate)) == steady
+    assert fastest([lucky, steady], rate) == steady
 
 
-STEADY = [1.0] * 40
-
-
-def rounds_until_warm(ours: list[float], peer: list[float]) -> tuple[int, bool | None]:
-    rounds = 0
-    while not UNTIL_WARM.is_over(ours[:rounds], peer[:rounds]):
-        rounds += 1
-    return rounds, UNTIL_WARM.is_warm(ours[:rounds], peer[:rounds])
-
-
-def test_a_job_that_never_becomes_faster_is_warm_after_ten_rounds() -> None:
-    assert rounds_until_warm(STEADY, STEADY) == (10, True)
-
-
-def test_both_must_have_stopped_becoming_faster() -> None:
-    # From the 13th round on it is as fast as it will be: that is the median of rounds 11 to 15, and of the next five.
-    falling = [0.95**number for number in range(12)] + [0.95**12] * 28
-    assert rounds_until_warm(falling, STEADY) == rounds_until_warm(STEADY, falling) == (20, True)
-
-
-def test_after_forty_rounds_a_job_is_measured_as_it_is() -> None:
-    falling = [0.95**number for number in range(50)]
-    assert rounds_until_warm(falling, STEADY * 2) == (40, False)
-
-
-@pytest.mark.parametrize(("share", "is_warm"), [(0.969, False), (0.971, True)])
-def test_three_per_cent_are_the_limit(share: float, is_warm: bool) -> None:
-    assert UNTIL_WARM.is_warm([1.0] * 5 + [share] * 5, STEADY) is is_warm
-
-
-def test_one_slow_round_is_no_reason_to_go_on() -> None:
-    assert rounds_until_warm([1.0] * 4 + [9.0] + [1.0] * 35, STEADY) == (10, True)
-
-
-def test_long_jobs_warm_up_twice_and_nobody_asks() -> None:
-    assert not FOR_LONG_JOBS.is_over([2.0], [2.0])
-    assert FOR_LONG_JOBS.is_over([2.0, 1.0], [2.0, 1.0])
-    assert FOR_LONG_JOBS.is_warm([2.0, 1.0], [2.0, 1.0]) is None
-
-
-@pytest.mark.parametrize(
-    ("is_warm", "told"),
-    [
-        (True, "3, after 12, until it was warm"),
-        (False, "3, after 12, and it still became faster"),
-        (None, "3, after 12"),
-    ],
-)
-def test_the_rounds_stand_beside_what_was_measured(is_warm: bool | None, told: str) -> None:
-    seconds, peer = Series.of([1.2, 1.3, 1.4]), Series.of([1.0, 1.0, 1.0])
-    job = SparkJob(QUERY, 0, "files", warm_up_rounds=12, is_warm=is_warm, seconds=seconds, peer_seconds=peer)
+def test_the_rounds_stand_beside_what_was_measured() -> None:
+    job = SparkJob(QUERY, "files", 12, seconds=Series.of([1.2, 1.3, 1.4]), peer_seconds=Series.of([1.0, 1.0, 1.0]))
     results = Results(machine={}, settings={"rounds": 5, "seed": 1})
-    results.put("spark", [job])
-    assert TABLES["spark"](results).endswith(f"| {told} |")
+    results.put("spark", [job], seconds=1.0)
+    assert TABLES["spark"](results).endswith("| 3, after 12 |")
     (verdict,) = judge(results)
     assert (verdict.found.median, verdict.told) == (1.3, "met")
 
@@ -151,7 +98,7 @@ class Clock:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Clock:
-    monkeypatch.setattr(setups, "time", clock)
+    monkeypatch.setattr(imbalance, "time", clock)
     return clock
 
 
@@ -210,7 +157,9 @@ def test_setups_have_names_of_their_own() -> None:
 def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
     rate = Series.of([0.5])
     measured = Results(machine={}, settings={"rounds": 1})
-    measured.put("imbalance", [Imbalance(SETUPS[0].name, Series.of([local]), Series.of([1.0]), rate, rate)])
+    measured.put(
+        "imbalance", [Imbalance(SETUPS[0].name, Series.of([local]), Series.of([1.0]), rate, rate)], seconds=1.0
+    )
     (verdict,) = judge(measured)
     assert verdict.told == told
 
@@ -219,7 +168,7 @@ DELAY_SECONDS = 0.05
 SENT = [bytes([number]) * 1_000 for number in range(50)]
 
 
-def test_bytes_come_back_in_order_and_not_too_soon(repository: Path) -> None:
+def test_bytes_come_back_in_order_and_not_too_soon() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while content := await reader.read(1 << 16):
             writer.write(content)
@@ -241,18 +190,8 @@ def test_bytes_come_back_in_order_and_not_too_soon(repository: Path) -> None:
     async def run() -> tuple[bytes, float]:
         async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
-            proxy = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "benchmarks.delay_proxy", f"{host}:{port}", str(DELAY_SECONDS)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                cwd=repository,
-            )
-            assert proxy.stdin is not None
-            assert proxy.stdout is not None
-            came = await through(json.loads(await proxy.stdout.readline())["address"])
-            proxy.stdin.close()
-            assert await proxy.wait() == 0
-            return came
+            with Partner(delay_proxy.serve, f"{host}:{port}", DELAY_SECONDS) as proxy:
+                return await through(proxy.hears())
 
     content, seconds = asyncio.run(run())
     assert content == b"".join(SENT)

@@ -1,6 +1,5 @@
 """What is measured is checked, and judged as it is."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks.curves import Stalled
-from benchmarks.field import Field, Settings
+from benchmarks.field import Field, Pair, Sample, Settings
+from benchmarks.harness import PartnerFailedError
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import PAYLOADS, Job, Tally
-from benchmarks.latency import ALONE, Latency
-from benchmarks.model_checking import CheckingSpeed
-from benchmarks.pairs import Pair, PairFailedError, Sample
+from benchmarks.latency import Latency
 from benchmarks.peers.way import Way, find_ways, load_ways
 from benchmarks.results import Record, Results, Series, compact
 from benchmarks.sweep_at_scale import SweepSpeed
@@ -34,10 +32,9 @@ def taken(job: Job, chunks: list[pa.RecordBatch]) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("touch", ["column", "columns"])
 @pytest.mark.parametrize("payload", ["1", "64", "wide"])
-def test_a_tally_accepts_what_was_sent(payload: str, touch: str) -> None:
-    job = replace(JOB, payload=payload, touch=touch)
+def test_a_tally_accepts_what_was_sent(payload: str) -> None:
+    job = replace(JOB, payload=payload)
     outcome = taken(job, list(job.feed())).outcome()
     assert outcome.chunks == job.chunks - job.chunks // 10
     assert outcome.seconds > 0
@@ -63,28 +60,27 @@ def test_a_stamped_chunk_is_timed() -> None:
 def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFixture[str]) -> None:
     way, *_ = load_ways("plain")
 
-    async def run() -> None:
-        async with Pair("plain", replace(way, name="carrier pigeon")) as pair:
-            with pytest.raises(PairFailedError, match="carrier pigeon: a process has ended"):
-                await pair.run(JOB)
-        async with Pair("plain", way) as pair:
-            with pytest.raises(PairFailedError):
-                await pair.run(replace(JOB, payload="feathers"))
-            assert (await pair.run(JOB)).chunks_per_second > 0
-
-    asyncio.run(run())
+    with (
+        Pair("plain", replace(way, name="carrier pigeon")) as pair,
+        pytest.raises(PartnerFailedError, match="carrier pigeon: a process has ended"),
+    ):
+        pair.run(JOB)
+    with Pair("plain", way) as pair:
+        with pytest.raises(PartnerFailedError):
+            pair.run(replace(JOB, payload="feathers"))
+        assert pair.run(JOB).chunks_per_second > 0
     assert "feathers" in capfd.readouterr().err
 
 
 def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Cell:
     rate = Series.of(rates)
-    return Cell(way, "1,024", "column", is_tuned, 32_768, 4_096, 100, rate, rate, rate)
+    return Cell(way, "1,024", is_tuned, 32_768, 4_096, 100, rate, rate, rate)
 
 
 def results(**parts: list[Record]) -> Results:
     found = Results(machine={"cores": "2"}, settings={"rounds": 3, "seed": 1})
     for part, records in parts.items():
-        found.put(part, records)
+        found.put(part, records, seconds=1.0)
     return found
 
 
@@ -117,15 +113,8 @@ def test_idle_channels_are_judged_without_what_they_share() -> None:
 
 
 def sweep(*seconds: float) -> SweepSpeed:
-    """Beside two processes that take 9 s; 16 of the slots' seconds went into exploring."""
-    return SweepSpeed(
-        channels=10,
-        states=18_000,
-        slots=2,
-        seconds=Series.of(seconds),
-        ideal_seconds=Series.of(9.0 for _ in seconds),
-        busy_seconds=Series.of(16.0 for _ in seconds),
-    )
+    """Beside two processes that take 9 s."""
+    return SweepSpeed(10, 18_000, seconds=Series.of(seconds), ideal_seconds=Series.of(9.0 for _ in seconds))
 
 
 @pytest.mark.parametrize(("seconds", "share", "told"), [((10.0, 30.0, 9.0), 0.9, "met"), ((10.1,), 0.891, "not met")])
@@ -135,30 +124,12 @@ def test_a_sweep_is_held_against_processes_that_share_nothing(
     measured = sweep(*seconds)
     (verdict,) = judge(results(sweep=[measured]))
     assert (round(verdict.found.median, 3), verdict.told) == (share, told)
-    assert measured.slots_busy.median == 16 / (2 * measured.seconds.median)
     assert "| permitflow.spark.sweep, 10 channels |" in TABLES["sweep"](results(sweep=[measured]))
-
-
-def test_what_is_measured_by_a_command_of_its_own_joins_the_rest_and_replaces_what_it_was(tmp_path: Path) -> None:
-    results(throughput=[cell(OURS, [1.0])]).write(tmp_path)
-    for count in (90_000, 180_000):
-        found = CheckingSpeed(what="explorer", unit="states", count=count, cpu_seconds=2.0)
-        Results.keep_in(tmp_path, {}, "checking", [found], rounds=3)
-    kept = Results.read(tmp_path)
-    assert set(kept.parts) == {"throughput", "checking"}
-    assert kept.rounds["checking"] == 3
-    assert TABLES["checking"](kept).endswith("| explorer | 180,000 states | 2.00 | 90,000 |")
 
 
 def test_how_long_each_part_took_is_added_up_by_command() -> None:
     found = results()
-    for part, seconds in (
-        ("throughput", 100.4),
-        ("windows", 50.0),
-        ("latency", 20.0),
-        ("spark", 30.0),
-        ("checking", None),
-    ):
+    for part, seconds in (("throughput", 100.4), ("windows", 50.0), ("latency", 20.0), ("spark", 30.0)):
         found.put(part, [], seconds)
     assert TABLES["durations"](found).splitlines()[2:] == [
         "| make bench: throughput | 100 |",
@@ -170,16 +141,16 @@ def test_how_long_each_part_took_is_added_up_by_command() -> None:
 
 
 def test_those_that_no_promise_is_about_run_in_the_first_rounds_only() -> None:
-    judged, beside = Entry(OUR_WAY, JOB), Entry(OUR_WAY, replace(JOB, touch="columns"))
+    judged, beside = Entry(OUR_WAY, JOB), Entry(OUR_WAY, replace(JOB, permit_batch=1))
     order: list[Entry] = []
 
     class Recorded(Field):
-        async def run(self, way: Way, job: Job) -> Sample:
+        def run(self, way: Way, job: Job, pair: Pair | None = None) -> Sample:
             order.append(Entry(way, job))
             return Sample(1.0, 1.0, 1, (0, 0))
 
     field = Recorded([], Settings(rounds=ROUNDS_BESIDE + 2), Console(quiet=True))
-    found = asyncio.run(in_rounds(field, [judged, beside], "", is_judged=lambda entry: entry is judged))
+    found = in_rounds(field, [judged, beside], "", is_judged=lambda entry: entry is judged)
     assert {entry: len(samples) for entry, samples in found} == {judged: ROUNDS_BESIDE + 2, beside: ROUNDS_BESIDE}
     assert order[-2:] == [judged, judged]
 
@@ -200,5 +171,5 @@ def test_numbers_have_three_digits(value: float, told: str) -> None:
 
 def test_a_way_with_fewer_rounds_is_told_beside_its_peer() -> None:
     times = {"Arrow IPC over TCP": (10.0, 30.0, 20.0), PEER: (50.0, 40.0, 30.0, 60.0, 20.0)}
-    told: list[Record] = [Latency(way, ALONE.name, Series(each), Series(each)) for way, each in times.items()]
+    told: list[Record] = [Latency(way, Series(each), Series(each)) for way, each in times.items()]
     assert "| Arrow IPC over TCP | 20 (10 to 30) | 20 | 0.50 |" in TABLES["latency"](results(latency=told))

@@ -1,0 +1,572 @@
+"""The experiment from which RisingWave's permits came: bounds that differ starve one of two upstreams.
+
+A join reads two upstreams with the shape of TPC-H's query 12: a strict filter leaves 5 % of the rows of a chunk.  One
+upstream is a task beside the join, the other one a process.  A local channel of 16 chunks and a connection with 64 KiB
+hold different numbers of rows, and so the join reads different numbers of them in each of its turns.  With permits for
+rows on both, it reads the same number.
+"""
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from benchmarks.field import Settings
+from benchmarks.harness import Partner, in_turns
+from benchmarks.results import Record, Series
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow.errors import PermitflowError, WouldBlock
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.remote_receiver import RemoteReceiver
+
+__all__ = [
+    "BOUNDS",
+    "CHUNK_ROWS",
+    "CONTROL",
+    "EQUAL_COSTS",
+    "PERMITS",
+    "SETUPS",
+    "WIDE_BOUNDS",
+    "WIDE_PERMITS",
+    "Imbalance",
+    "Meter",
+    "Work",
+    "filtered_chunk",
+    "measure_imbalance",
+]
+
+# The bounds before there were permits: chunks in a local channel, and HTTP/2's initial window.
+LOCAL_CHUNKS = 16
+BYTE_WINDOW = 64 << 10
+# RisingWave's ROW_COUNT since 2023.
+ROW_PERMITS = 2_048
+# What a receiver keeps back, up to permit_batch - 1 rows, is missing in the join's next turn: here at most one chunk.
+PERMIT_BATCH = 64
+# RisingWave's.
+LARGE_PERMIT_BATCH = 256
+
+SLIM_ROW_BYTES = 20
+WIDE_ROW_BYTES = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """One experiment."""
+
+    name: str
+    uses_permits: bool
+    permit_batch: int = PERMIT_BATCH
+    row_bytes: int = SLIM_ROW_BYTES
+    join_seconds: float = 425e-6
+    """What a chunk costs the join."""
+    local_seconds: float = 94e-6
+    """What a chunk costs the upstream beside the join; the join stands still meanwhile."""
+    remote_seconds: float = 485e-6
+    """What a chunk costs the upstream in another process."""
+    yields_after_each_chunk: bool = False
+    """The join lets others run after each chunk, rather than after all that are ready."""
+
+
+EQUAL_SECONDS = 485e-6
+BOUNDS = Setup(name="16 chunks and 64 KiB", uses_permits=False)
+PERMITS = Setup(name="row permits", uses_permits=True)
+LARGE_BATCH = Setup(name="row permits, returned by 256", uses_permits=True, permit_batch=LARGE_PERMIT_BATCH)
+EQUAL_COSTS = Setup(name="row permits, equal producers", uses_permits=True, local_seconds=EQUAL_SECONDS)
+WIDE_BOUNDS = Setup(name="16 chunks and 64 KiB, rows of 500 bytes", uses_permits=False, row_bytes=WIDE_ROW_BYTES)
+WIDE_PERMITS = Setup(name="row permits, rows of 500 bytes", uses_permits=True, row_bytes=WIDE_ROW_BYTES)
+CONTROL = Setup(name="control: 16 chunks and 64 KiB, join yields", uses_permits=False, yields_after_each_chunk=True)
+SETUPS = (BOUNDS, PERMITS, LARGE_BATCH, EQUAL_COSTS, WIDE_BOUNDS, WIDE_PERMITS, CONTROL)
+
+
+SCANNED_ROWS = 1_024
+VISIBLE_SHARE = 0.05
+CHUNK_ROWS = round(SCANNED_ROWS * VISIBLE_SHARE)
+
+
+def filtered_chunk(row_bytes: int) -> pa.RecordBatch:
+    """The visible rows of a chunk, each of so many bytes."""
+    rows = pa.record_batch({"row": pa.array([bytes(row_bytes)] * SCANNED_ROWS, pa.binary(row_bytes))})
+    is_visible = [number % (SCANNED_ROWS // CHUNK_ROWS) == 0 for number in range(SCANNED_ROWS)]
+    return rows.filter(pa.array(is_visible)).slice(0, CHUNK_ROWS)
+
+
+class Work:
+    """A cost for each piece, spent asleep.
+
+    A piece ends when it is due: what one sleep takes too long, the next ones make up for.  So a noisy machine changes
+    the order of events a little, and rates hardly at all.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """For each piece."""
+        self._seconds = seconds
+        self._due = 0.0
+
+    def begin(self) -> None:
+        """Waiting is over; what was not done meanwhile cannot be made up for."""
+        self._due = time.monotonic()
+
+    def do(self) -> None:
+        """A piece, during which nothing else in this thread runs."""
+        self._due += self._seconds
+        time.sleep(max(0.0, self._due - time.monotonic()))
+
+    async def do_beside_others(self) -> None:
+        """A piece, during which other tasks run."""
+        self._due += self._seconds
+        await asyncio.sleep(max(0.0, self._due - time.monotonic()))
+
+
+class Meter:
+    """The back-pressure rate: which share of the time a sender waits.  ``with meter: send()``."""
+
+    def __init__(self) -> None:
+        """Starts now."""
+        self._waiting_since: float | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, also in the middle of waiting."""
+        self._began = time.monotonic()
+        self._waited = 0.0
+        if self._waiting_since is not None:
+            self._waiting_since = self._began
+
+    def __enter__(self) -> Self:
+        """Waiting begins."""
+        self._waiting_since = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Waiting ends."""
+        since, self._waiting_since = self._waiting_since, None
+        assert since is not None, "it has begun"
+        self._waited += time.monotonic() - since
+
+    def rate(self) -> float:
+        """Between 0 and 1."""
+        now, since = time.monotonic(), self._waiting_since
+        waiting = self._waited + (now - since if since is not None else 0.0)
+        return waiting / (now - self._began)
+
+
+# The upstream in another process: sends chunks until it is told to stop, then tells its back-pressure rate.
+
+CHANNEL = "remote"
+LENGTH_BYTES = 8
+
+
+def send(pipe: Connection, setup: Setup) -> None:
+    """Serve one join; the first message is the address."""
+    meter = Meter()
+    threading.Thread(target=_obey, args=(pipe, meter), daemon=True).start()
+    if setup.uses_permits:
+        asyncio.run(send_with_permits(pipe, setup, meter))
+    else:
+        send_within_window(pipe, setup, meter)
+
+
+def _obey(pipe: Connection, meter: Meter) -> None:
+    """The first message starts the measurement; the second one, or the end of the pipe, ends the process."""
+    with suppress(EOFError):
+        pipe.recv()
+        meter.reset()
+        pipe.recv()
+        pipe.send(meter.rate())
+    # The other thread sends until the end of time.
+    os._exit(0)
+
+
+async def send_with_permits(pipe: Connection, setup: Setup, meter: Meter) -> None:
+    """Through an exchange."""
+    chunk, work = filtered_chunk(setup.row_bytes), Work(setup.remote_seconds)
+    parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
+    exchange = Exchange()
+    channel = exchange.add_channel(CHANNEL, parameters, chunk.schema)
+    async with ExchangeServer(exchange) as server:
+        pipe.send(server.address)
+        work.begin()
+        while True:
+            await work.do_beside_others()
+            try:
+                channel.sender.send_nowait(chunk)
+            except WouldBlock:
+                with meter:
+                    await channel.sender.send(chunk)
+                work.begin()
+
+
+def send_within_window(pipe: Connection, setup: Setup, meter: Meter) -> None:
+    """A window of bytes, as HTTP/2 has it: the join gives back the bytes of what it has read."""
+    content, work = bytes(CHUNK_ROWS * setup.row_bytes), Work(setup.remote_seconds)
+    window = BYTE_WINDOW
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pipe.send(str(listener.getsockname()[1]))
+        connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    work.begin()
+    while True:
+        work.do()
+        if window < len(content):
+            with meter:
+                window += updates(connection, least=len(content) - window)
+            work.begin()
+        window -= len(content)
+        connection.sendall(len(content).to_bytes(LENGTH_BYTES, "little") + content)
+
+
+def updates(connection: socket.socket, least: int) -> int:
+    """Wait until so many bytes have been given back."""
+    returned = 0
+    while returned < least:
+        returned += int.from_bytes(connection.recv(LENGTH_BYTES, socket.MSG_WAITALL), "little")
+    return returned
+
+
+# The join: a process that reads two upstreams for a while and tells how many rows came from each.
+
+
+class Upstream(ABC):
+    """What is ready can be consumed now, chunk by chunk."""
+
+    @abstractmethod
+    def ready(self) -> int:
+        """Chunks that are here."""
+
+    @abstractmethod
+    def consume(self) -> int:
+        """Take the oldest chunk that is here, and let its sender know; how many rows it has."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Measure from now on."""
+
+    @abstractmethod
+    def back_pressure_rate(self) -> float:
+        """Which share of the time its sender has waited since ``begin``."""
+
+    def close(self) -> None:  # noqa: B027 - a local one has nothing to release
+        """Release what would outlive the join."""
+
+
+class LocalUpstream(Upstream):
+    """A task beside the join."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Starts producing as soon as the join lets it."""
+        self.meter = Meter()
+        self.chunk = filtered_chunk(setup.row_bytes)
+        self._work = Work(setup.local_seconds)
+        self._task = asyncio.create_task(self._produce())
+
+    async def _produce(self) -> None:
+        self._work.begin()
+        while True:
+            self._work.do()
+            if not self.try_send():
+                with self.meter:
+                    await self.send()
+                self._work.begin()
+
+    @abstractmethod
+    def try_send(self) -> bool:
+        """Send a chunk if it may leave now."""
+
+    @abstractmethod
+    async def send(self) -> None:
+        """Send a chunk as soon as it may leave."""
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self.meter.reset()
+
+    def back_pressure_rate(self) -> float:
+        """As the meter says."""
+        return self.meter.rate()
+
+
+class BoundedInChunks(LocalUpstream):
+    """An ``asyncio.Queue`` of 16 chunks."""
+
+    def __init__(self, setup: Setup) -> None:
+        """As its base."""
+        self._queue: asyncio.Queue[pa.RecordBatch] = asyncio.Queue(LOCAL_CHUNKS)
+        super().__init__(setup)
+
+    def try_send(self) -> bool:
+        """Into the queue."""
+        try:
+            self._queue.put_nowait(self.chunk)
+        except asyncio.QueueFull:
+            return False
+        return True
+
+    async def send(self) -> None:
+        """Into the queue."""
+        await self._queue.put(self.chunk)
+
+    def ready(self) -> int:
+        """In the queue."""
+        return self._queue.qsize()
+
+    def consume(self) -> int:
+        """From the queue."""
+        return int(self._queue.get_nowait().num_rows)
+
+
+class BoundedInRows(LocalUpstream):
+    """A local channel with permits."""
+
+    def __init__(self, setup: Setup) -> None:
+        """As its base."""
+        parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
+        self._sender: LocalSender[pa.RecordBatch]
+        self._receiver: LocalReceiver[pa.RecordBatch]
+        self._sender, self._receiver = open_channel(parameters)
+        super().__init__(setup)
+
+    def try_send(self) -> bool:
+        """Into the channel."""
+        try:
+            self._sender.send_nowait(self.chunk)
+        except WouldBlock:
+            return False
+        return True
+
+    async def send(self) -> None:
+        """Into the channel."""
+        await self._sender.send(self.chunk)
+
+    def ready(self) -> int:
+        """In the inbox; all chunks have the same rows."""
+        return self._receiver.statistics().inbox_rows // CHUNK_ROWS
+
+    def consume(self) -> int:
+        """From the channel."""
+        return self._receiver.receive_nowait().rows
+
+
+class RemoteUpstream(Upstream):
+    """A process; a thread of ours hears it, as other threads serve the network beside a join."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Starts it."""
+        self.inbox: deque[int] = deque()
+        self._process = Partner(send, setup)
+        self.address: str = self._process.hears()
+        threading.Thread(target=self._listen_to_the_end, daemon=True).start()
+
+    def _listen_to_the_end(self) -> None:
+        # Which comes when the process has told its rate and is gone.
+        with suppress(ConnectionError, PermitflowError):
+            self.listen()
+
+    @abstractmethod
+    def listen(self) -> None:
+        """Fill the inbox with the rows of each chunk, until the end."""
+
+    def ready(self) -> int:
+        """In the inbox."""
+        return len(self.inbox)
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._process.tell()
+
+    def back_pressure_rate(self) -> float:
+        """As the process says."""
+        self._process.tell()
+        rate: float = self._process.hears()
+        return rate
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+
+
+class BoundedInBytes(RemoteUpstream):
+    """A window of bytes on a connection."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Connects."""
+        self._chunk_bytes: deque[int] = deque()
+        self._connection: socket.socket
+        super().__init__(setup)
+
+    def listen(self) -> None:
+        """Read chunks."""
+        self._connection = socket.create_connection(("127.0.0.1", int(self.address)))
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._connection.makefile("rb") as file:
+            while head := file.read(LENGTH_BYTES):
+                length = int.from_bytes(head, "little")
+                file.read(length)
+                self._chunk_bytes.append(length)
+                self.inbox.append(CHUNK_ROWS)
+
+    def consume(self) -> int:
+        """Give back the bytes of a chunk."""
+        self._connection.sendall(self._chunk_bytes.popleft().to_bytes(LENGTH_BYTES, "little"))
+        return self.inbox.popleft()
+
+
+class BoundedInRowsRemotely(RemoteUpstream):
+    """permitflow over gRPC."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Connects."""
+        self._loop: asyncio.AbstractEventLoop
+        self._receiver: RemoteReceiver
+        super().__init__(setup)
+
+    def listen(self) -> None:
+        """Read chunks, without consuming them."""
+        asyncio.run(self._take_all())
+
+    async def _take_all(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with get(self.address, CHANNEL) as self._receiver:
+            while True:
+                message = await self._receiver.take()
+                self.inbox.append(message.rows)
+
+    def consume(self) -> int:
+        """Return the permits of a chunk."""
+        self._loop.call_soon_threadsafe(self._receiver.consume)
+        return self.inbox.popleft()
+
+
+def open_upstreams(setup: Setup) -> tuple[LocalUpstream, RemoteUpstream]:
+    """The local one and the remote one."""
+    if setup.uses_permits:
+        return BoundedInRows(setup), BoundedInRowsRemotely(setup)
+    return BoundedInChunks(setup), BoundedInBytes(setup)
+
+
+WARM_UP_SHARE = 0.3
+# While nothing is ready; neither upstream is as slow as that for long.
+IDLE_SECONDS = 0.0005
+
+
+class Reader:
+    """Reads whatever is ready, turn by turn."""
+
+    def __init__(self, setup: Setup, upstreams: tuple[Upstream, Upstream]) -> None:
+        """``upstreams`` are asked in this order."""
+        self._yields_after_each_chunk = setup.yields_after_each_chunk
+        self._upstreams = upstreams
+        self._work = Work(setup.join_seconds)
+        self.rows = [0, 0]
+
+    async def read_until(self, time_seconds: float) -> None:
+        """Turn after turn; between two turns, others run."""
+        while time.monotonic() < time_seconds:
+            consumed = [await self._drain(number) for number in range(len(self._upstreams))]
+            await asyncio.sleep(0 if any(consumed) else IDLE_SECONDS)
+
+    async def _drain(self, number: int) -> int:
+        upstream = self._upstreams[number]
+        ready = min(upstream.ready(), 1) if self._yields_after_each_chunk else upstream.ready()
+        self._work.begin()
+        for _ in range(ready):
+            self._work.do()
+            self.rows[number] += upstream.consume()
+        if self._yields_after_each_chunk:
+            await asyncio.sleep(0)
+        return ready
+
+
+async def measure(setup: Setup, seconds: float) -> dict[str, list[float]]:
+    """Rows per second and back-pressure rate of the local and the remote upstream."""
+    upstreams = open_upstreams(setup)
+    try:
+        reader = Reader(setup, upstreams)
+        await reader.read_until(time.monotonic() + WARM_UP_SHARE * seconds)
+        for upstream in upstreams:
+            upstream.begin()
+        reader.rows = [0, 0]
+        began = time.monotonic()
+        await reader.read_until(began + seconds)
+        took = time.monotonic() - began
+        return {
+            "rows_per_second": [rows / took for rows in reader.rows],
+            "back_pressure_rates": [upstream.back_pressure_rate() for upstream in upstreams],
+        }
+    finally:
+        for upstream in upstreams:
+            upstream.close()
+
+
+def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
+    """Measure one setup, in a process of its own."""
+    pipe.send(asyncio.run(measure(setup, seconds)))
+    # The upstream beside the join would go on until the end of time.
+    os._exit(0)
+
+
+# All setups, in shuffled rounds.
+
+SECONDS = 0.8
+SMOKE_SECONDS = 0.1
+# Deadlines make rounds nearly equal; more of them would tell nothing new.
+MOST_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Imbalance(Record):
+    """What came from both upstreams in one setup."""
+
+    setup: str
+    local_rows_per_second: Series
+    remote_rows_per_second: Series
+    local_back_pressure_rate: Series
+    remote_back_pressure_rate: Series
+
+    @property
+    def ratio(self) -> Series:
+        """The faster upstream's rows per second as a multiple of the slower one's."""
+        ratios = self.local_rows_per_second.ratio_to(self.remote_rows_per_second)
+        return Series.of(max(ratio, 1 / ratio) for ratio in ratios.values)
+
+
+def measure_imbalance(settings: Settings) -> list[Imbalance]:
+    """Of all setups."""
+    seconds = SMOKE_SECONDS if settings.is_smoke else SECONDS
+    runs = {setup.name: partial(_run, setup, seconds) for setup in SETUPS}
+    found = in_turns(runs, min(settings.rounds, MOST_ROUNDS), random.Random(settings.seed))
+    return [_joined(name, runs) for name, runs in found.items()]
+
+
+def _run(setup: Setup, seconds: float) -> dict[str, list[float]]:
+    with Partner(measure_setup, setup, seconds) as join:
+        told: dict[str, list[float]] = join.hears()
+        return told
+
+
+def _joined(name: str, runs: list[dict[str, list[float]]]) -> Imbalance:
+    def series(what: str, upstream: int) -> Series:
+        return Series.of(run[what][upstream] for run in runs)
+
+    return Imbalance(
+        setup=name,
+        local_rows_per_second=series("rows_per_second", 0),
+        remote_rows_per_second=series("rows_per_second", 1),
+        local_back_pressure_rate=series("back_pressure_rates", 0),
+        remote_back_pressure_rate=series("back_pressure_rates", 1),
+    )
