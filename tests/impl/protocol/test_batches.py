@@ -157,64 +157,6 @@ def test_a_train_leaves_the_books_as_its_messages_one_by_one(
     assert is_recorded or not runs.events
 
 
-@pytest.mark.parametrize("rows", [[1] * 9, [1] * 12, [3, 1, 1, 7, 2, 2, 4, 1, 1, 5, 1, 2], [5] * 20, [9] * 10])
-@pytest.mark.parametrize("is_taken", [False, True], ids=["received", "taken and consumed"])
-def test_batches_of_a_whole_inbox_are_those_of_its_chunks(rows: list[int], is_taken: bool) -> None:
-    receiver: PermitReceiver[int] = PermitReceiver(ChannelParameters(row_permits=200, permit_batch=5))
-    unreturned = returned = 0
-    for run in (rows, [1], rows):
-        receiver.deliver_many(run, run)
-        for cost in run:
-            unreturned += cost
-            if unreturned >= 5:
-                returned, unreturned = returned + unreturned, 0
-
-        if is_taken:
-            receiver.take_many(len(run))
-            receiver.consume_many(len(run))
-        else:
-            assert [message.rows for message in receiver.receive_many(len(run))] == run
-
-        due = total(receiver.take_feedback(residue=False))
-        assert (due.rows, receiver.unreturned) == (returned, unreturned)
-        assert not receiver.unconsumed
-        returned = 0
-
-
-@pytest.mark.parametrize("is_recorded", [False, True])
-def test_what_is_passed_by_is_received_unseen(is_recorded: bool) -> None:
-    parameters = ChannelParameters(row_permits=64, permit_batch=5, barrier_permits=2)
-    seen, passed = (Pair(parameters, is_recorded=is_recorded) for _ in range(2))
-    for pair in (seen, passed):
-        for rows in (1, 0, 3, 12, 2, *[1] * 10, 4):
-            pair.receiver.deliver(Message(Kind.CHUNK, rows, rows))
-        pair.receiver.deliver(Message(Kind.BARRIER, 0))
-    for count in (1, 2, 3, len(seen.receiver.inbox) - 6):
-        seen.receiver.receive_many(count)
-        passed.receiver.pass_by(count)
-        assert passed.books() == seen.books()
-        assert passed.receiver.take_feedback() == seen.receiver.take_feedback()
-    assert not seen.receiver.unconsumed
-    assert passed.events == seen.events
-
-
-def test_chunks_of_a_train_leave_while_their_permits_last() -> None:
-    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
-
-    assert sender.send_now([4, 5, 2, 1]) == 2
-    assert (sender.permits.rows, sender.totals) == (1, Totals(2, 9, 0))
-    assert not sender.has_waiting
-    assert sender.send_now([1]) == 1
-    assert sender.send_now([2]) == 0
-
-
-def test_a_train_does_not_overtake_a_chunk_that_waits() -> None:
-    sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=10, permit_batch=2))
-    sender.offer(Kind.CHUNK, "waits", 8)
-
-    assert sender.send_now([1]) == 0
-
-
 def test_a_chunk_that_has_to_be_split_does_not_leave_in_a_train() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=20, permit_batch=12))
 
@@ -241,18 +183,6 @@ def test_a_train_that_its_sender_may_not_send_is_refused_as_a_whole(rows: list[i
         receiver.deliver_many(["a", "b", "c"][: len(rows)], rows)
     assert not receiver.unconsumed
     assert (receiver.granted.rows, receiver.totals) == (10, Totals(0, 0, 0))
-
-
-def test_no_more_is_consumed_than_was_taken() -> None:
-    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-    receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
-    receiver.take_many(2)
-
-    with pytest.raises(LocalProtocolError):
-        receiver.consume_many(3)
-    assert receiver.inbox_rows == 3
-    receiver.consume_many(2)
-    assert receiver.take_feedback() == Permits(rows=2)
 
 
 @pytest.mark.parametrize("count", [1, 2])

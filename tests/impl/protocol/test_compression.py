@@ -20,7 +20,7 @@ from permitflow.protocol.compression import (
 from permitflow.protocol.frames import Agreement, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters
-from permitflow.protocol.session import DownstreamSession, UpstreamSession
+from permitflow.protocol.session import DownstreamSession
 
 ALL = tuple(Codec)
 AUTO, NONE, LZ4, ZSTD = Compression
@@ -92,11 +92,6 @@ def test_what_an_end_cannot_do_it_refuses_at_once(policy: str, words: str) -> No
             refuse(policy, (Codec.LZ4,))
 
 
-def test_an_end_without_codecs_offers_nothing() -> None:
-    assert offered(AUTO, ()) is None
-    assert offered(AUTO, (Codec.LZ4,)) == CompressionOffer((Codec.LZ4,))
-
-
 def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
     assert decided(None, ZSTD, ALL).words == "none: the client has not offered it"
     assert require_offered(None, offered(ZSTD, ALL)).words == "none: the peer does not know how to compress"
@@ -111,16 +106,6 @@ def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(polic
     lie = Agreement(PROTOCOL_VERSION, "permits", stated, b"", compression=CompressionAnswer(Codec.ZSTD))
     with pytest.raises(ParameterMismatchError, match="compression must be one of the offered codecs"):
         session.receive(lie)
-
-
-def test_both_ends_know_what_was_agreed() -> None:
-    put = Put(PROTOCOL_VERSION, "orders/0", compression=offered(ZSTD, ALL))
-    upstream: UpstreamSession[str] = UpstreamSession(put)
-    downstream: DownstreamSession[str] = DownstreamSession()
-    downstream.receive(put)
-    answer = decided(put.compression, AUTO, ALL)
-    upstream.receive(downstream.accept(ChannelParameters(), schema=b"", compression=answer))
-    assert upstream.compression == downstream.compression == CompressionAnswer(Codec.ZSTD)
 
 
 def test_who_has_offered_nothing_is_answered_nothing() -> None:

@@ -24,11 +24,6 @@ FLOWS: dict[str, Parameters] = {
 # By its name.
 
 
-@pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_is_found_by_its_name(name: str) -> None:
-    assert flow_named(name) is FLOWS[name].flow
-
-
 @pytest.mark.parametrize(
     "name",
     ["", "leaky-bucket", "session", "../permits", "permits.x", "os", "permits\0", "p" * 10_000],
@@ -123,13 +118,6 @@ def test_a_parameter_that_a_flow_does_not_have_is_refused(parse: Callable[[dict[
         parse({"window": 7})
 
 
-@pytest.mark.parametrize("value", [0, -1, "8", 1.5])
-def test_a_parameter_out_of_its_range_is_refused(value: object) -> None:
-    with pytest.raises(InvalidParametersError) as caught:
-        PERMITS.parse({"row_permits": value})
-    assert (caught.value.name, caught.value.value) == ("row_permits", value)
-
-
 # The ends of any flow.
 
 
@@ -156,20 +144,6 @@ def test_both_ends_count_the_same(name: str) -> None:
     assert came == ["abc", "b", "w", ""]
     assert sender.totals == receiver.totals == Totals(chunks=3, rows=5, barriers=1)
     assert (receiver.consumed_chunks, receiver.consumed_rows, receiver.inbox_rows) == (2, 3, 2)
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_no_flow_takes_a_chunk_of_less_than_no_rows(name: str) -> None:
-    parameters = FLOWS[name]
-    sender, receiver = parameters.flow.outbound(parameters), parameters.flow.inbound(parameters)
-    with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
-        sender.send_now([-1])
-    with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
-        sender.offer(Kind.CHUNK, "", -1)
-    with pytest.raises(UnexpectedFrameError, match="a chunk of -1 rows, expected one of at least 0"):
-        receiver.deliver_many([""], [-1])
-    assert sender.totals == receiver.totals == Totals(0, 0, 0)
-    assert not receiver.unconsumed
 
 
 @pytest.mark.parametrize("name", FLOWS)

@@ -1,7 +1,7 @@
 """Two ends with different configurations come to one agreement that cannot stick, or are told why not."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
@@ -9,7 +9,6 @@ from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import (
-    NOTHING_STATED,
     PERMITS,
     ChannelParameters,
     Oversize,
@@ -54,14 +53,6 @@ def test_what_was_agreed_never_sticks(own: ChannelParameters, wanted: ChannelPar
             sender.on_feedback(permits)
 
 
-def test_configurations_that_would_stick_without_a_handshake_are_reconciled() -> None:
-    """RisingWave's ticket: the upstream clamps by a batch of 4, the downstream batches by 8."""
-    upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-    downstream = ChannelParameters(row_permits=16, permit_batch=8)
-    agreed = PERMITS.agree(upstream, PERMITS.state(downstream))
-    assert agreed == ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-
-
 def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
     upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
     downstream = ChannelParameters(row_permits=16, permit_batch=8)
@@ -79,11 +70,6 @@ def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
 
 def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:
     return Get(version, "orders/0", **stated(wanted))
-
-
-def test_an_end_without_wishes_takes_what_the_acceptor_has() -> None:
-    own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8)
-    assert agree(own, get()) == PERMITS.agree(own, NOTHING_STATED) == own
 
 
 def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
@@ -163,14 +149,3 @@ def test_a_lying_acceptor_is_found_out(lie: dict[str, int | str | None], name: s
     with pytest.raises(ParameterMismatchError) as caught:
         verify(Agreement(PROTOCOL_VERSION, "permits", HONEST._replace(**lie), b""), request)  # type: ignore[arg-type]  # lies
     assert caught.value.name == name
-
-
-@given(parameters(), parameters())
-def test_an_acceptor_that_follows_the_rules_is_believed(own: ChannelParameters, wanted: ChannelParameters) -> None:
-    assume(own != wanted)
-    request = get(wanted)
-    agreement = accept(request, agree(own, request), schema=b"s", stream="orders/0#get1")
-    verified = verify(agreement, request)
-    assert isinstance(verified, ChannelParameters)
-    assert verified.max_chunk_cost <= wanted.max_chunk_cost
-    assert (agreement.schema, agreement.stream) == (b"s", "orders/0#get1")

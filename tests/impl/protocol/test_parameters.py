@@ -85,9 +85,3 @@ def test_the_cost_is_the_rows_but_at_least_one_and_at_most_the_clamp() -> None:
     parameters = ChannelParameters(row_permits=2_048, permit_batch=256)
 
     assert [parameters.cost_of(rows) for rows in (0, 1, 256, 1_792, 1_793, 10_000)] == [1, 1, 256, 1_792, 1_792, 1_792]
-
-
-def test_parameters_are_values() -> None:
-    assert hash(ChannelParameters(row_permits=8)) == hash(ChannelParameters(row_permits=8))
-    with pytest.raises(AttributeError):
-        ChannelParameters().row_permits = 1  # type: ignore[misc]  # that is the point

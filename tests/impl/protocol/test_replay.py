@@ -1,20 +1,18 @@
 """The books of a channel that keeps its rows: what they allow is what the model of a streaming query allows."""
 
 from collections.abc import Callable
-from random import Random
 
 import pytest
 
 from permitflow.errors import (
     InvalidParametersError,
-    LocalProtocolError,
     RowsForgottenError,
     RowsNotThereError,
     UnknownConsumerError,
     WouldBlock,
 )
 from permitflow.protocol.replay import ReplayBooks
-from permitflow_model.kernel.explore import Graph, explore
+from permitflow_model.kernel.explore import explore
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, keeps
 
 PARAMETERS = {
@@ -74,29 +72,6 @@ def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -
         books = books_in(graph.states[source], parameters.row_permits)
         follow(books, action, graph.states[target])
         require_same(books, graph.states[target], parameters)
-
-
-@pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
-def test_the_same_books_follow_a_long_run_of_the_model(parameters: Parameters) -> None:
-    graph = explore(SYSTEM, parameters)
-    for run in range(50):
-        books = ReplayBooks(parameters.row_permits)
-        for action, state in random_run(graph, Random(run)):
-            follow(books, action, state)
-            require_same(books, state, parameters)
-        assert books.peak_kept_rows <= parameters.row_permits + parameters.staging_rows
-
-
-def random_run(graph: Graph[State], random: Random) -> list[tuple[str, State]]:
-    steps: dict[int, list[tuple[str, int]]] = {}
-    for source, action, target in graph.edges:
-        if target != source:
-            steps.setdefault(source, []).append((action, target))
-    at, run = 0, []
-    while at in steps:
-        action, at = random.choice(steps[at])
-        run.append((action, graph.states[at]))
-    return run
 
 
 # What the model of one consumer does not say.
@@ -182,18 +157,3 @@ def test_a_consumer_that_is_new_begins_with_the_first_row_that_is_kept() -> None
     assert books.acknowledged == {"etl": 5, "new": 2}
     alone = ReplayBooks(10, ("new",), next_row=9, acknowledged={"gone": 2})
     assert alone.acknowledged == {"new": 2}, "what the store has kept is there for it"
-
-
-def test_a_window_that_has_become_smaller_keeps_what_it_has_and_takes_nothing_before_there_is_room() -> None:
-    books = ReplayBooks(4, next_row=10, acknowledged={"default": 2})
-    assert (books.kept_rows, books.room_rows) == (8, -4)
-    assert not books.has_room(1)
-    books.acknowledge("default", 7)
-    assert books.has_room(1)
-    assert not books.has_room(2)
-
-
-def test_a_chunk_of_less_than_nothing_is_a_mistake_of_this_end() -> None:
-    books = ReplayBooks(4)
-    with pytest.raises(LocalProtocolError):
-        books.produce(-1)

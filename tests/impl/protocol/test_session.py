@@ -1,7 +1,6 @@
 """The two sessions of a stream: which frame is taken in which state, what travels between them, and how it ends."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -11,13 +10,9 @@ from permitflow.errors import (
     EndOfStream,
     LedgerError,
     LocalProtocolError,
-    OversizeChunkError,
-    OverspendError,
     ParameterMismatchError,
     PeerGoneError,
-    PermitOverrunError,
     UnexpectedFrameError,
-    WouldBlock,
 )
 from permitflow.protocol.frames import (
     Abort,
@@ -36,8 +31,7 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import PERMIT_ACTIONS, PERMITS, ChannelParameters, Oversize, PermitReceiver, Permits
-from permitflow.protocol.recording import Recorder
+from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
@@ -62,12 +56,6 @@ def open_downstream(parameters: ChannelParameters = SMALL) -> DownstreamSession[
     session.accept(parameters, schema=b"schema", stream="orders/0#put1")
     assert [frame_name(frame) for frame in session.take_frames()] == ["Agreement"]
     return session
-
-
-def inbound_of(session: DownstreamSession[str]) -> PermitReceiver[str]:
-    """Its end of a flow of permits."""
-    assert isinstance(session.inbound, PermitReceiver)
-    return session.inbound
 
 
 def upstream(state: State) -> UpstreamSession[str]:
@@ -208,30 +196,6 @@ def test_every_state_and_every_frame_is_tried() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "session",
-    [
-        UpstreamSession[str](Put(PROTOCOL_VERSION, CHANNEL)),
-        DownstreamSession[str](Get(PROTOCOL_VERSION, CHANNEL)),
-    ],
-    ids=["upstream", "downstream"],
-)
-def test_an_acceptor_may_break_off_with_a_failure_as_well(
-    session: UpstreamSession[str] | DownstreamSession[str],
-) -> None:
-    """The sessions above were dialled, and take that of a dialler."""
-    session.receive(AGREEMENT)
-    session.receive(Failure(b"why"))
-    assert session.state is State.FAILED
-
-
-def test_the_dialler_writes_its_wishes_first() -> None:
-    put = Put(PROTOCOL_VERSION, CHANNEL)
-    get = Get(PROTOCOL_VERSION, CHANNEL)
-    assert UpstreamSession[str](put).take_frames() == [put]
-    assert DownstreamSession[str](get).take_frames() == [get]
-
-
 def test_both_ends_count_by_the_agreement() -> None:
     put = Put(PROTOCOL_VERSION, CHANNEL, **stated(ChannelParameters(row_permits=6)), schema=b"schema")
     sender: UpstreamSession[str] = UpstreamSession(put)
@@ -292,28 +256,6 @@ def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
     assert session.take_frames() == []
 
 
-def test_batches_that_were_consumed_one_by_one_come_back_in_one_frame() -> None:
-    session = open_downstream()
-    for _ in range(2):
-        session.receive(Chunks(["a batch"], [SMALL.permit_batch]))
-    for _ in range(2):
-        session.inbound.take()
-        session.inbound.consume_many(1)
-    assert session.take_frames() == [Feedback(Permits(rows=2 * SMALL.permit_batch))]
-
-
-@pytest.mark.parametrize("held", [0, 1, 2])
-def test_who_has_consumed_nothing_may_say_so(held: int) -> None:
-    session = open_downstream()
-    session.receive(Chunks(["a", "b"], [1, 1]))
-    for _ in range(held):
-        session.inbound.take()
-    session.inbound.consume_many(0)
-    assert session.inbound.consumed_chunks == 0
-    session.inbound.consume_many(held)
-    assert session.inbound.consumed_chunks == held
-
-
 def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
     session = open_downstream()
     session.receive(CHUNK)
@@ -321,93 +263,6 @@ def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
     session.inbound.consume_many(1)
     assert session.take_frames(residue=False) == []
     assert session.take_frames() == [Feedback(Permits(rows=3))]
-
-
-def test_nothing_can_be_taken_where_nothing_is() -> None:
-    with pytest.raises(WouldBlock):
-        open_downstream().inbound.take()
-
-
-def test_more_permits_than_the_peer_holds_are_refused() -> None:
-    session = open_upstream()
-    session.offer(Kind.CHUNK, "rows", 3)
-    session.take_frames()
-    with pytest.raises(PermitOverrunError) as caught:
-        session.receive(Feedback(Permits(rows=4)))
-    assert (caught.value.returned, caught.value.outstanding) == (4, 3)
-    assert session.state is State.FAILED
-
-
-def test_data_without_permits_are_refused() -> None:
-    session = open_downstream()
-    for _ in range(2):
-        session.receive(CHUNK)
-    with pytest.raises(OverspendError) as caught:
-        session.receive(CHUNK)
-    assert (caught.value.cost, caught.value.available) == (3, 2)
-    assert session.state is State.FAILED
-
-
-def test_a_whole_chunk_passes_for_the_clamp_where_that_was_agreed() -> None:
-    whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
-    session = open_downstream(whole)
-    session.receive(Chunks(["large"], [100]))
-    assert session.inbound.inbox_rows == 100
-
-
-def test_messages_may_be_posted_one_by_one() -> None:
-    session = open_upstream()
-    session.offer(Kind.CHUNK, "rows", 3)
-    assert session.take_posted() == []
-    session.post(session.outbound.send_oldest())
-    assert session.take_posted() == [CHUNK]
-
-
-def test_recorders_are_opened_under_the_name_that_both_ends_know() -> None:
-    opened: list[tuple[object, ...]] = []
-    actions: list[str] = []
-
-    def recorder(channel: str, end: object, table: object, parameters: object) -> Recorder:
-        opened.append((channel, end, table, parameters))
-        return lambda action, arguments, counters: actions.append(action)
-
-    session: UpstreamSession[str] = UpstreamSession(record=recorder)
-    session.receive(Get(PROTOCOL_VERSION, CHANNEL))
-    session.accept(SMALL, schema=b"", stream="orders/0#get1")
-    session.offer(Kind.CHUNK, "rows", 3)
-    session.take_frames()
-    assert opened == [("orders/0#get1", "sender", PERMIT_ACTIONS, asdict(SMALL))]
-    assert actions == ["OfferChunk", "SendChunk"]
-
-
-def chunks(*rows: int) -> Chunks[str]:
-    return Chunks([f"{count} rows" for count in rows], rows)
-
-
-def test_chunks_that_travel_together_count_as_if_each_had_come_alone() -> None:
-    session = downstream(State.OPEN)
-    session.receive(chunks(1, 0, 2))
-    assert [message.rows for message in session.inbound.inbox] == [1, 0, 2]
-    assert inbound_of(session).granted.rows == SMALL.row_permits - 4
-    session.receive(End(3, 3, 0))
-    assert session.state is State.ENDED
-
-
-@pytest.mark.parametrize(
-    ("frame", "error"),
-    [
-        (chunks(1, -1, 2), UnexpectedFrameError),
-        (chunks(1, 99), OversizeChunkError),
-        (chunks(*[1] * 99), OverspendError),
-        (chunks(*[0] * 9), OverspendError),
-    ],
-    ids=["negative rows", "not split", "more than granted", "too many empty ones"],
-)
-def test_chunks_that_travel_together_are_taken_together_or_refused(frame: Chunks[str], error: type[Exception]) -> None:
-    session = downstream(State.OPEN)
-    with pytest.raises(error):
-        session.receive(frame)
-    assert session.state is State.FAILED
 
 
 def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
@@ -471,13 +326,6 @@ def test_end_follows_everything_that_waits() -> None:
     *_, end = session.take_frames()
     assert end == End(3, 12, 0, closes_channel=True)
     assert session.take_frames() == []
-
-
-def test_nothing_may_be_sent_after_the_end() -> None:
-    session = open_upstream()
-    session.end()
-    with pytest.raises(LocalProtocolError, match="was ended before"):
-        session.offer_watermark("w")
 
 
 @pytest.mark.parametrize("totals", [End(2, 3, 0), End(1, 4, 0), End(1, 3, 1), End(0, 0, 0), End(-1, 3, 0)])

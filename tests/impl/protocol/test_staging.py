@@ -150,16 +150,6 @@ def test_an_attempt_stages_once(exchange: Exchange) -> None:
         exchange.open()
 
 
-def test_an_empty_batch_and_empty_parts_are_published(exchange: Exchange) -> None:
-    nothing = exchange.open()
-    exchange.books.end(nothing, now=0.0)
-    assert not exchange.publish(nothing, batch=0)
-    assert not exchange.publish(batch=1)
-    assert exchange.publish(batch=1)
-    assert exchange.books.published_batches == {"q": 1}
-    assert not exchange.drain()
-
-
 def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> None:
     published = exchange.staged(2)
     exchange.publish(published)
@@ -183,36 +173,6 @@ def test_the_queries_that_published_last_are_remembered() -> None:
     assert publish(books, "old", 8, [], now=0.0).was_published
     assert publish(books, "another", 1, [], now=0.0).forgotten == ("old",), "to be told again is not to publish"
     assert not books.was_published("old", 8)
-
-
-def test_a_memory_that_was_larger_shrinks() -> None:
-    books = StagingBooks(most_queries=2)
-    books.restore(dict.fromkeys("abcd", 0))
-    assert publish(books, "c", 1, [], now=0.0).forgotten == ("a", "b")
-    assert [*books.published_batches] == ["d", "c"]
-
-
-def test_attempts_that_are_not_named_are_not_discarded(exchange: Exchange) -> None:
-    given_up, again = (exchange.staged(2, attempt=attempt) for attempt in ("first", "again"))
-    named = [StagedPart("a", 0, "first", 2), StagedPart("a", 0, "never came", 2)]
-    assert exchange.books.discard("q", 0, [], now=0.0) == ()
-    assert exchange.books.discard("q", 0, named, now=0.0) == (given_up,)
-    assert exchange.books.discard("q", 0, named, now=0.0) == ()
-    assert not exchange.publish(again)
-
-
-def test_discarding_a_batch_leaves_the_others(exchange: Exchange) -> None:
-    given_up, other, foreign = exchange.open(), exchange.open(batch=1), exchange.open(query="another")
-    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "x", 0)], now=0.0) == (given_up,)
-    assert [part.state for part in (other, foreign)] == [PartState.OPEN] * 2
-
-
-def test_publishing_leaves_nothing_of_older_batches_behind(exchange: Exchange) -> None:
-    leftover = exchange.staged(2)
-    other = exchange.staged(2, query="another")
-    exchange.publish(batch=3)
-    assert (leftover.state, other.state) == (PartState.LATE, PartState.ENDED)
-    assert exchange.areas["a"].staged_rows == 2
 
 
 @pytest.mark.parametrize(
