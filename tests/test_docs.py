@@ -148,11 +148,6 @@ def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_
     assert_runs(example, example.program, tmp_path)
 
 
-def test_the_readme_has_examples_of_both_kinds() -> None:
-    assert any(example.where.startswith("README.md") for example in commands())
-    assert any(example.where.startswith("README.md") for example in programs())
-
-
 def test_a_document_that_says_otherwise_is_noticed() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"here:1 says otherwise"):
         assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
@@ -185,16 +180,6 @@ def test_every_option_of_spark_jobs_is_described(page: str, options: tuple[str, 
     assert table is not None
     first_columns = "\n".join(row.split("|")[1] for row in table[0].splitlines())
     assert set(re.findall(r"`(\w+)`", first_columns.lower())) == set(options)
-
-
-def test_what_the_readme_shows_of_the_demo_is_in_the_demos_own_words() -> None:
-    """The demo itself takes a minute, and is run elsewhere."""
-    shown = re.search(r"^Answer of query 12.*?^All checks.*?$", README.read_text(), re.M | re.S)
-    assert shown is not None
-    words = (REPOSITORY / "impl/permitflow/demo/console.py").read_text()
-    for phrase in ("Answer of query 12 at scale ", "equal to the direct one", "All checks passed, in "):
-        assert phrase in shown[0]
-        assert phrase in words
 
 
 def test_links_lead_to_files_and_anchors_to_headings() -> None:
@@ -232,14 +217,3 @@ def test_every_target_of_make_that_a_document_names_exists() -> None:
     }
     assert ("README.md", "demo") in named
     assert {(name, target) for name, target in named if target not in targets} == set()
-
-
-def test_decisions_are_short_and_numbered() -> None:
-    """A number is never used again: those of decisions that were merged into the performance notes are missing."""
-    decisions = sorted((REPOSITORY / "docs/decisions").glob("[0-9]*.md"))
-    numbers = [int(path.name[:4]) for path in decisions]
-    assert len({*numbers}) == len(numbers)
-    for number, path in zip(numbers, decisions, strict=True):
-        lines = path.read_text().splitlines()
-        assert lines[0].startswith(f"# {number}. ")
-        assert len(lines) <= 60, path.name

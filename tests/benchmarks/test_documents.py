@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.documents import tables_asked_for, update_document, update_documents
+from benchmarks.documents import tables_asked_for, update_document
 from benchmarks.model_checking import CheckingSpeed
 from benchmarks.results import Record, Results
 from benchmarks.tables import TABLES
@@ -25,15 +25,6 @@ def test_a_document_gets_tables_between_its_marks_and_keeps_the_rest(tmp_path: P
         text = document.read_text()
         assert text.startswith("before\n<!-- measured: checking -->\n| What")
         assert text.endswith("| explorer | 90,000 states | 2.00 | 45k |\n<!-- end -->\nafter\n")
-
-
-def test_every_page_with_marks_is_written_and_no_other(tmp_path: Path) -> None:
-    marked, other = tmp_path / "marked.md", tmp_path / "other.md"
-    marked.write_text("<!-- measured: checking -->\n<!-- end -->\n")
-    other.write_text("nothing here was measured\n")
-    assert update_documents(tmp_path, measured(checking=[EXPLORED])) == [marked]
-    assert "90,000" in marked.read_text()
-    assert other.read_text() == "nothing here was measured\n"
 
 
 def test_the_documents_ask_for_all_tables_once_each(repository: Path) -> None:

@@ -2,85 +2,14 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 
 from benchmarks import delay_proxy, imbalance
-from benchmarks.field import KEPT, WINDOWS_THAT_BIND, candidates, fastest
 from benchmarks.harness import Partner
-from benchmarks.imbalance import CHUNK_ROWS, SETUPS, Imbalance, Meter, Work, filtered_chunk
-from benchmarks.jobs import PAYLOADS, Job
+from benchmarks.imbalance import SETUPS, Imbalance, Meter, Work
 from benchmarks.results import Results, Series
-from benchmarks.spark_exchange import QUERY, SparkJob
-from benchmarks.tables import TABLES
 from benchmarks.targets import judge
-
-ANY_NUMBER = 1 << 30
-
-
-def job_of(payload: str, chunks: int = 4_000) -> Job:
-    row_permits = PAYLOADS[payload].row_permits
-    return Job(payload=payload, chunks=chunks, row_permits=row_permits, permit_batch=row_permits // 8)
-
-
-def windows(job: Job, most_chunks: int = ANY_NUMBER) -> list[int]:
-    return sorted({each.row_permits for each in candidates(job, most_chunks)})
-
-
-@pytest.mark.parametrize(
-    ("payload", "tried"),
-    [
-        ("64", [16_384, 32_768, 65_536, 262_144]),
-        ("4,096", [32_768, 65_536, 262_144]),
-        ("65,536", [524_288]),
-        ("wide", [16_384, 32_768]),
-    ],
-)
-def test_a_window_holds_eight_chunks_and_no_more_bytes_than_carriers(payload: str, tried: list[int]) -> None:
-    assert windows(job_of(payload)) == tried
-
-
-def test_a_larger_window_is_filled_several_times_or_not_tried() -> None:
-    job = job_of("64", chunks=1)
-    for each in candidates(job, ANY_NUMBER):
-        if each.row_permits > job.row_permits:
-            assert each.chunks * each.shape.rows >= WINDOWS_THAT_BIND * each.row_permits
-    assert windows(job, most_chunks=WINDOWS_THAT_BIND * 65_536 // 64) == [16_384, 32_768, 65_536]
-
-
-def test_the_fastest_is_chosen_and_only_those_in_front_are_tried_again() -> None:
-    competing = candidates(job_of("64"), ANY_NUMBER)
-    ranked = competing[5:] + competing[:5]
-    tried: list[int] = []
-
-    def by_rank(pilot: Job) -> float:
-        numbers = [(each.row_permits, each.permit_batch) for each in ranked]
-        tried.append(numbers.index((pilot.row_permits, pilot.permit_batch)))
-        return 1.0 / (1 + tried[-1])
-
-    assert fastest(competing, by_rank) == ranked[0]
-    assert [tried.count(rank) for rank in range(6)] == [3, 3, 2, 2, 1, 1]
-    assert len(tried) == len(competing) + sum(KEPT)
-
-
-def test_one_lucky_pilot_is_not_enough() -> None:
-    steady, lucky = replace(job_of("64"), chunks=400), replace(job_of("64"), chunks=800)
-    of_lucky = iter([11.0, 1.0, 1.0])
-
-    def rate(pilot: Job) -> float:
-        return 10.0 if pilot.chunks == 100 else next(of_lucky)
-
-    assert fastest([lucky, steady], rate) == steady
-
-
-def test_the_rounds_stand_beside_what_was_measured() -> None:
-    job = SparkJob(QUERY, "files", 12, seconds=Series.of([1.2, 1.3, 1.4]), peer_seconds=Series.of([1.0, 1.0, 1.0]))
-    results = Results(machine={}, settings={"rounds": 5, "seed": 1})
-    results.put("spark", [job], seconds=1.0)
-    assert TABLES["spark"](results).endswith("| 3, after 12 |")
-    (verdict,) = judge(results)
-    assert (verdict.found.median, verdict.told) == (1.3, "met")
 
 
 class Clock:
@@ -140,17 +69,6 @@ def test_a_wait_that_is_going_on_counts_from_the_beginning_of_the_measurement(mo
         assert meter.rate() == pytest.approx(1.0)
     clock.sleep(1.0)
     assert meter.rate() == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize("row_bytes", [20, 500])
-def test_the_filter_leaves_five_percent(row_bytes: int) -> None:
-    chunk = filtered_chunk(row_bytes)
-    assert chunk.num_rows == CHUNK_ROWS == 51
-    assert chunk.column(0).type.byte_width == row_bytes
-
-
-def test_setups_have_names_of_their_own() -> None:
-    assert len({setup.name for setup in SETUPS}) == len(SETUPS)
 
 
 @pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met")])

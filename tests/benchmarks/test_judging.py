@@ -1,28 +1,23 @@
 """What is measured is checked, and judged as it is."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from benchmarks.curves import Stalled
-from benchmarks.field import Field, Pair, Sample, Settings
+from benchmarks.field import Pair
 from benchmarks.harness import PartnerFailedError
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import PAYLOADS, Job, Tally
-from benchmarks.latency import Latency
-from benchmarks.peers.way import Way, find_ways, load_ways
-from benchmarks.results import Record, Results, Series, compact
-from benchmarks.sweep_at_scale import SweepSpeed
+from benchmarks.peers.way import load_ways
+from benchmarks.results import Record, Results, Series
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
-from benchmarks.throughput import ROUNDS_BESIDE, Cell, Entry, in_rounds
+from benchmarks.throughput import Cell
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
-OUR_WAY = find_ways()[0][OURS][1]
 
 
 def taken(job: Job, chunks: list[pa.RecordBatch]) -> Tally:
@@ -49,12 +44,6 @@ def test_a_tally_notices_other_content() -> None:
     chunks = list(JOB.feed())
     with pytest.raises(AssertionError, match="not what was sent"):
         taken(JOB, [*chunks[:-1], *PAYLOADS["64"].stamped(chunks[-1:], lambda: 1)]).outcome()
-
-
-def test_a_stamped_chunk_is_timed() -> None:
-    job = replace(JOB, stamps=True)
-    median, percentile_99 = taken(job, list(job.feed())).outcome().latencies_ns
-    assert 0 < median <= percentile_99
 
 
 def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFixture[str]) -> None:
@@ -110,66 +99,3 @@ def test_idle_channels_are_judged_without_what_they_share() -> None:
     memory, processors = judge(results(channels=[many, one]))
     assert (round(memory.found.median, 3), memory.told) == (round(1e9 / 2**30, 3), "met")
     assert (round(processors.found.median, 3), processors.told) == (0.05, "met")
-
-
-def sweep(*seconds: float) -> SweepSpeed:
-    """Beside two processes that take 9 s."""
-    return SweepSpeed(10, 18_000, seconds=Series.of(seconds), ideal_seconds=Series.of(9.0 for _ in seconds))
-
-
-@pytest.mark.parametrize(("seconds", "share", "told"), [((10.0, 30.0, 9.0), 0.9, "met"), ((10.1,), 0.891, "not met")])
-def test_a_sweep_is_held_against_processes_that_share_nothing(
-    seconds: tuple[float, ...], share: float, told: str
-) -> None:
-    measured = sweep(*seconds)
-    (verdict,) = judge(results(sweep=[measured]))
-    assert (round(verdict.found.median, 3), verdict.told) == (share, told)
-    assert "| permitflow.spark.sweep, 10 channels |" in TABLES["sweep"](results(sweep=[measured]))
-
-
-def test_how_long_each_part_took_is_added_up_by_command() -> None:
-    found = results()
-    for part, seconds in (("throughput", 100.4), ("windows", 50.0), ("latency", 20.0), ("spark", 30.0)):
-        found.put(part, [], seconds)
-    assert TABLES["durations"](found).splitlines()[2:] == [
-        "| make bench: throughput | 100 |",
-        "| make bench: latency | 20 |",
-        "| make bench, together | 120 |",
-        "| make bench-spark: spark | 30 |",
-        "| make curves: windows | 50 |",
-    ]
-
-
-def test_those_that_no_promise_is_about_run_in_the_first_rounds_only() -> None:
-    judged, beside = Entry(OUR_WAY, JOB), Entry(OUR_WAY, replace(JOB, permit_batch=1))
-    order: list[Entry] = []
-
-    class Recorded(Field):
-        def run(self, way: Way, job: Job, pair: Pair | None = None) -> Sample:
-            order.append(Entry(way, job))
-            return Sample(1.0, 1.0, 1, (0, 0))
-
-    field = Recorded([], Settings(rounds=ROUNDS_BESIDE + 2), Console(quiet=True))
-    found = in_rounds(field, [judged, beside], "", is_judged=lambda entry: entry is judged)
-    assert {entry: len(samples) for entry, samples in found} == {judged: ROUNDS_BESIDE + 2, beside: ROUNDS_BESIDE}
-    assert order[-2:] == [judged, judged]
-
-
-def test_results_survive_the_file(tmp_path: Path) -> None:
-    written = results(throughput=[cell(OURS, [1.0, 2.0])])
-    written.write(tmp_path)
-    assert Results.read(tmp_path).get("throughput", Cell) == written.get("throughput", Cell)
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [(0.4567, "0.46"), (4.0, "4"), (12.34, "12.3"), (4_321.0, "4,321"), (54_321.0, "54.3k"), (2.5e6, "2.50M")],
-)
-def test_numbers_have_three_digits(value: float, told: str) -> None:
-    assert compact(value) == told
-
-
-def test_a_way_with_fewer_rounds_is_told_beside_its_peer() -> None:
-    times = {"Arrow IPC over TCP": (10.0, 30.0, 20.0), PEER: (50.0, 40.0, 30.0, 60.0, 20.0)}
-    told: list[Record] = [Latency(way, Series(each), Series(each)) for way, each in times.items()]
-    assert "| Arrow IPC over TCP | 20 (10 to 30) | 20 | 0.50 |" in TABLES["latency"](results(latency=told))

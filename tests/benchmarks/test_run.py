@@ -61,23 +61,3 @@ def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_
     assert done.returncode == 2
     assert "smoke run" in done.stderr
     assert (repository / "docs/concepts/performance.md").read_bytes() == before
-
-
-def test_results_of_another_version_are_refused(repository: Path, tmp_path: Path) -> None:
-    results = {"machine": {}, "settings": {"is_smoke": False, "seed": 1}, "parts": {"local": [{"speed": 1.0}]}}
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    done = command(repository, "show", "--folder", str(tmp_path))
-    assert done.returncode == 2
-    assert "measured by another version" in done.stderr
-
-
-def test_a_new_run_keeps_what_it_understands_of_former_ones(repository: Path, tmp_path: Path) -> None:
-    kept = {"way": "permitflow, gRPC", "streams": 1_000, "failed": 0}
-    parts = {"ends": [kept], "spark": [{"speed": 1.0}], "stores": [{"speed": 1.0}]}
-    results = {"machine": {}, "settings": {"rounds": 1, "is_smoke": False, "seed": 1}, "parts": parts}
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    done = command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("its former results are not kept") == 2
-    now = json.loads((tmp_path / "results.json").read_text())["parts"]
-    assert (set(now), now["ends"]) == ({"ends", "local"}, [kept])

@@ -113,18 +113,3 @@ def test_a_list_that_cannot_be_used_is_refused(
 
     assert caught.value.code == 2
     assert reason in capsys.readouterr().err
-
-
-def test_an_unknown_name_is_refused(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        tool.main(["--only", "no such mutant"])
-
-    assert caught.value.code == 2
-    assert "no mutant is called 'no such mutant'" in capsys.readouterr().err
-
-
-def test_a_file_is_tried_with_the_tests_that_are_named_like_it_or_with_those_of_its_room(tool: ModuleType) -> None:
-    assert tool.mirroring(Path("impl/permitflow/chunks.py")) == ["tests/impl/test_chunks.py"]
-    assert tool.mirroring(Path("impl/permitflow/protocol/no_such_file.py")) == ["tests/impl/protocol"]
-    with pytest.raises(SystemExit):
-        tool.mirroring(Path("tools/mutants.py"))

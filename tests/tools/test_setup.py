@@ -1,7 +1,6 @@
 """Set-up works on machines that lack something, does nothing twice, and says what to do when it cannot go on."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -65,12 +64,6 @@ def test_a_java_home_that_is_too_old_is_passed_over(
     assert setup.find_java() == new
 
 
-def test_a_java_on_the_path_is_followed_to_its_home(setup: ModuleType, tmp_path: Path) -> None:
-    home = java(tmp_path / "somewhere", "17.0.1")
-    (tmp_path / "programs/java").symlink_to(home / "bin/java")
-    assert setup.find_java() == home
-
-
 def test_without_java_and_package_manager_the_message_says_what_to_do(
     setup: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,41 +116,6 @@ def test_set_up_asks_for_no_password(
 # Chromium.
 
 
-def test_chromium_is_installed_by_the_distribution(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "log"
-    programs = tmp_path / "programs"
-    script(programs / "env", 'exec /usr/bin/env "$@"')
-    script(programs / "apt-get", f'echo "$*" >> {log}', f"/bin/ln -sf /bin/true {programs}/chromium")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    setup.provide_chromium("now")
-    assert log.read_text().splitlines()[-1] == "install --yes --quiet --no-install-recommends chromium"
-    assert setup.find_chromium() == str(programs / "chromium")
-    before = log.read_text()
-    setup.provide_chromium("now")
-    assert log.read_text() == before
-
-
-def test_without_chromium_set_up_goes_on_and_says_what_is_skipped(
-    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "log"
-    script(tmp_path / "programs/env", 'exec /usr/bin/env "$@"')
-    script(tmp_path / "programs/apt-get", f"echo called >> {log}", "exit 100")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    setup.provide_chromium("now")
-    assert (
-        "there is no Chromium, and apt-get could install none of chromium: "
-        "the tests that look at pages in a browser will be skipped"
-    ) in capsys.readouterr().out
-    calls = log.read_text()
-    setup.provide_chromium("now")
-    assert log.read_text() == calls  # once is enough
-    setup.provide_chromium("later")
-    assert log.read_text() != calls
-
-
 # Python.
 
 
@@ -165,27 +123,6 @@ def test_pip_is_tried_again_when_the_network_fails(setup: ModuleType, tmp_path: 
     script(setup.VENV_PYTHON, f"echo attempt >> {tmp_path}/log", f"[ $(/usr/bin/wc -l < {tmp_path}/log) -ge 3 ]")
     setup.install_requirements()
     assert (tmp_path / "log").read_text().split() == ["attempt"] * 3
-
-
-def test_what_connect_needs_goes_into_a_folder_of_its_own(setup: ModuleType, tmp_path: Path) -> None:
-    """As pip says what is missing; the project itself is not."""
-    found = [{"metadata": {"name": name, "version": "1.2"}} for name in ("permitflow", "pandas", "grpcio-status")]
-    (tmp_path / "report").write_text(json.dumps({"install": found}))
-    script(
-        setup.VENV_PYTHON,
-        f'case "$*" in *--dry-run*) /bin/cat {tmp_path}/report;; *) echo "$*" > {tmp_path}/log;; esac',
-    )
-    setup.provide_connect()
-    command = f"-m pip install --quiet --no-deps --upgrade --target {setup.CONNECT} pandas==1.2 grpcio-status==1.2"
-    assert (tmp_path / "log").read_text().strip() == command
-
-
-def test_without_what_connect_needs_set_up_goes_on_and_says_what_is_skipped(
-    setup: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script(setup.VENV_PYTHON, "exit 1")
-    setup.provide_connect()
-    assert "what clients of Spark Connect need cannot be installed; their tests are skipped" in capsys.readouterr().out
 
 
 def test_a_second_set_up_runs_nothing(setup: ModuleType, tmp_path: Path) -> None:

@@ -70,29 +70,3 @@ def test_every_environment_was_run_and_all_its_tests_passed(matrix: ModuleType, 
 def test_the_oldest_python_was_run(matrix: ModuleType, repository: Path, documented: Table) -> None:
     assert documented["Python"]["declared"] == f">={matrix.oldest_python(repository / 'pyproject.toml')}"
     assert documented["Python"]["oldest"].startswith(matrix.oldest_python(repository / "pyproject.toml"))
-
-
-def test_a_range_must_have_a_lower_end(matrix: ModuleType) -> None:
-    with pytest.raises(ValueError, match="must have one lower bound, as in >=2,<3: <3"):
-        matrix.lower_bound(SpecifierSet("<3"))
-
-
-def test_a_library_has_one_range(matrix: ModuleType, tmp_path: Path) -> None:
-    extras = "\n".join(f'{extra} = ["numpy>={number}"]' for number, extra in enumerate(matrix.EXTRAS))
-    (tmp_path / "pyproject.toml").write_text(
-        f'[project]\nname = "it"\ndependencies = []\n[project.optional-dependencies]\n{extras}\n'
-    )
-    with pytest.raises(ValueError, match="two ranges of numpy: >=0 and >=1"):
-        matrix.declared_ranges(tmp_path / "pyproject.toml")
-
-
-@pytest.mark.parametrize(
-    ("last_line", "counted"),
-    [
-        ("=== 2 failed, 40 passed, 1 skipped in 3.2s ===", "2 failed, 40 passed, 1 skipped"),
-        ("1 error in 0.1s", "1 error"),
-        ("Fatal Python error: Aborted", "nothing was run"),
-    ],
-)
-def test_what_pytest_counted_is_read(matrix: ModuleType, last_line: str, counted: str) -> None:
-    assert matrix.summary(f"....\n{last_line}\n") == counted

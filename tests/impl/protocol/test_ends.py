@@ -3,6 +3,8 @@
 What leaves when, in which order and for how many permits: tests/conformance, where the model leads both ends.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from permitflow.errors import (
@@ -76,6 +78,12 @@ def test_a_peer_cannot_return_more_than_it_holds(returned: Permits, permit_class
     assert (caught.value.permit_class, caught.value.returned) == (permit_class, count)
     assert sender.outstanding == Permits(10, 1, 0), "nothing was taken in"
     assert caught.value.outstanding == sender.outstanding[Permits._fields.index(permit_class)]
+
+
+@pytest.mark.parametrize("send", [PermitSender[str].send_oldest, PermitSender[str].send_watermark])
+def test_nothing_leaves_where_nothing_was_offered(send: Callable[[PermitSender[str]], Message[str]]) -> None:
+    with pytest.raises(WouldBlock):
+        send(sender_of())
 
 
 def test_the_most_permits_that_were_ever_away_are_remembered() -> None:
