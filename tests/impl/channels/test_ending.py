@@ -126,21 +126,6 @@ async def test_every_receiver_sees_the_end(settle: Settle, messages: int) -> Non
     assert sorted(received, key=str) == list(range(messages))
 
 
-async def test_a_receiver_that_comes_while_the_last_message_belongs_to_another_sees_the_end(settle: Settle) -> None:
-    sender, receiver = channel()
-    first = asyncio.ensure_future(receiver.receive())
-    await settle()
-    sender.send_nowait("last")
-    sender.end_nowait()
-    late = asyncio.ensure_future(receiver.receive())
-    many = asyncio.ensure_future(receiver.receive_many(4))
-
-    assert (await first).payload == "last"
-    for task in (late, many):
-        with pytest.raises(EndOfStream):
-            await task
-
-
 async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled(settle: Settle) -> None:
     sender, receiver = channel()
     first, second, third = (asyncio.ensure_future(receiver.receive()) for _ in range(3))
@@ -169,31 +154,6 @@ async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(settle: Se
     with pytest.raises(EndOfStream):
         await consumer
     receiver.consume()
-
-
-async def test_the_receiver_may_go_before_the_end_has_come(settle: Settle) -> None:
-    sender, receiver = channel()
-    sender.send_nowait("x", 6)
-    waiting = asyncio.ensure_future(sender.send("y", 6))
-    await settle()
-    await sender.end()
-    receiver.close()
-
-    with pytest.raises(PeerGoneError) as caught:
-        await waiting
-    assert caught.value.undelivered == "y"
-    await sender.end()
-
-
-async def test_the_end_comes_after_what_is_still_held() -> None:
-    sender, receiver = channel()
-    sender.send_nowait("x", 6)
-    await sender.end()
-    receiver.take_nowait()
-    with pytest.raises(EndOfStream):
-        await receiver.take()
-    receiver.consume()
-    assert sender.statistics().gauges["row_permits_here"] == 8
 
 
 # Closed, aborted, left.
@@ -388,25 +348,6 @@ async def test_who_was_woken_and_has_not_run_yet_is_told_too(settle: Settle, dee
         "close the sender": PeerGoneError,
     }
     assert {type(await failure(task)) for task in waiting} == {expected[deed]}
-
-
-async def test_a_consumer_may_close_the_channel_from_within_its_loop(settle: Settle) -> None:
-    sender, receiver = channel()
-    waiting = asyncio.ensure_future(sender.send("x", 6))
-    await settle()
-    waiting = asyncio.ensure_future(sender.send("y", 6))
-    await settle()
-    seen = []
-
-    async def consume() -> None:
-        async for message in receiver:
-            seen.append(message.payload)
-            receiver.close()
-
-    with pytest.raises(ChannelClosedError):
-        await consume()
-    assert seen == ["x"]
-    assert type(await failure(waiting)) is PeerGoneError
 
 
 async def test_blocks_close_their_ends() -> None:

@@ -51,18 +51,6 @@ async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newco
     assert payloads(receiver) == ["waiting", "newcomer"]
 
 
-async def test_sends_leave_in_the_order_of_their_calls_however_many_wait(settle: Settle) -> None:
-    sender, receiver = channel()
-    sizes = [(5 * number) % 8 for number in range(60)]
-    sends = [asyncio.ensure_future(sender.send(number, rows)) for number, rows in enumerate(sizes)]
-    received: list[object] = []
-    while len(received) < len(sizes):
-        received.append((await receiver.receive()).payload)
-
-    assert received == list(range(60))
-    assert all(send.done() for send in sends)
-
-
 async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
     sender, receiver = channel()
     for name in ("b1", "b2"):
@@ -109,16 +97,6 @@ async def test_cancelling_one_of_those_who_wait_leaves_the_others_in_their_place
     assert payloads(receiver) == list(sends)
 
 
-async def test_receivers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
-    sender, receiver = channel()
-    waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(4)]
-    await settle()
-    for number in range(4):
-        sender.send_nowait(number)
-
-    assert [(await task).payload for task in waiting] == [0, 1, 2, 3]
-
-
 async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(settle: Settle) -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
@@ -142,19 +120,6 @@ async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(
     assert (await following).payload == "third"
 
 
-async def test_a_message_more_than_those_who_wait_is_free_for_a_newcomer(settle: Settle) -> None:
-    sender, receiver = channel()
-    waiting = asyncio.ensure_future(receiver.receive())
-    await settle()
-    sender.send_nowait("first", 1)
-    sender.send_nowait("second", 1)
-
-    assert receiver.receive_nowait().payload == "first"
-    with pytest.raises(WouldBlock):
-        receiver.receive_nowait()
-    assert (await waiting).payload == "second"
-
-
 async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
@@ -164,33 +129,3 @@ async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> N
 
     assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
     assert (await waiting).payload == 2
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-async def test_nobody_starves(rows: int) -> None:
-    """Equal senders get equal shares, and so do equal receivers."""
-    sender, receiver = channel()
-    sent, received = [0] * 5, [0] * 4
-    enough = asyncio.Event()
-
-    async def produce(number: int) -> None:
-        while True:
-            await sender.send(number, rows)
-            sent[number] += 1
-
-    async def consume(number: int) -> None:
-        while True:
-            await receiver.receive()
-            received[number] += 1
-            if sum(received) == 2_000:
-                enough.set()
-
-    tasks = [asyncio.ensure_future(produce(number)) for number in range(5)]
-    tasks += [asyncio.ensure_future(consume(number)) for number in range(4)]
-    await enough.wait()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-    assert max(sent) - min(sent) <= 8 + 1, sent  # one of them found the window empty
-    assert min(received) > 0, received

@@ -81,17 +81,6 @@ def test_chunks_are_freed_when_the_stream_is_given_up(way: str) -> None:
     assert alive() is None
 
 
-async def test_a_channel_that_nobody_has_any_more_is_freed_with_all_it_holds() -> None:
-    sender, receiver = channel()
-    chunk, alive = watched(6)
-    await sender.send(chunk)
-    sender.send_watermark(chunk)
-    del chunk
-    assert alive() is not None
-    del sender, receiver
-    assert alive() is None
-
-
 async def test_a_channel_is_freed_after_waits_cancellations_and_ends(settle: Settle) -> None:
     sender, receiver = channel()
     chunk, alive = watched(6)

@@ -97,46 +97,6 @@ async def test_what_is_held_never_exceeds_the_permits(producers: int, consumers:
     assert after.gauges["row_permits_here"] == 64
 
 
-async def test_receive_many_waits_for_one_message_and_takes_no_more_than_are_wanted(settle: Settle) -> None:
-    sender, receiver = channel(100)
-    for number in range(5):
-        sender.send_nowait(number)
-    assert [message.payload for message in await receiver.receive_many(3)] == [0, 1, 2]
-    assert [message.payload for message in await receiver.receive_many(3)] == [3, 4]
-
-    waiting = asyncio.ensure_future(receiver.receive_many(3))
-    await settle()
-    assert not waiting.done()
-    sender.send_nowait(5)
-    sender.send_nowait(6)
-    assert [message.payload for message in await waiting] == [5, 6]
-    assert sender.statistics().gauges["row_permits_here"] == 100
-
-
-@pytest.mark.parametrize("max_messages", [0, -1])
-async def test_receive_many_wants_a_positive_number(max_messages: int) -> None:
-    sender, receiver = channel()
-    sender.send_nowait("x")
-    with pytest.raises(InvalidParametersError, match="max_messages must be at least 1"):
-        await receiver.receive_many(max_messages)
-    assert receiver.receive_nowait().payload == "x"
-
-
-async def test_a_consumer_that_fails_leaves_the_channel_as_it_is() -> None:
-    sender, receiver = channel()
-    for number in range(4):
-        sender.send_nowait(number)
-
-    async def consume() -> None:
-        async for _ in receiver:
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await consume()
-    assert [message.payload for message in await receiver.receive_many(9)] == [1, 2, 3]
-    assert sender.statistics().gauges["row_permits_here"] == 8
-
-
 def test_no_loop_is_needed_where_nobody_waits() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError):
@@ -169,19 +129,6 @@ def test_parameters_of_another_kind_are_refused() -> None:
         InvalidParametersError, match="must be the parameters of a flow, such as ChannelParameters, not 64"
     ):
         open_channel(64)  # type: ignore[arg-type]  # that is the point
-
-
-def test_consuming_needs_a_message_that_was_taken() -> None:
-    sender, receiver = channel()
-    sender.send_nowait("a", 4)
-    with pytest.raises(LocalProtocolError, match="no message was taken"):
-        receiver.consume()
-    receiver.take_nowait()
-    receiver.consume()
-    with pytest.raises(LocalProtocolError, match="no message was taken"):
-        receiver.consume()
-    with pytest.raises(WouldBlock, match="no message is here"):
-        receiver.take_nowait()
 
 
 async def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held() -> None:

@@ -4,13 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
 
 from permitflow import (
-    ChannelAbortedError,
     ChannelClosedError,
     ChannelParameters,
     EndOfStream,
@@ -18,7 +16,6 @@ from permitflow import (
     LocalProtocolError,
     LocalReceiver,
     LocalSender,
-    Oversize,
     PeerGoneError,
     UnsplittableChunkError,
     WouldBlock,
@@ -60,17 +57,6 @@ async def test_chunks_leave_from_the_left_until_the_queue_is_empty(settle: Settl
     assert not queue
     assert received(receiver) == ["dd", "e"]
     assert sender.statistics().gauges["row_permits_here"] == 4
-
-
-async def test_all_that_is_received_returns_its_permits_once() -> None:
-    sender, receiver = channel(row_permits=8, permit_batch=5)
-    for expected in ("aaa", "b"), ("cc", "dd", "ee"), ("f",):
-        await sender.send_many(deque(expected))
-        first = receiver.receive_nowait()
-        rest = await receiver.receive_many() if len(expected) > 1 else []
-        assert [message.payload for message in (first, *rest)] == list(expected)
-        assert sender.statistics().gauges["row_permits_here"] == 8
-        assert receiver.statistics().gauges["unreturned_permits"] == 0
 
 
 async def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(settle: Settle) -> None:
@@ -130,12 +116,6 @@ async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit
     await sending
     assert [message.rows for message in await receiver.receive_many()] == [3, *[1] * behind]
     assert sender.statistics().peak_rows_held <= 4
-
-
-async def test_nothing_is_to_be_sent() -> None:
-    sender, _ = channel()
-    await sender.send_many(deque())
-    assert sender.statistics().sent_chunks == 0
 
 
 async def test_cancelled_the_queue_holds_what_has_not_left(settle: Settle) -> None:
@@ -198,15 +178,6 @@ async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
         receiver.receive_nowait()
 
 
-async def test_chunks_above_the_clamp_travel_whole_where_that_was_agreed() -> None:
-    ends: Ends = open_channel(ChannelParameters(row_permits=4, max_chunk_cost=3, oversize=Oversize.WHOLE))
-    sender, receiver = ends
-    queue = deque(["abcdefgh", "i"])
-    await sender.send_many(queue)
-    assert received(receiver) == ["abcdefgh", "i"]
-    assert sender.statistics().gauges["row_permits_here"] == 4
-
-
 async def test_taken_messages_keep_their_permits_until_they_are_consumed(settle: Settle) -> None:
     sender, receiver = channel(row_permits=8, permit_batch=3)
     for chunk in ("a", "bb", "c", "dd", "e"):
@@ -265,17 +236,3 @@ async def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_her
     sender.send_nowait("b")
     sender.send_nowait("c")
     assert [message.payload for message in await waiting] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("way", ["receive_many", "take_many"])
-async def test_a_receiver_of_many_learns_how_the_stream_ended(settle: Settle, way: str) -> None:
-    for how, error in enumerate((EndOfStream, ChannelAbortedError, PeerGoneError, ChannelClosedError)):
-        sender, receiver = channel()
-        waiting = [asyncio.ensure_future(getattr(receiver, way)(3)) for _ in range(2)]
-        await settle()
-        (sender.end_nowait, partial(sender.abort, "broken"), sender.close, receiver.close)[how]()
-        await settle()
-        for task in waiting:
-            assert isinstance(task.exception(), error)
-        with pytest.raises(error):
-            await getattr(receiver, way)()

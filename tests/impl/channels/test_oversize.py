@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,25 +47,6 @@ def test_the_slices_of_a_chunk_are_the_chunk_and_never_exceed_the_permits(rows: 
         assert sender.statistics().peak_rows_held <= row_permits
 
     asyncio.run(test())
-
-
-def values_of(batch: pa.RecordBatch) -> pa.Buffer:
-    """Where they lie, those of the whole that it is a slice of."""
-    return batch.column(0).buffers()[1]
-
-
-async def test_arrow_batches_are_split_without_copying() -> None:
-    batch = pa.record_batch({"x": pa.array(range(10_000), pa.int64())})
-    sender, receiver = channel(4_096, 512)
-    sending = asyncio.ensure_future(sender.send(batch))
-    received: list[pa.RecordBatch] = []
-    while sum(piece.num_rows for piece in received) < 10_000:
-        received.append((await receiver.receive()).payload)
-    await sending
-
-    assert {values_of(piece).address for piece in received} == {values_of(batch).address}
-    assert [piece.num_rows for piece in received] == [3_584, 3_584, 2_832]
-    assert pa.Table.from_batches(received) == pa.Table.from_batches([batch])
 
 
 async def test_slices_are_not_mixed_with_chunks_of_others(settle: Settle) -> None:

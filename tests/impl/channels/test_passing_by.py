@@ -57,21 +57,6 @@ def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, f
     assert shown(receiver, 0, 99) == []
 
 
-@pytest.mark.parametrize("kinds", ["2", "22"])
-def test_nothing_is_shown_while_a_message_is_held(kinds: str) -> None:
-    sender, receiver = opened()
-    sent(sender, kinds)
-    receiver.take_nowait()
-    assert shown(receiver, 9, 99) == []
-
-
-def test_no_more_are_shown_than_have_so_many_rows_and_another() -> None:
-    sender, receiver = opened()
-    sent(sender, "22222")
-    assert shown(receiver, 9, 5) == ["2", "2", "2"]
-    assert shown(receiver, 2, 99) == ["2", "2"]
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool, count: int) -> None:

@@ -1,7 +1,6 @@
 """What a channel reports about itself, by a clock that stands still unless it is moved."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -143,58 +142,6 @@ def test_both_ends_report_the_same_numbers() -> None:
     by_the_clock(test)
 
 
-@pytest.mark.parametrize("way", ["send", "send_nowait", "send_many"])
-def test_the_most_rows_that_were_here_are_counted_whichever_way_they_came(way: str) -> None:
-    async def test(_: ClockLoop) -> None:
-        sender, receiver = channel()
-        for count in (1, 4):
-            if way == "send_many":
-                await sender.send_many(deque(["a"] * count))
-            elif way == "send":
-                await asyncio.gather(*[sender.send("a", 1) for __ in range(count)])
-            else:
-                for __ in range(count):
-                    sender.send_nowait("a", 1)
-            for __ in range(count):
-                await receiver.receive()
-        assert receiver.statistics().peak_inbox_rows == 4
-
-    by_the_clock(test)
-
-
-def test_a_barrier_that_waits_is_a_send_that_waits() -> None:
-    async def test(_: ClockLoop) -> None:
-        sender, receiver = channel()
-        sender.send_nowait("full", 6)
-        await sender.send_barrier("its permit")
-        sends = [asyncio.ensure_future(sender.send_barrier(name)) for name in ("b1", "b2")]
-        sends.append(asyncio.ensure_future(sender.send("x", 6)))
-        await settle()
-        assert sender.statistics().waiting_sends == receiver.statistics().waiting_sends == 3
-        receiver.close()
-        await asyncio.gather(*sends, return_exceptions=True)
-        assert sender.statistics().waiting_sends == 0
-
-    by_the_clock(test)
-
-
-def test_one_wait_after_another_adds_to_the_time() -> None:
-    async def test(loop: ClockLoop) -> None:
-        sender, receiver = channel()
-        for seconds in (2, 3):
-            sender.send_nowait("full", 6)
-            waiting = asyncio.ensure_future(sender.send("x", 6))
-            await settle()
-            loop.now += seconds
-            assert times(sender) == (loop.now - 1_000, loop.now - 1_000), "while it goes on, too"
-            await receiver.receive()
-            await waiting
-            await receiver.receive()
-        assert times(sender) == (5, 5)
-
-    by_the_clock(test)
-
-
 @pytest.mark.parametrize("ending", ["abort", "close the sender", "close the receiver"])
 def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
     async def test(_: ClockLoop) -> None:
@@ -212,14 +159,3 @@ def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
             assert end.statistics().peak_inbox_rows == end.statistics().peak_rows_held == 5
 
     by_the_clock(test)
-
-
-def test_control_messages_do_not_count_as_rows() -> None:
-    sender, receiver = channel()
-    sender.send_barrier_nowait("b")
-    sender.send_watermark("w")
-
-    now = sender.statistics()
-    assert (now.sent_chunks, now.sent_rows, now.inbox_rows, now.gauges["row_permits_here"]) == (0, 0, 0, 8)
-    assert [message.rows for message in (receiver.receive_nowait(), receiver.receive_nowait())] == [0, 0]
-    assert receiver.statistics().consumed_chunks == 0
