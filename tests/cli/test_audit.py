@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
@@ -73,16 +71,6 @@ def test_a_folder_without_traces_is_unusable(command: Command, tmp_path: Path) -
     assert "holds no *.jsonl or *.parquet file" in error
 
 
-def test_a_recording_of_nothing_is_unusable(command: Command, tmp_path: Path) -> None:
-    writer = ParquetWriter(tmp_path / "empty.parquet")
-    writer.close()
-
-    code, _, error = command("audit", str(tmp_path))
-
-    assert code == 2
-    assert "holds no channel" in error
-
-
 @pytest.mark.parametrize(("given", "rule"), [("-1", "at least 0, not -1"), ("1001", "at most 1,000, not 1,001")])
 def test_a_number_of_processes_that_cannot_be_is_named(command: Command, given: str, rule: str) -> None:
     code, _, error = command("audit", "run.parquet", "--processes", given)
@@ -98,17 +86,3 @@ def test_a_damaged_file_is_unusable_and_no_traceback(command: Command, tmp_path:
     code, _, error = command("audit", str(path), "--processes", "1")
     assert code == 2
     assert "action must be text; it is damaged" in error
-
-
-@pytest.mark.parametrize("arguments", [("audit",), ("trace", "validate")])
-def test_a_file_that_arrow_cannot_read_is_unusable(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
-    def refuse(_: object) -> None:  # as it does where a damaged footer speaks of integers of 128 bits
-        raise pa.ArrowNotImplementedError("Integers with more than 64 bits not implemented")
-
-    path = write(tmp_path / "run.parquet", run())
-    monkeypatch.setattr(pq, "ParquetFile", refuse)
-    code, _, error = command(*arguments, path)
-    assert code == 2
-    assert "is no whole Parquet file (was its writer killed before it closed it?): Integers with more" in error

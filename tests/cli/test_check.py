@@ -97,17 +97,6 @@ def test_the_advice_works(report: Report) -> None:
     assert report("check", *numbers(8, 6, max_chunk_cost=5), "--flush-idle")[0] == 0
 
 
-def test_two_nodes_with_different_batches_are_live_up_to_a_difference_of_one(report: Report) -> None:
-    assert report("check", *numbers(8, 5, permit_batch_up=4))[0] == 0
-    assert report("check", *numbers(8, 6, permit_batch_up=4))[0] == 1
-
-
-def test_the_idle_flush_takes_the_deadlock_away(report: Report) -> None:
-    arguments = numbers(8, 7, max_chunk_cost=8)
-    assert report("check", *arguments)[0] == 1
-    assert report("check", *arguments, "--flush-idle")[0] == 0
-
-
 def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> None:
     code, stdout, _ = command("check", *numbers(2048, 256), "--sizes", "1024,2048")
     assert code == 0
@@ -199,16 +188,6 @@ def test_a_file_is_decided_as_the_same_numbers_are(report: Report, tmp_path: Pat
     assert {key: of_file[key] for key in same} == {key: of_numbers[key] for key in same}
 
 
-@pytest.mark.parametrize(("permit_batch", "code"), [(5, 0), (6, 1)])
-def test_two_ends_are_live_up_to_a_difference_of_one(
-    report: Report, tmp_path: Path, permit_batch: int, code: int
-) -> None:
-    assert (
-        report("check", described(tmp_path, "row_permits = 8\npermit_batch = 4", f"permit_batch = {permit_batch}"))[0]
-        == code
-    )
-
-
 def test_where_the_ends_disagree_and_what_a_handshake_makes_of_it(command: Command, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48\npermit_batch = 40")
     code, stdout, _ = command("check", file)
@@ -233,32 +212,6 @@ def test_a_sender_with_a_larger_window_than_the_receiver_allows_does_not_hold(re
     assert "64 row permits out at once, the downstream allows 48" in document["overspend"]
     lucky = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48", "rows = 40")
     assert report("check", lucky)[0] == 0
-
-
-def test_more_barriers_than_the_receiver_allows_do_not_hold(report: Report, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_permits = 64\npermit_batch = 4\nbarrier_permits = 2", "barrier_permits = 1")
-    code, document = report("check", file)
-    assert (code, document["verdict"]) == (1, "overspend")
-
-
-def test_the_advice_for_a_file_works(report: Report, tmp_path: Path) -> None:
-    up = "row_permits = 64\npermit_batch = 4"
-    _, document = report("check", described(tmp_path, up, "permit_batch = 40"))
-    assert report("check", described(tmp_path, up, f"permit_batch = {document['safe_permit_batch']}"))[0] == 0
-    assert (
-        report(
-            "check",
-            described(tmp_path, f"{up}\nmax_chunk_cost = {document['safe_max_chunk_cost']}", "permit_batch = 40"),
-        )[0]
-        == 0
-    )
-    assert report("check", described(tmp_path, up, "permit_batch = 40\nflush_idle = true"))[0] == 0
-
-
-def test_chunks_that_are_all_alike_are_decided_for_what_they_are(report: Report, tmp_path: Path) -> None:
-    up = "row_permits = 2_048\npermit_batch = 256\nmax_chunk_cost = 2_048"
-    assert report("check", described(tmp_path, up, chunks="rows = [1_024, 2_048]"))[0] == 0
-    assert report("check", described(tmp_path, up, chunks="rows = [1, 2_048]"))[0] == 1
 
 
 def test_that_slices_are_taken_in_any_order_is_said(command: Command, tmp_path: Path) -> None:
@@ -390,24 +343,10 @@ def test_a_manifest_that_cannot_be_read_is_unusable(command: Command, seeded: Ca
     assert "is not TOML" in stderr
 
 
-def test_a_model_that_cannot_be_evaluated_differs(command: Command, seeded: Callable[[str, str], None]) -> None:
-    seeded('"GrantsBatched"', '"GrantsBotched"')
-    code, stdout, _ = command("check", "--engine", "explorer", "--model", "published")
-    assert code == 1
-    assert "has no invariant 'GrantsBotched'" in stdout
-
-
 def test_an_unknown_model_is_unusable(command: Command) -> None:
     code, stdout, stderr = command("check", "--model", "one-above-stick")
     assert (code, stdout) == (2, "")
     assert "the manifest has no model 'one-above-stick'; did you mean one-above-stuck" in stderr
-
-
-def test_an_unknown_engine_is_unusable(command: Command) -> None:
-    code, _, stderr = command("check", "--engine", "guess")
-    assert code == 2
-    assert "'--engine'" in stderr
-    assert "'guess' is not one of 'explorer', 'tlc', 'both'" in stderr
 
 
 def test_without_java_the_explorer_checks_and_says_what_is_left_out(
@@ -450,11 +389,6 @@ def test_what_is_explored_is_what_is_proved(report: Report) -> None:
         "reason": "all 70 states were visited, and none of them is stuck",
         "run": [],
     }
-
-
-def test_the_exit_code_says_whether_all_are_live(command: Command) -> None:
-    assert command("check", GRID, *SMALL, "--explore")[0] == 1
-    assert command("check", GRID, "--sweep", "row_permits=4", "--sweep", "max_chunk_cost=1,2", "--explore")[0] == 0
 
 
 def test_a_file_can_say_itself_what_varies(report: Report, tmp_path: Path) -> None:
@@ -515,15 +449,6 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
     code, _, stderr = command("check", *arguments)
     assert code == 2
     assert message in stderr
-
-
-def test_a_file_that_varies_nothing_is_told_what_to_add(command: Command) -> None:
-    code, _, stderr = command("check", GRID.replace("grid", "orders"), "--explore")
-    assert code == 2
-    assert (
-        "nothing varies: give --sweep, or a [sweep] of row_permits, permit_batch, max_chunk_cost, chunk_rows in"
-        in stderr
-    )
 
 
 @pytest.mark.timeout(2 * HANG_SECONDS)

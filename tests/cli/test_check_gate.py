@@ -72,11 +72,3 @@ def test_the_explorer_says_the_same(stop: bool, release: bool, announce: bool) -
             SYSTEM, parameters, invariants={name: SYSTEM.invariants[name] for name in names}, stop_at_violation=True
         )
         assert (check_gate(**gate).verdict == "live") == (not graph.violations), gate  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("floating", [1, 2, 7])
-def test_a_larger_pool_is_used_up_in_the_same_way(floating: int) -> None:
-    for stop, steps in ((True, 11), (False, 11)):
-        finding = check_gate(inputs=3, exclusive=0, floating=floating, stop=stop, release=False)
-        assert finding.verdict == "deadlock"
-        assert len(finding.steps) == steps + floating * (2 if stop else 4)

@@ -18,7 +18,7 @@ from permitflow.checking import Check, grid_of
 from permitflow.cli.check_sweep import sweep_on
 from permitflow.demo import spark_session
 from permitflow.spark import sweeping
-from permitflow.spark.sessions import ended_by_interrupts, heeding_as_before, starting_quietly, was_interrupted
+from permitflow.spark.sessions import ended_by_interrupts, heeding_as_before, starting_quietly
 
 GRID = grid_of({"row_permits": [8], "permit_batch": [2]})
 
@@ -95,20 +95,6 @@ def test_a_spark_that_does_not_start_is_told_in_one_line_with_what_it_said(
     assert said == (
         "Error: --spark local[2]: [JAVA_GATEWAY_EXITED] Java gateway process exited. It said: no java here\n"
     )
-
-
-def test_an_error_that_followed_ctrl_c_is_told_from_others() -> None:
-    def fails(first: BaseException) -> BaseException:
-        try:
-            try:
-                raise first
-            finally:
-                raise OSError("broken off")
-        except OSError as error:
-            return error
-
-    assert was_interrupted(fails(KeyboardInterrupt()))
-    assert not was_interrupted(fails(ValueError()))
 
 
 def test_without_ctrl_c_the_jvm_is_left_alone(gateway: FakeGateway) -> None:

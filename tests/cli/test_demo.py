@@ -1,14 +1,12 @@
 """``permitflow demo``: what it makes of its options, of the report and of failures."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import typer
 
-from permitflow.cli.demo import settings_of, show_run
-from permitflow.demo import DemoReport, DemoSettings, PipelineReport, PipelineSettings, Progress
-from permitflow.demo.streaming_demo import ChannelNumbers, Counted, RecordedRun, render_pipeline
+from permitflow.cli.demo import show_run
+from permitflow.demo import DemoReport, Progress
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict, render
 from permitflow.errors import DemoError
@@ -62,13 +60,6 @@ def test_a_demo_that_cannot_run_says_why(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "Error: tpchgen-cli is not installed\n"
 
 
-def test_options_become_settings(tmp_path: Path) -> None:
-    jobs = settings_of(scale=0.5, keep=tmp_path, streaming=False, kills=0, seed=None)
-    assert jobs == DemoSettings(scale=0.5, keep=tmp_path)
-    pipeline = settings_of(scale=0.1, keep=None, streaming=True, kills=50, seed=7)
-    assert pipeline == PipelineSettings(scale=0.1, keep=None, kills=50, seed=7)
-
-
 def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
     """In a process of its own: SIGINT reaches it while it checks the models."""
     program = (
@@ -95,37 +86,6 @@ def test_an_unusable_scale_is_named(command: Command, scale: str, complaint: str
     code, stdout, stderr = command("demo", "--scale", scale)
     assert (code, stdout) == (2, "")
     assert complaint in stderr
-
-
-def pipeline_report() -> PipelineReport:
-    """A report of a pipeline in which everything is right."""
-    return PipelineReport(
-        scale=0.1,
-        seed=7,
-        kills={"driver": 2},
-        missed_kills=0,
-        starts={"driver": 3, "exchange": 1},
-        failures={"driver": 0, "exchange": 0},
-        line_items=100,
-        counted=Counted(expected=10, lost=0, duplicated=0, foreign=0),
-        answer=ANSWER,
-        direct_answer=ANSWER,
-        channels=(ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8),),
-        looks=3,
-        seen_problems=(),
-        recorded=RecordedRun(lives=1, silent_lives=0, streams=4, events=50, cut_streams=1, query_events=9, refused=()),
-        seconds={},
-        total_seconds=1.0,
-    )
-
-
-def test_the_report_of_the_pipeline_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as end:
-        show_run(lambda _: pipeline_report(), render_pipeline, as_json=False)
-    assert end.value.exit_code == 0
-    stdout = capsys.readouterr().out
-    assert "100 line items, of which 10 were late: 0 lost, 0 duplicated" in stdout
-    assert "All checks passed" in stdout
 
 
 @pytest.mark.parametrize(

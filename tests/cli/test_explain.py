@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -125,11 +124,6 @@ def test_a_live_channel_is_shown_by_a_run_that_fills_and_drains(report: Report, 
     assert set(document["ledger"]) == {"rows", "barriers", "watermarks"}
 
 
-def test_the_idle_flush_makes_it_live(report: Report) -> None:
-    assert report("explain", *STUCK)[1]["verdict"] == "stuck"
-    assert report("explain", *STUCK, "--flush-idle")[1]["verdict"] == "live"
-
-
 def test_only_the_given_sizes_are_offered(command: Command, folder: Path) -> None:
     command("explain", "--row-permits", "8", "--permit-batch", "3", "--sizes", "2,7")
     offered = {call for call in calls(embedded(folder / "permitflow-explain.html")) if call.startswith("Offer")}
@@ -232,22 +226,6 @@ def test_a_recording_of_another_protocol_is_shown_by_its_variables(
     assert "free 1 \u2192 0" in (folder / "run.svg").read_text()
 
 
-def test_a_wrong_recording_of_another_protocol_is_shown_up_to_what_is_wrong(
-    report: Report, one_by_one: Path, folder: Path
-) -> None:
-    lines = one_by_one.read_text().splitlines(keepends=True)
-    (place, *_) = [number for number, line in enumerate(lines) if '"action": "Answer"' in line]
-    lines[place] = lines[place].replace('"counters": [1]', '"counters": [0]')
-    one_by_one.write_text("".join(lines))
-    code, said = report("explain", str(one_by_one), "-o", "run.html")
-    assert (code, said["verdict"]) == (0, "invalid")
-    assert "of the sender, Answer is impossible: its end counts (0,) afterwards" in said["sentence"]
-    assert [section["heading"] for section in embedded(folder / "run.html")["conclusions"]] == [
-        "What no behaviour allows here",
-        "What would have been allowed",
-    ]
-
-
 def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -> None:
     code, stdout, stderr = command("explain", str(trace))
     assert (code, stdout) == (2, "")
@@ -317,14 +295,6 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(
     assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("page.html", "the old page")]
     assert command("explain", *STUCK, "-o", str(page))[0] == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no files in memory there")
-def test_a_file_in_memory_is_replaced_like_any_other(command: Command) -> None:
-    with TemporaryDirectory(dir="/dev/shm") as folder:
-        for _ in range(2):
-            assert command("explain", *STUCK, "-o", f"{folder}/page.html")[0] == 0
-        assert Path(folder, "page.html").read_text().count("<!DOCTYPE html>") == 1
 
 
 def test_what_a_link_points_to_is_written_and_the_link_stays(command: Command, folder: Path) -> None:

@@ -18,19 +18,15 @@ import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from permitflow.channels.statistics import ChannelStatistics
 from permitflow.cli.serving import metrics_at
-from permitflow.errors import InvalidOptionError, PeerGoneError
+from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics
-from permitflow.protocol.compression import Compression
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
-from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.grpc_aio import get, put
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -231,15 +227,6 @@ def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Pa
     assert path.read_text() == content
 
 
-def test_a_link_to_an_earlier_recording_is_one(command: Command, tmp_path: Path) -> None:
-    path, link = tmp_path / "run.jsonl", tmp_path / "last.jsonl"
-    path.write_text("evidence\n")
-    link.symlink_to(path)
-    code, _, stderr = command("serve", "--stream", "orders", "--trace", str(link))
-    assert (code, path.read_text()) == (2, "evidence\n")
-    assert f"{link} is there already" in stderr
-
-
 @pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
 def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tmp_path: Path, name: str) -> None:
     link = tmp_path / f"link-{name}"
@@ -251,16 +238,6 @@ def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tm
         code, _, stderr = process("serve", "--stream", "orders", "--address", address, "--trace", str(link))
     assert (code, "cannot listen" in stderr) == (2, True)
     assert list(tmp_path.iterdir()) == [link]
-
-
-def test_what_an_exchange_may_have_recorded_at_its_first_address_stays(process: Command, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        addresses = ("--address", "127.0.0.1:0", "--address", f"127.0.0.1:{taken.getsockname()[1]}")
-        code, _, stderr = process("serve", "--stream", "orders", *addresses, "--trace", str(tmp_path / "run.jsonl"))
-    assert (code, "cannot listen" in stderr) == (2, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["run.jsonl"]
 
 
 def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
@@ -406,51 +383,6 @@ def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runn
     assert samples["permitflow_lag_rows", "kept", "audit"] == 4
     assert samples["permitflow_state", "once", "waiting"] == 1
     assert ("permitflow_staged_rows", "once") not in samples
-
-
-class MutedChannel(Exchange):
-    """An exchange with a channel of a flow that has no window and counts something of its own."""
-
-    def each_statistics(self, names: Sequence[str] = ()) -> Iterator[BridgeStatistics]:
-        numbers = ChannelStatistics(name="m", sent_rows=7, gauges={"mutes": 3}, gauge_help={"mutes": "Times muted."})
-        yield BridgeStatistics(name="m", state=BridgeState.OPEN, reason="", numbers=numbers, producers=1, streams=())
-
-
-def test_what_only_a_flow_counts_is_told_by_its_own_name_and_words(run: asyncio.Runner) -> None:
-    def asked(address: str) -> tuple[Samples, bytes]:
-        with urlopen(address, timeout=30) as answer:
-            return scraped(address), answer.read()
-
-    async def test() -> tuple[Samples, bytes]:
-        with metrics_at("127.0.0.1:0", MutedChannel()) as address:
-            return await asyncio.to_thread(asked, address)
-
-    samples, text = run.run(test())
-    assert (samples["permitflow_mutes", "m"], samples["permitflow_rows_in_total", "m"]) == (3, 7)
-    assert b"# HELP permitflow_mutes Times muted." in text
-    assert not [name for name, *_ in samples if "permits" in name or "window" in name]
-
-
-def test_streams_that_are_compressed_are_counted_by_codec(run: asyncio.Runner) -> None:
-    async def test() -> Samples:
-        exchange = Exchange(parameters=SMALL, same_host=SameHost.NEVER, compression=Compression.LZ4)
-        exchange.add_channel("far", schema=CHUNK.schema)
-        async with ExchangeServer(exchange) as server, get(server.address, "far"):
-            with metrics_at("127.0.0.1:0", exchange) as address:
-                return await asyncio.to_thread(scraped, address)
-
-    assert run.run(test())["permitflow_compressed_streams", "far", "lz4"] == 1
-
-
-def test_a_port_that_is_taken_is_said_with_its_option(run: asyncio.Runner) -> None:
-    async def test() -> None:
-        with metrics_at(f"127.0.0.1:{taken.getsockname()[1]}", Exchange()):
-            raise AssertionError("it was had")
-
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InvalidOptionError) as refusal:
-        run.run(test())
-    assert "--metrics-address" in str(refusal.value)
-    assert "cannot be had: Address already in use" in str(refusal.value)
 
 
 def test_the_command_refuses_it_as_unusable(command: Command) -> None:

@@ -12,7 +12,6 @@ from permitflow_model import bounded_queue
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.family import Members
-from permitflow_model.kernel.looking_up import Layout, Look, Notes, changes_of, watched
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, Step, System, require
 from permitflow_model.manifest import Model, read_manifest
@@ -272,65 +271,7 @@ def test_conditions_that_look_at_families_together() -> None:
     assert 0 < len(found.broken) < len(OF_FAMILIES)
 
 
-def test_a_family_keeps_its_size() -> None:
-    def grow(places: Places, _most: int) -> Places:
-        return places._replace(marks=Members((*places.marks, 1)))
-
-    with pytest.raises(ValueError, match="2 members in every state"):
-        explore(replace(PLACES, actions=(Action("Grow", grow),)), 2)
-
-
-def test_there_is_no_member_beyond_the_last() -> None:
-    with pytest.raises(IndexError):
-        explore(PLACES, 2, invariants={"beyond": lambda places, _: places.pairs.get(2).number == 0})
-
-
-def test_a_function_that_looks_at_everything_is_asked_itself_in_most_states() -> None:
-    asked = []
-
-    def looks_at_all(places: Places, _most: int) -> bool:
-        asked.append(isinstance(places, Places))
-        return hash(places) is not None
-
-    states = explore(PLACES, 4, invariants={"all": looks_at_all}).state_count
-    assert states == len(asked)
-    assert asked.count(True) > states / 2
-
-
 # What is noted.
-
-
-def looks_of(function: Callable[[Line], object]) -> list[Look]:
-    notes = Notes()
-    line = Line(Fifo((1, 2)), 0)
-    layout = Layout(line)
-    after = function(watched(layout, layout.flat(line), notes))
-    if hasattr(after, "_replace"):
-        changes_of(layout, after)
-    return list(notes.looks)
-
-
-def test_a_guard_does_not_look_at_what_it_does_not_need() -> None:
-    assert looks_of(lambda line: LINE.is_enabled("Leave", line, 3)) == [Look(0, "is_empty"), Look(1)]
-    assert looks_of(lambda line: leave(line, 3)) == [Look(0, "is_empty"), Look(1), Look(0)]
-
-
-def test_a_step_of_one_member_does_not_look_at_the_others() -> None:
-    notes, start = Notes(), PLACES.initial(2)
-    layout = Layout(start)
-    put_in(watched(layout, layout.flat(start), notes), 2, 1)
-    assert {look.variable for look in notes.looks} == {2}
-    assert changes_of(layout, put_in(watched(layout, layout.flat(start), notes), 2, 1)) == {2: 1, 3: (1,)}
-    assert {look.variable for look in notes.looks} == {2, 3}
-
-
-def test_looking_twice_is_noted_once() -> None:
-    assert looks_of(lambda line: line.gone + line.gone) == [Look(1)]
-
-
-def test_a_variable_that_does_not_exist_is_no_look() -> None:
-    with pytest.raises(AttributeError, match="no variable 'lost'"):
-        looks_of(lambda line: line.lost)  # type: ignore[attr-defined]  # that is the point
 
 
 def test_the_head_of_an_empty_queue_is_an_error_as_ever() -> None:

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.exploration import explore_model, parameters_for
+from permitflow_model.exploration import parameters_for
 from permitflow_model.manifest import (
-    DEADLOCK,
     SUCCESS,
     ManifestError,
     Model,
     Verdict,
     find_spec_directory,
-    module_paths,
     read_manifest,
 )
 from permitflow_model.permit_channel import Parameters
@@ -118,14 +116,6 @@ def test_a_missing_manifest_is_an_error_with_its_path(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
-    for folder in ("one", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "Same.tla").write_text("")
-    with pytest.raises(ManifestError, match=r"one/Same\.tla and .*other/Same\.tla have the same name"):
-        module_paths(tmp_path)
-
-
 def test_the_manifest_of_the_checkout_is_found(repository: Path) -> None:
     assert find_spec_directory() == repository / "spec"
 
@@ -133,11 +123,6 @@ def test_the_manifest_of_the_checkout_is_found(repository: Path) -> None:
 @pytest.mark.parametrize("text", ["success", "deadlock", "invariant NeverStuck", "property EveryChunkDelivered"])
 def test_a_verdict_is_read_as_it_is_written(text: str) -> None:
     assert str(Verdict.parse(text)) == text
-
-
-def test_verdicts_without_a_name_are_what_they_say() -> None:
-    assert (Verdict.parse("success"), Verdict.parse("deadlock")) == (SUCCESS, DEADLOCK)
-    assert str(Verdict("property")) == "property"
 
 
 # From the manifest to the model.
@@ -172,15 +157,6 @@ def test_constants_that_do_not_fit_are_named(change: dict[str, int], message: st
         parameters_for(replace(model, constants={**model.constants, **change}))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("grant-messages", "PermitChannelHistory has no counterpart in Python; only TLC can check it")],
-)
-def test_what_the_explorer_cannot_check_it_refuses(name: str, message: str) -> None:
-    with pytest.raises(ManifestError, match=message):
-        explore_model(read_manifest()[name])
-
-
 # python -m permitflow_model.tlc
 
 
@@ -189,12 +165,6 @@ def test_a_configuration_can_be_printed_for_other_tools(capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert printed.startswith("\\* tight-live: ")
     assert printed.endswith(read_manifest()["tight-live"].config())
-
-
-def test_models_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(read_manifest())
 
 
 def test_an_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:

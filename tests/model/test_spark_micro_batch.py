@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from permitflow_model.exploration import explore_model, parameters_for
+from permitflow_model.exploration import explore_model
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Disabled
-from permitflow_model.manifest import ManifestError, read_manifest
-from permitflow_model.spark_micro_batch import NO_ROWS, PHASES, SYSTEM, Parameters, Rows, State
+from permitflow_model.manifest import read_manifest
+from permitflow_model.spark_micro_batch import PHASES, SYSTEM, Parameters, Rows, State
 from permitflow_proofs import catalogue
 
 SPEC = Path(__file__).parents[2] / "spec"
@@ -127,34 +126,6 @@ def test_a_query_that_cannot_move_is_stuck_and_keeps_permits() -> None:
 # Steps.
 
 
-def test_a_batch_that_is_run_again_has_the_same_rows_though_more_have_come() -> None:
-    down = LOGGED._replace(phase="down", start=2, end=3, produced=5)
-    again = SYSTEM.perform("Restart", down, QUERY)
-    staged = SYSTEM.perform("Stage", SYSTEM.perform("RunTask", again, QUERY), QUERY)
-    assert staged.staged == Rows(2, 3)
-
-
-def test_an_abort_after_publishing_leaves_the_table_alone() -> None:
-    published = LOGGED._replace(phase="published", published=True, staged=Rows(2, 4), output=4)
-    after = SYSTEM.perform("AbortLate", published, QUERY)
-    assert (after.staged, after.output) == (NO_ROWS, 4)
-
-
-def test_an_abort_never_takes_what_the_driver_is_about_to_publish() -> None:
-    again = LOGGED._replace(phase="down", staged=Rows(2, 4))
-    assert SYSTEM.perform("AbortLate", again, QUERY).staged == NO_ROWS
-    with pytest.raises(Disabled):
-        SYSTEM.perform("AbortLate", again._replace(phase="staged"), QUERY)
-
-
-def test_nobody_acknowledges_for_a_driver_more_than_the_commit_log_has() -> None:
-    down = LOGGED._replace(phase="down")
-    with pytest.raises(Disabled):
-        SYSTEM.perform("AcknowledgeForDriver", down, QUERY)
-    done = down._replace(committed=True, published=True, output=4)
-    assert SYSTEM.perform("AcknowledgeForDriver", done, QUERY).acknowledged == 4
-
-
 # The document.
 
 
@@ -181,15 +152,3 @@ def test_the_document_names_models_and_theorems_that_exist() -> None:
 def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(QUERY, **change)
-
-
-def test_constants_become_parameters_of_the_query() -> None:
-    assert parameters_for(MODELS["spark-commit-one-above"]) == Parameters(
-        row_permits=5, batch_cap=4, sizes=(1, 2), horizon=6, acknowledge_in="commit"
-    )
-
-
-def test_constants_that_do_not_fit_are_named() -> None:
-    model = MODELS["spark-published"]
-    with pytest.raises(ManifestError, match="do not fit: batch_cap must be at least 1, not 0"):
-        parameters_for(replace(model, constants={**model.constants, "BatchCap": 0}))

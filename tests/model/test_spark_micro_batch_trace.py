@@ -156,11 +156,6 @@ def test_an_exchange_that_keeps_more_than_its_window_is_refused() -> None:
     assert reason == "the exchange keeps 5 rows, and has 4 permits"
 
 
-def test_a_batch_above_the_cap_is_refused() -> None:
-    _, reason = refusal(run(plan(0, 3, 3), batches=[]))
-    assert reason == "a batch up to row 3 is planned, but it may end at row 2 at most"
-
-
 def test_a_batch_that_was_never_planned_is_refused() -> None:
     logs = run(plan(0, 2, 2), batches=[(0, 1)])
     assert refusal(logs)[1] == "no batch of rows [0, 1) is planned"

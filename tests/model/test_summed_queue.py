@@ -1,6 +1,5 @@
 """The queue for long runs is the same queue as the one for exploration, only faster."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,21 +75,6 @@ def test_no_operation_changes_the_queue_it_was_asked_of(operations: list[int | s
             case "last" if before:
                 versions.append(queue.without_last())
         assert list(queue) == before
-
-
-def test_what_holds_for_every_item_is_asked_again_for_other_parameters() -> None:
-    queue = SummedFifo[int]().push(3).push(7)
-
-    assert queue.every(is_below, 8)
-    assert not queue.every(is_below, 7)
-    assert queue.every(is_below, 8)
-
-
-def test_an_empty_queue_has_no_ends() -> None:
-    queue: SummedFifo[int] = SummedFifo()
-    for ask in (queue.head, queue.last, queue.without_head, queue.without_last):
-        with pytest.raises(IndexError, match="the queue is empty"):
-            ask()
 
 
 def test_equal_queues_hash_alike_and_print_their_items() -> None:

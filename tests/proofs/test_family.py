@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from permitflow_model.kernel.family import Family, Members
 from permitflow_model.kernel.system import require
 from permitflow_proofs import Theorem, prove
-from permitflow_proofs.kernel.arbitrary import any_value, assume_all
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault
@@ -113,26 +112,6 @@ def test_what_holds_for_all_holds_for_the_one_in_focus_and_for_one_more() -> Non
     assert refuted(partial(claim, 2))
 
 
-def test_what_does_not_hold_for_all_fails_for_one_of_which_all_is_known_that_is_known_of_all() -> None:
-    def claim(low: int, high: int) -> bool:
-        numbers = any_numbers()
-        assume(numbers.every(is_below, low))
-        return numbers.every(is_below, high)
-
-    assert proved(partial(claim, 3, 5))
-    assert refuted(partial(claim, 5, 3))
-
-
-def test_sums_are_compared_member_by_member() -> None:
-    def claim(less: int) -> bool:
-        numbers = any_numbers()
-        before = numbers.sum_of(itself)
-        return numbers.map(plus, 1).sum_of(itself) >= before + less
-
-    assert proved(partial(claim, 1)), "the one in focus has one more, the others no less"
-    assert refuted(partial(claim, 2)), "there may be no others"
-
-
 def test_of_the_sum_nothing_is_known_but_what_is_known_of_each() -> None:
     def claim(*, known: bool) -> bool:
         numbers = any_numbers()
@@ -148,16 +127,6 @@ def test_of_the_sum_nothing_is_known_but_what_is_known_of_each() -> None:
 
 def is_positive(member: int) -> bool:
     return member > 0
-
-
-def test_a_change_of_all_changes_the_others_too() -> None:
-    def claim(more: int) -> bool:
-        numbers = any_numbers()
-        assume(numbers.every(is_below, 3))
-        return numbers.map(plus, 1).map(plus, more).every(is_below, 5)
-
-    assert proved(partial(claim, 1))
-    assert refuted(partial(claim, 2))
 
 
 def test_the_one_that_is_brought_into_focus_is_no_longer_among_the_others() -> None:
@@ -187,41 +156,14 @@ def test_one_for_which_it_holds_comes_into_focus_if_there_is_one() -> None:
     assert refuted(partial(claim, there_is_one=False))
 
 
-def test_what_is_assumed_not_to_hold_for_all_fails_for_one_later() -> None:
-    def claim(*, some_are_not: bool) -> bool:
-        numbers = any_numbers()
-        clauses = [lambda _state, _parameters: numbers.every(is_below, 9)]
-        if some_are_not:
-            clauses.append(lambda _state, _parameters: numbers.get(0) > 0 and not numbers.every(is_positive))
-        assume_all(clauses, None, None)
-        numbers = numbers.with_some(is_not_positive)
-        return any(numbers.get(name) <= 0 for name in numbers.names())
-
-    assert proved(partial(claim, some_are_not=True))
-    assert refuted(partial(claim, some_are_not=False))
-
-
 def is_not_positive(member: int) -> bool:
     return member <= 0
-
-
-def test_the_context_of_a_question_is_part_of_it() -> None:
-    def claim() -> bool:
-        numbers, bound = any_numbers(), integer("bound")
-        assume(numbers.every(is_below, bound))
-        return numbers.every(is_below, bound + 1) and numbers.every(is_below, bound)
-
-    assert proved(claim)
 
 
 def test_members_that_are_not_in_focus_have_no_name() -> None:
     with pytest.raises(TypeError, match="only 1 members are in focus, not 1; with_some brings one more"):
         decide(lambda: any_numbers().get(1) == 0)
     assert proved(lambda: len(any_numbers(focus=2).names()) == 2)
-
-
-def test_a_family_is_made_from_its_annotation() -> None:
-    assert proved(lambda: bool(any_value(Family[int])("f").size() >= 1))
 
 
 # Channels that share a pool.

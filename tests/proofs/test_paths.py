@@ -162,25 +162,6 @@ def test_too_many_paths_are_stopped() -> None:
         list(Explorer(max_paths=20).paths(grade))
 
 
-def test_a_function_that_is_walked_again_asks_the_solver_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = []
-    check = z3.Solver.check
-
-    def counted(solver: z3.Solver) -> z3.CheckSatResult:
-        checks.append(solver)
-        return check(solver)
-
-    monkeypatch.setattr(z3.Solver, "check", counted)
-
-    def grade() -> int:
-        x = integer("x")
-        return sum(1 for limit in range(8) if x >= limit)
-
-    assert len(list(Explorer().paths(grade))) == 9
-    # Two sides for each of 36 questions, most answered by what is known; without memory there are over 300.
-    assert len(checks) <= 72
-
-
 def test_a_merged_condition_does_not_fork() -> None:
     def between(x: int) -> bool:
         return x > 3 and (x < 6 or x == 10)
@@ -260,28 +241,6 @@ def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
 
     with pytest.raises(IndexError, match="three"):
         decide(lambda: merged(lambda: stumble(integer("x"))))
-
-
-def test_what_is_merged_within_a_merge_is_one_condition_there() -> None:
-    cases = []
-
-    def between(x: int) -> bool:
-        return 3 < x < 6 or x == 10
-
-    def claim() -> bool:
-        x, switch = integer("x"), truth("switch")
-
-        def outer() -> bool:
-            inner = merged(lambda: between(x))
-            cases.append(inner)
-            return inner and switch
-
-        assume(merged(outer))
-        return x != 7
-
-    found = decide(claim)
-    assert (found.outcome, found.reached) == ("proved", 1)
-    assert len(cases) == 2, "one for each answer to the inner condition"
 
 
 def test_what_an_inner_merge_assumes_holds_in_the_cases_of_both() -> None:

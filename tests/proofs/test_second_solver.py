@@ -111,24 +111,6 @@ def test_what_the_second_cannot_tell_is_unknown_and_not_proved(monkeypatch: pyte
     assert any("it: cvc5 says unknown" in problem for problem in verdict.problems())
 
 
-def test_a_twin_that_the_second_cannot_tell_of_leaves_a_claim_that_could_not_have_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answers = iter(["unsat", "sat", "unknown"])
-    monkeypatch.setattr(second_solver, "answer", lambda _text: next(answers))
-    verdict = prove(theorem(true), "cvc5")
-    assert (verdict.outcome, verdict.is_as_expected) == ("proved", False)
-    assert verdict.problems() == ["it: cvc5 says unknown to the twin, not sat"]
-
-
 @pytest.mark.parametrize("text", ["(set-logic ALL)(assert (p x))(check-sat)", "(set-logic ALL)(check-sat"])
 def test_what_it_cannot_read_is_no_answer(text: str) -> None:
     assert second_solver.answer(text).startswith("error: ")
-
-
-def test_it_is_asked_only_if_its_word_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_text: str) -> str:
-        raise AssertionError("it was asked")
-
-    monkeypatch.setattr(second_solver, "answer", fail)
-    assert outcomes(prove(theorem(true))) == {"Z3": "proved"}

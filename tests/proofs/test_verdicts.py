@@ -148,11 +148,6 @@ def test_the_command_fails_and_writes_nothing_when_a_theorem_does(
     assert not (tmp_path / "T.md").exists()
 
 
-def test_the_command_explains_itself_when_asked_for_something_else(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["theorem"]) == 2
-    assert "python -m permitflow_proofs theorems FILE" in capsys.readouterr().err
-
-
 def test_symbols_of_one_name_are_told_apart() -> None:
     verdict = prove(theorem(obligation(lambda: integer("x") == integer("x"), false)))
     assert verdict.counterexample is not None

@@ -60,10 +60,6 @@ def test_files_of_the_first_layout_are_audited(recording: Path) -> None:
     assert now.holds
 
 
-def test_texts_need_not_be_dictionaries(recording: Path) -> None:
-    assert rewritten(recording, "action", pa.array([event.action for event in EVENTS])).holds
-
-
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -103,10 +99,6 @@ def test_recordings_in_which_nothing_happened_hold(tmp_path: Path) -> None:
 def test_a_file_that_was_never_written_to_holds_no_channel(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     assert audit_files(tmp_path).channels == []
-
-
-def test_when_it_happened_does_not_matter(recording: Path) -> None:
-    assert rewritten(recording, "time_seconds", pa.nulls(len(EVENTS), pa.float64())).holds
 
 
 def test_paths_may_be_written_as_spark_writes_them(recording: Path) -> None:
@@ -155,8 +147,3 @@ def test_falling_shares_are_all_of_it_in_order_and_never_longer_than_before(
     assert sizes == sorted(sizes, reverse=True)
     assert 0 not in sizes
     assert len(shares) <= workers * finest
-
-
-def test_falling_shares_begin_with_half_of_it_and_end_with_the_finest() -> None:
-    sizes = [len(share) for share in plan_of(160).falling_shares(2, finest=8)]
-    assert sizes == [40, 40, 20, 20, 10, 10, 10, 10]

@@ -37,15 +37,6 @@ def test_our_own_error_comes_first_however_much_java_follows(complete: Complete[
     assert len(rest) < 50
 
 
-def test_a_child_that_ends_too_early_is_noticed(complete: Complete[Any], tmp_path: Path) -> None:
-    async def wait_for_event() -> None:
-        async with child_process("the child", ["true"], log=tmp_path / "log") as child:
-            await child.event("listening")
-
-    with pytest.raises(DemoError, match="the child ended before it reported 'listening'"):
-        complete(wait_for_event())
-
-
 def test_a_program_that_is_missing_is_named(complete: Complete[Any], tmp_path: Path) -> None:
     with pytest.raises(DemoError, match=r"the child cannot be started: .*no-such-program"):
         complete(run_to_end(["/no-such-program"], what="the child", log=tmp_path / "log"))
@@ -149,16 +140,6 @@ def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(run: asynci
     part = new_part(FAIL, END, may_fail=False)
     with pytest.raises(DemoError, match=r"part has failed; the end of its log:\nno neighbour"):
         run.run(part.run())
-
-
-def test_a_part_that_fails_again_and_again_ends_the_run(
-    run: asyncio.Runner, new_part: NewPart, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("permitflow.demo.children.MOST_FAILURES_IN_A_ROW", 2)
-    part = new_part(FAIL)
-    with pytest.raises(DemoError, match="no neighbour"):
-        run.run(part.run())
-    assert part.failures == 3
 
 
 def test_a_part_that_is_stopped_is_not_started_again(run: asyncio.Runner, new_part: NewPart) -> None:

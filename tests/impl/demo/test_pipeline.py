@@ -9,8 +9,6 @@ What the watch takes for wrong: too many rows kept, and rows or acknowledgements
 """
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,27 +16,20 @@ from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.pipeline import (
-    EARLIEST_SHARE,
-    LATEST_SHARE,
-    LONGEST_DELAY_SECONDS,
     ChannelWatch,
     Kill,
     Pipeline,
     Position,
     Victim,
-    Watch,
-    executors_of,
     plan_kills,
 )
 from permitflow.demo.settings import PartSettings, PipelineSettings
-from permitflow.demo.spark_session import EXECUTOR_CLASS
 from permitflow.demo.streaming_demo import Counted, compared, lives_of
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
 from permitflow.protocol.control import ChannelPosition, ChannelState
@@ -132,52 +123,11 @@ def answer_of(items: list[Item]) -> tuple[ShippingMode, ...]:
     return (ShippingMode("MAIL", urgent[True], urgent[False]),)
 
 
-def test_a_seed_gives_the_same_plan_and_another_seed_another_one() -> None:
-    assert plan_kills(50, 1) == plan_kills(50, 1)
-    assert plan_kills(50, 1) != plan_kills(50, 2)
-
-
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 50, 53])
 def test_each_part_gets_its_share(count: int) -> None:
     kills = Counter(kill.victim for kill in plan_kills(count, seed=7))
     assert kills.total() == count
     assert all(count // len(Victim) <= kills[victim] <= -(-count // len(Victim)) for victim in Victim)
-
-
-def test_kills_come_while_rows_flow_and_in_the_order_of_the_rows() -> None:
-    plan = plan_kills(200, seed=7)
-    shares = [kill.progress for kill in plan]
-    assert shares == sorted(shares)
-    assert shares[0] >= EARLIEST_SHARE
-    assert shares[-1] <= LATEST_SHARE
-    assert all(0 <= kill.delay_seconds <= LONGEST_DELAY_SECONDS for kill in plan)
-    assert len({kill.victim for kill in plan[:20]}) > 1
-
-
-# Two children: one that has ended and stays a zombie, and one that looks like an executor.
-DRIVER = f"""
-import subprocess, sys
-gone = subprocess.Popen(["true"], stdout=subprocess.PIPE)
-gone.stdout.read()
-looks_like_one = [sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()", "{EXECUTOR_CLASS}"]
-executor = subprocess.Popen(looks_like_one, stdout=subprocess.PIPE)
-executor.stdout.readline()  # before, the kernel may not know its command line
-print(executor.pid, flush=True)
-sys.stdin.read()
-executor.kill()
-"""
-
-
-def test_an_executor_is_found_beside_a_zombie() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as driver:
-        assert driver.stdout is not None
-        executor = int(driver.stdout.readline())
-        assert len(psutil.Process(driver.pid).children()) == 2
-        assert [process.pid for process in executors_of(driver.pid)] == [executor]
-        driver.communicate("")
-    assert executors_of(driver.pid) == []
 
 
 BOUND = 64
@@ -201,21 +151,6 @@ def test_a_channel_that_moves_forward_within_its_bound_is_fine() -> None:
     watch = seen(at(0, 0), at(0, BOUND), at(10, BOUND), at(10, BOUND + 10), at(BOUND + 10, BOUND + 10))
     assert watch.problems == []
     assert watch.peak_kept_rows == BOUND
-
-
-def test_moving_is_told() -> None:
-    watch = ChannelWatch("a/0", BOUND)
-    assert [watch.see(position) for position in (at(0, 0), at(0, 3), at(0, 3), at(2, 3))] == [False, True, False, True]
-
-
-def test_what_the_exchange_says_of_itself_counts() -> None:
-    watch = Watch("127.0.0.1:1", ["a/0", "a/1"], row_permits=BOUND, incoming=1, stuck_seconds=1)
-    watch.hear({"event": "listening", "channels": ["a/0", "a/1"]})
-    for peak in (10, BOUND, 3):
-        watch.hear({"event": "traffic", "channels": [{"channel": f"a/{n}", "peak_rows_held": peak} for n in (1, 0)]})
-    assert [(channel.peak_kept_rows, channel.problems) for channel in watch.channels] == [(BOUND, [])] * 2
-    watch.hear({"event": "stopped", "channels": [{"channel": f"a/{n}", "peak_rows_held": BOUND + n} for n in (0, 1)]})
-    assert watch.channels[1].problems == ["a/1: 65 rows were kept, 64 may be"]
 
 
 @pytest.mark.parametrize(

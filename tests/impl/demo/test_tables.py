@@ -1,6 +1,5 @@
 """What the demos refuse before they start, and TPC-H tables that are whole or not there."""
 
-import asyncio
 import os
 import stat
 from collections.abc import Callable, Coroutine
@@ -25,12 +24,6 @@ def test_a_folder_that_cannot_be_made_is_named(complete: Complete[None]) -> None
 
     with pytest.raises(InvalidOptionError, match=r"'--keep' cannot be made \(No such file or directory\)"):
         complete(keep())
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, 1e6, float("nan")])
-def test_an_impossible_scale_is_refused(scale: float) -> None:
-    with pytest.raises(InvalidOptionError, match="option '--scale' must be above 0"):
-        DemoSettings(scale=scale)
 
 
 def test_a_folder_with_something_in_it_is_not_used(tmp_path: Path) -> None:
@@ -78,26 +71,6 @@ def test_half_written_tables_are_never_seen(
     with pytest.raises(DemoError, match=words):
         complete(tpch.cached_tables(0.5, tmp_path / "cache"))
     assert os.listdir(tmp_path / "cache") == []
-
-
-def test_a_cancelled_generation_leaves_nothing(
-    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ready = tmp_path / "ready"
-    script = f"{WRITES_BOTH}; echo > {ready}; exec sleep 60"
-    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, script))
-    cache = tmp_path / "cache"
-    os.mkfifo(ready)
-
-    async def cancelled() -> None:
-        task = asyncio.create_task(tpch.cached_tables(0.5, cache))
-        await asyncio.to_thread(ready.read_text)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    complete(cancelled())
-    assert os.listdir(cache) == []
 
 
 def test_a_cache_that_cannot_be_written_is_named(complete: Complete[Any], tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Pages in a real, headless Chromium without a network: they load, step, and show the model's numbers."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -124,32 +123,6 @@ def test_the_slider_the_buttons_and_the_timeline_go_to_steps(visit: Open, live: 
     shows(read(opened), live, 12)
 
 
-def test_the_slider_stands_below_the_column_of_its_step(visit: Open, live: Run) -> None:
-    opened = visit(page_of(live), fragment="step=5")
-    now = opened.page.locator("#history .now").bounding_box()
-    slider = opened.page.locator("#slider").bounding_box()
-    assert now is not None
-    assert slider is not None
-    thumb = slider["x"] + 9 + (slider["width"] - 18) * 5 / len(live.steps)
-    assert thumb == pytest.approx(now["x"] + now["width"] / 2, abs=1.5)
-
-
-def test_bars_and_columns_are_as_long_as_the_numbers_say(visit: Open, live: Run) -> None:
-    opened = visit(page_of(live), fragment="step=12")
-    counts = ledger_of(live.steps[11].state).of_class("rows")
-    bar = opened.page.locator(".ledger .bar").first
-    widths = bar.locator(".segment").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().width)")
-    box = bar.bounding_box()
-    assert box is not None
-    assert widths == pytest.approx([box["width"] * count / 2048 for count in counts], abs=1.5)
-    states = [live.start, *(step.state for step in live.steps)]
-    for place, path in zip(PLACES, opened.page.locator("#history path").all(), strict=True):
-        drawn = [float(number) for number in re.findall(r"v-([\d.]+)", path.get_attribute("d") or "")]
-        rows = [count for state in states if (count := getattr(ledger_of(state), place).rows)]
-        whole = drawn[0] * 2048 / rows[0] if rows else 0.0
-        assert drawn == pytest.approx([whole * count / 2048 for count in rows], abs=0.05)
-
-
 def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:
     opened = visit(page_of(live), fragment="step=7")
     shows(read(opened), live, 7)
@@ -184,18 +157,6 @@ def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) 
     assert needs in " ".join(guards).replace("\n", " ")
     assert opened.page.locator("#scene .mark.short").text_content() == "the next chunk needs 7"
     assert conclusions.locator("li").all_inner_texts() == list(stuck.conclusions[0].items)
-
-
-def test_what_changed_is_marked(visit: Open, stuck: Run) -> None:
-    opened = visit(page_of(stuck), fragment="step=2")
-    assert stuck.steps[1].action == "SendChunk"
-    sent = stuck.steps[1].state.wire.head().cost
-    assert opened.page.locator(".ledger .change").all_inner_texts() == [f"\u2212{sent}", f"+{sent}"]
-    marks = opened.page.locator("#passage mark").all_inner_texts()
-    assert marks == ["permits'", "wire'", "waiting'"]
-    changed = opened.page.locator("#variables tr.changed th").all_text_contents()
-    assert changed == ["waiting", "permits", "wire"]
-    assert opened.page.locator("#scene .box.moved").count() == 1
 
 
 def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) -> None:
@@ -240,17 +201,6 @@ def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
     assert median(opened.page.evaluate(TWENTY_STEPS)) < 500
 
 
-def test_many_small_chunks_are_drawn_together(visit: Open) -> None:
-    parameters = Parameters(row_permits=400, permit_batch=100, max_chunk_cost=300, sizes=(1,))
-    run = live_run(parameters)
-    opened = visit(page_of(run), fragment="step=800")
-    state = run.steps[799].state
-    boxes = read(opened)["boxes"]
-    assert state.wire.size() == 400
-    assert len(boxes["wire"]) < 200
-    assert sum(boxes["wire"]) == 400
-
-
 @pytest.mark.parametrize("width", [320, 700, 920, 1000, 1920])
 def test_nothing_is_wider_than_the_window_and_no_text_covers_another(visit: Open, live: Run, width: int) -> None:
     opened = visit(page_of(live), fragment="step=1", width=width)
@@ -276,15 +226,6 @@ def test_without_scripts_the_storyboard_tells_the_run(visit: Open, stuck: Run) -
     assert opened.page.locator("h1").inner_text() == stuck.title
     assert opened.page.locator(".storyboard svg").is_visible()
     assert not opened.page.locator("main").is_visible()
-
-
-def test_on_paper_there_are_no_controls_but_the_storyboard(visit: Open, stuck: Run) -> None:
-    opened = visit(page_of(stuck))
-    assert not opened.page.locator(".storyboard").is_visible()
-    opened.page.emulate_media(media="print")
-    assert opened.page.locator(".storyboard").is_visible()
-    assert opened.page.locator("#scene").is_visible()
-    assert not opened.page.locator(".controls").is_visible()
 
 
 def test_a_screen_reader_gets_each_step(visit: Open, stuck: Run) -> None:

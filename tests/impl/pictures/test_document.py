@@ -16,10 +16,8 @@ from permitflow.pictures.looks.permit_channel import (
     LOOK,
     NEVER,
     PLACES,
-    Lifelines,
     fill_and_drain,
     ledger_of,
-    ranges,
     stuck_run,
 )
 from permitflow.pictures.run import Run, Section, Verdict, last_steps
@@ -167,31 +165,6 @@ def test_a_long_run_tells_reasons_only_at_its_end(walk: Walk) -> None:
     assert len(told(run_of(EVERYTHING, steps[:-1]))["reasons"]) == MOST_STATES_WITH_REASONS
 
 
-def test_only_classes_whose_permits_move_are_told() -> None:
-    chunks_only = replace(LIVE, barrier_permits=0, watermarks=False)
-    assert list(told(run_of(chunks_only, fill_and_drain(chunks_only)))["ledger"]) == ["rows"]
-    assert list(told(run_of(LIVE, fill_and_drain(LIVE)))["ledger"]) == ["rows", "barriers", "watermarks"]
-
-
-def test_a_watermark_that_replaces_another_ends_the_other_one(walk: Walk) -> None:
-    start = SYSTEM.initial(LIVE)
-    once = SYSTEM.perform("OfferWatermark", start, LIVE)
-    steps = [Step("OfferWatermark", (), once), Step("OfferWatermark", (), SYSTEM.perform("OfferWatermark", once, LIVE))]
-    document = told(run_of(LIVE, steps))
-    messages = document["messages"]
-    assert (messages["offered"], messages["withdrawn"]) == ([1, 2], [2, NEVER])
-
-
-def test_a_step_that_the_model_does_not_know_is_noticed() -> None:
-    start = SYSTEM.initial(LIVE)
-    offered = SYSTEM.perform("OfferChunk", start, LIVE, 3)
-    lifelines = Lifelines(start)
-    lifelines.take(1, start, Step("OfferChunk", (3,), offered))
-    dearer = offered._replace(waiting=type(offered.waiting)([Message("chunk", 0, 4, 4)]))  # type: ignore[call-arg]  # a Fifo
-    with pytest.raises(AssertionError, match="lost track"):
-        lifelines.take(2, offered, Step("OfferBarrier", (), dearer))
-
-
 def test_the_end_of_a_long_run_is_the_end_of_the_run() -> None:
     run = run_of(LIVE, fill_and_drain(LIVE))
     assert last_steps(run, most=len(run.steps)) is run
@@ -306,11 +279,3 @@ def test_every_action_is_quoted_with_its_line(stuck: Run) -> None:
         assert re.fullmatch(r"spec/permit_channel/PermitChannel\.tla:\d+", action["place"])
         assert f"{action['name']}" in action["text"]
         assert action["does"].endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [((1, 2, 3), "1\u20133"), ((7,), "7"), ((5, 1, 2, 2000, 2001), "1\u20132, 5, 2,000\u20132,001"), ((), "")],
-)
-def test_numbers_in_few_words(numbers: tuple[int, ...], text: str) -> None:
-    assert ranges(numbers) == text

@@ -72,16 +72,6 @@ def test_there_are_words_for_exactly_the_guards_of_stop_and_wait() -> None:
     assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
 
 
-def test_a_system_without_words_tells_its_guards_as_the_model_writes_them() -> None:
-    refused = Look(SYSTEM).refusals(SYSTEM.initial(PARAMETERS), PARAMETERS)
-    assert [f"{guard.action}: {guard.sentence}" for guard in refused] == [
-        "Send: not state.waiting.is_empty() is false",
-        "Deliver: not state.wire.is_empty() is false",
-        "Consume: not state.inbox.is_empty() is false",
-        "Answer: state.answers > 0 is false (0 0)",
-    ]
-
-
 def test_a_state_graph_of_another_protocol() -> None:
     graph, explored = reachable(LOOK, PARAMETERS), explore(SYSTEM, PARAMETERS)
 

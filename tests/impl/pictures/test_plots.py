@@ -67,11 +67,6 @@ def test_no_colour_is_fixed_that_a_dark_scheme_would_have_to_change() -> None:
     assert light & set(re.findall(r"#[0-9a-f]{6}", outside)) == set()
 
 
-def test_other_figures_are_another_drawing() -> None:
-    other = replace(PICTURE, series=PICTURE.series[:1])
-    assert other.as_file(".svg") != PICTURE.as_file(".svg")
-
-
 def test_a_sweep_in_which_nothing_flows_can_be_drawn() -> None:
     stuck = Series("permit batch 9", [], [], [], [2048, 65536], None)
     assert replace(PICTURE, series=[stuck], most=None).as_file(".svg").startswith(b"<svg")
@@ -130,11 +125,6 @@ def test_a_map_names_what_it_shows() -> None:
         *VERDICTS,
     ):
         assert f">{label}<" in drawing
-
-
-def test_another_line_is_another_map() -> None:
-    other = replace(MAP, panels=[replace(PANEL, line={1: 3, 2: 3, 3: 0}), MAP.panels[1]])
-    assert other.as_file(".svg") != MAP.as_file(".svg")
 
 
 def test_no_colour_of_a_map_is_fixed_that_a_dark_scheme_would_have_to_change() -> None:
@@ -199,11 +189,6 @@ def test_the_drawing_has_both_channels_and_the_bound() -> None:
     words = {text.get_text() for text in figure.legends[0].get_texts()}
     assert {"a", "b", "bound, 100"} < words
     assert figure.get_suptitle() == "Orders"
-
-
-def test_a_notebook_shows_it_without_pyplot() -> None:
-    figure = back_pressure_figure(LOOKS)
-    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]  # what notebooks ask for
 
 
 def test_a_file_of_top_is_read_without_the_lines_that_say_why_nothing_was_seen(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.pictures.document import document_of, facts_of
-from permitflow.pictures.looks.permit_channel import LOOK, in_words, live_run, stuck_run
+from permitflow.pictures.looks.permit_channel import LOOK, live_run, stuck_run
 from permitflow.pictures.run import Recording, Verdict, recorded_run
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.testing.subjects import UNLIMITED
@@ -17,7 +16,6 @@ from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
-from permitflow_model.permit_channel_trace import permits_of
 from tests.support.made_traces import with_permits
 
 STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
@@ -40,13 +38,6 @@ def test_a_run_that_is_not_stuck_is_not_called_stuck(shortest_stuck: Search) -> 
     steps = shortest_stuck(STUCK)
     with pytest.raises(ValueError, match="the channel is not stuck"):
         stuck_run(STUCK, SYSTEM.initial(STUCK), steps[:-1])
-
-
-def test_a_barrier_that_waits_for_ever_is_told() -> None:
-    parameters = replace(STUCK, barrier_permits=1)
-    state = SYSTEM.perform("OfferBarrier", SYSTEM.initial(parameters), parameters)
-    spent = state._replace(permits=state.permits._replace(barriers=0))
-    assert in_words(spent, parameters) == "a barrier waits, and nothing can ever bring a barrier permit"
 
 
 def test_the_run_of_a_live_channel_is_a_behaviour() -> None:
@@ -156,13 +147,6 @@ def test_an_impossible_event_is_called_impossible(recorded: ChannelTrace) -> Non
     assert " is impossible: " in run.sentence
 
 
-def test_two_processes_are_told_of(recorded: ChannelTrace) -> None:
-    apart = replace(recorded, logs=recorded.logs_by_end)
-    run = recorded_run(judged(apart))
-    assert run.verdict is Verdict.VALID
-    assert run.remarks[0].startswith("2 processes recorded this channel. Clocks are not trusted")
-
-
 def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:
     (log,) = recorded.logs
     sender = tuple(event for event in log if event.end == "sender")
@@ -170,31 +154,6 @@ def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:
     assert run.verdict is Verdict.VALID
     assert run.remarks[0].startswith("Only the sender was recorded: checked that some receiver that obeys")
     assert {"Deliver", "Consume"} <= {step.action for step in run.steps}  # the model's own
-
-
-def test_a_run_is_shown_up_to_where_permits_came_back_in_portions(recorded: ChannelTrace) -> None:
-    (log,) = recorded.logs
-    sender = [event._replace(counters=()) for event in log if event.end == "sender"]
-    place = max(at for at, event in enumerate(sender) if event.action == "AddPermits" and permits_of(event).rows > 1)
-    portions = (1, permits_of(sender[place]).rows - 1)
-    sender[place : place + 1] = [with_permits(sender[place], portion) for portion in portions]
-    run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(tuple(sender),))))
-    assert run.verdict is Verdict.VALID
-    assert run.remarks[0].startswith("Permits came back in portions")
-    document_of(run)
-
-
-def test_bounds_that_the_user_did_not_choose_are_not_shown(recorded: ChannelTrace) -> None:
-    names = [fact.name for fact in facts_of(recorded_run(judged(recorded)))]
-    assert names == [
-        "RowPermits",
-        "PermitBatch",
-        "MaxChunkCost",
-        "BarrierPermits",
-        "Watermarks",
-        "FlushIdle",
-        "Withdrawals",
-    ]
 
 
 def test_a_replay_without_its_path_is_refused(recorded: ChannelTrace) -> None:

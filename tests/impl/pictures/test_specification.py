@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.pictures.looks.permit_channel import ACTORS, LOOK, WORDS, PermitLook
+from permitflow.pictures.looks.permit_channel import ACTORS, LOOK, WORDS
 from permitflow.pictures.specification import Specification, guards_of
-from permitflow_model.kernel.system import Disabled, Step
+from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.tla_values import camel_case
 
@@ -69,10 +69,6 @@ def test_there_are_words_for_exactly_the_guards_that_the_model_has() -> None:
     assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
 
 
-def test_every_action_has_a_guard() -> None:
-    assert all(list(guards_of(action.perform)) for action in SYSTEM.actions)
-
-
 def test_a_stuck_channel_names_each_guard_with_its_numbers(
     shortest_stuck: Callable[[Parameters], list[Step[State]]],
 ) -> None:
@@ -102,31 +98,3 @@ def test_a_guard_is_false_exactly_where_the_action_is_not_possible(
             guard = LOOK.false_guard(action.name, state, parameters, *arguments)
             assert (guard is None) == SYSTEM.is_enabled(action.name, state, parameters, *arguments)
             assert guard is None or guard.expression in set(guards_of(action.perform))
-
-
-def test_the_first_false_guard_is_the_one_that_is_told() -> None:
-    start = SYSTEM.initial(EVERYTHING)
-    nothing_waits = LOOK.false_guard("SendChunk", start, EVERYTHING)
-    assert nothing_waits is not None
-    assert nothing_waits.expression == "not state.waiting.is_empty()"
-    waits = SYSTEM.perform("OfferChunk", start, EVERYTHING, 4)
-    spent = waits._replace(permits=waits.permits._replace(rows=2))
-    too_dear = LOOK.false_guard("SendChunk", spent, EVERYTHING)
-    assert too_dear is not None
-    assert too_dear.expression == "chunk.cost <= state.permits.rows"
-    assert too_dear.sentence == "the chunk needs 3 permits, 2 are at the sender"
-
-
-def test_a_guard_without_words_is_shown_as_the_model_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PermitLook, "words", {})
-    waits = SYSTEM.perform("OfferChunk", SYSTEM.initial(PUBLISHED), PUBLISHED, 7)
-    guard = LOOK.false_guard("SendChunk", waits._replace(permits=waits.permits._replace(rows=6)), PUBLISHED)
-    assert guard is not None
-    assert guard.sentence == "chunk.cost <= state.permits.rows is false (7 6)"
-
-
-def test_a_failure_that_is_no_guard_is_not_hidden() -> None:
-    with pytest.raises(KeyError):
-        LOOK.false_guard("SendEverything", SYSTEM.initial(PUBLISHED), PUBLISHED)
-    with pytest.raises(Disabled):
-        SYSTEM.perform("Deliver", SYSTEM.initial(PUBLISHED), PUBLISHED)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from permitflow.pictures.look import BAR_AT, BAR_WIDTH
-from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of, live_run, stuck_run
-from permitflow.pictures.run import Run, Verdict
+from permitflow.pictures.looks.permit_channel import PLACES, ledger_of, live_run, stuck_run
+from permitflow.pictures.run import Run
 from permitflow.pictures.run_page import MOST_ROWS, ROWS_AT_EACH_END, storyboard
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -90,18 +90,3 @@ def test_it_stands_alone_and_takes_no_markup_from_texts(stuck: Run) -> None:
     assert "prefers-color-scheme: dark" in drawing
     assert re.findall(r"(?:href|src|url\()", drawing) == []
     assert "<style>" not in storyboard(stuck, standalone=False)
-
-
-def test_a_barrier_that_waits_is_not_taken_for_a_chunk() -> None:
-    start = SYSTEM.initial(LIVE)
-    offered = SYSTEM.perform("OfferBarrier", start, LIVE)
-    run = Run(
-        look=LOOK,
-        title="a barrier waits",
-        verdict=Verdict.LIVE,
-        sentence="It may leave at once.",
-        parameters=LIVE,
-        start=start,
-        steps=[Step("OfferBarrier", (), offered)],
-    )
-    assert not any("the next chunk needs" in text for text in texts(storyboard(run)))

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from permitflow.protocol.permits import StatedParameters
-from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, GeometricSizes, UniformSizes, WeightedSizes
+from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
 from permitflow.simulation.run import run_length, simulate
 from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_permits
@@ -98,25 +98,5 @@ def test_what_is_always_enough_is_enough_for_chunks_of_any_sizes(
     assert carried.throughput == pytest.approx(most.throughput, rel=1e-9)
 
 
-def test_less_than_full_needs_less_and_never_less_than_its_share_of_the_product() -> None:
-    channel = setting(UniformSizes(1, 40), 16, 0.1, RATES[0], flush=False)
-    full, less = found(channel), found(channel, full_share=0.9)
-    assert 90 <= less.smallest < full.smallest
-
-
-def test_without_a_largest_size_the_window_is_found_all_the_same() -> None:
-    window = found(setting(GeometricSizes(5), 16, 0.1, RATES[0], flush=False))
-    assert (window.terms, window.enough) == (None, None)
-    assert 100 < window.smallest < 100 + 16 + 20 * 5
-
-
 def test_where_nothing_is_slow_no_window_is_enough() -> None:
     assert smallest_window(setting(ConstantSize(1), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
-
-
-def test_the_search_tells_its_progress() -> None:
-    told: list[float] = []
-    smallest_window(setting(UniformSizes(1, 40), 16, 2.0, RATES[0], flush=False), on_progress=told.append)
-    assert told
-    assert told == sorted(told)
-    assert 0 <= told[0] <= told[-1] <= 1

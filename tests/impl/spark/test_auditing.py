@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from permitflow.audit import audit_files
@@ -65,16 +64,3 @@ def test_violations_are_those_of_one_machine(driver: Driver, tmp_path: Path) -> 
 
     assert len(expected) == 1
     assert driver.run(job) == expected
-
-
-def test_the_counters_around_a_violation_are_shown(driver: Driver, tmp_path: Path) -> None:
-    path = record(tmp_path, spoil=True)
-
-    def job(spark: SparkSession) -> pa.Table:
-        from permitflow.spark import audit
-
-        return audit(spark, path).violations.toArrow()
-
-    (row,) = driver.run(job).to_pylist()
-    assert row["arguments"][1] == 99
-    assert 0 < row["counters_after"][0] - row["counters_before"][0] <= 8

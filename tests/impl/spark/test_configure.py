@@ -123,11 +123,6 @@ def test_harmful_settings_are_reported_in_advance(settings: dict[str, str], word
     assert [words in line for line in advice if "gRPC is loaded" not in line] == [True]
 
 
-def test_harmless_settings_are_not_reported() -> None:
-    builder = new_builder(spark_master="local[4, 2]", spark_python_worker_idleTimeoutSeconds="600")
-    assert [line for line in configuration(builder, channels=4).advice if "gRPC is loaded" not in line] == []
-
-
 def test_a_running_session_that_was_configured_needs_nothing_more(driver: Driver) -> None:
     def job(spark: SparkSession) -> tuple[Configuration, str | None]:
         return configuration(SparkSession.builder), spark.conf.get(SOCKET)

@@ -54,13 +54,6 @@ def test_the_socket_is_small_during_the_block_only(connection: tuple[socket.sock
     assert buffer_bytes(worker) == before
 
 
-def test_a_socket_that_is_small_already_is_not_made_larger(connection: tuple[socket.socket, socket.socket]) -> None:
-    worker, _ = connection
-    worker.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    with narrow_socket(8192):
-        assert buffer_bytes(worker) == 2 * 4096
-
-
 @pytest.mark.parametrize("folder", ["", "elsewhere"])
 def test_without_sparks_socket_nothing_is_touched(
     connection: tuple[socket.socket, socket.socket], folder: str, monkeypatch: pytest.MonkeyPatch
@@ -104,16 +97,6 @@ def test_the_meter_is_an_upper_bound_of_what_is_on_the_way(
     while received < 5 * BATCH_BYTES:
         received += len(jvm.recv(65_536))
     assert hand_over.run_ahead_rows == buffered
-
-
-def test_the_meter_forgets_what_must_have_arrived(connection: tuple[socket.socket, socket.socket]) -> None:
-    worker, _ = connection
-    hand_over = HandOver(worker)
-    for _ in hand_over.metered([BATCH] * 1000):
-        pass
-    assert hand_over.peak_run_ahead_rows is not None
-    assert hand_over.peak_run_ahead_rows * 8 < 3 * 65_536 + buffer_bytes(worker)
-    assert len(hand_over._latest) * BATCH_BYTES < 3 * 65_536 + buffer_bytes(worker)
 
 
 def test_a_real_reader_finds_sparks_socket_and_says_what_it_has_handed_over(

@@ -128,15 +128,6 @@ def test_backlog_and_rates_come_from_sparks_progress(kept: ServedExchange) -> No
     json.dumps(record.as_json(), allow_nan=False)
 
 
-def test_other_sources_have_no_backlog_that_is_known_here() -> None:
-    watching = ExchangeListener(NOBODY)
-    source = {"description": "rate", "startOffset": "1", "endOffset": "2", "latestOffset": '{"topic": {"0": 5}}'}
-    rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
-    watching.onQueryProgress(progress(sources=[{**source, **rates}]))
-    assert watching.records[0].progress is not None
-    assert watching.records[0].progress.backlog_rows == 0
-
-
 def test_an_exchange_that_is_away_costs_a_record_its_numbers_and_no_more() -> None:
     def fails(record: QueryRecord) -> None:
         raise RuntimeError("the user's own mistake")

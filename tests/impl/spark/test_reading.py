@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.spark import PermitflowDataSource, register
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
-from tests.support.served_exchange import ServedExchange, channels_of, produce, producers
+from tests.support.served_exchange import channels_of, produce, producers
 
 T = TypeVar("T")
 Options = dict[str, str]
@@ -101,14 +101,6 @@ def test_a_stream_without_rows_is_empty_and_has_its_schema(driver: Driver, optio
     assert driver.run(job) == ("struct<n:bigint>", 0)
 
 
-def test_a_schema_of_the_users_that_fits_is_taken(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> int:
-        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
-            return spark.read.schema("n BIGINT").format("permitflow").options(**options).load().count()
-
-    assert driver.run(job) == 20
-
-
 def test_a_schema_of_the_users_that_does_not_fit_is_refused_and_the_rows_stay(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[str, int]:
         with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
@@ -141,27 +133,6 @@ def test_a_stream_is_read_once(driver: Driver, options: Options) -> None:
     assert first == 20
     assert "permitflow.errors.ChannelSpentError" in text
     assert "a channel is read once" in text
-
-
-def test_channels_that_keep_their_rows_are_read_as_often_as_one_likes(driver: Driver, kept: ServedExchange) -> None:
-    options = {"address": kept.address, "stream": kept.stream(), "channels": "2", "timeout_seconds": "60"}
-
-    def job(spark: SparkSession) -> list[int]:
-        with producers(options, [numbers(0, 100)], [numbers(100, 130)]):
-            pass  # what is not there when a query is planned is not part of it
-        frame = spark.read.format("permitflow").options(**options).load()
-        return [frame.count(), frame.union(frame).count()]
-
-    assert driver.run(job) == [130, 260]
-
-
-def test_a_sort_needs_a_repartitioning_because_spark_samples_what_it_sorts(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> list[int]:
-        with producers(options, [numbers(0, 500)], [numbers(500, 1000)]):
-            frame = spark.read.format("permitflow").options(**options).load()
-            return [row.n for row in frame.repartition(3).orderBy("n").collect()]
-
-    assert driver.run(job) == list(range(1000))
 
 
 def test_a_reader_that_stops_early_fails_the_producer(driver: Driver, options: Options) -> None:
@@ -249,17 +220,3 @@ def test_registering_finds_a_usable_python_and_is_harmless(driver: Driver, optio
             return spark.read.format("permitflow").options(**options).load().count()
 
     assert driver.run(job) == 20
-
-
-def test_registering_tells_when_the_workers_run_another_python(driver: Driver) -> None:
-    def job(spark: SparkSession) -> None:
-        context = spark.sparkContext
-        ours, context.pythonExec = context.pythonExec, "/bin/false"
-        try:
-            register(spark)
-        finally:
-            context.pythonExec = ours
-
-    text = driver.failure(job)
-    assert "SparkSetupError: Spark's workers run /bin/false, which cannot import permitflow" in text
-    assert "PYSPARK_PYTHON=" in text

@@ -67,9 +67,3 @@ def test_executors_without_the_package_are_refused(cluster: Driver, bare_python:
 def test_executors_with_another_release_are_refused(cluster: Driver, newer_python: Path) -> None:
     text = cluster.failure(registering_with(newer_python))
     assert f"which has permitflow 9.9, not {version('permitflow')} as this driver: install the driver's release" in text
-
-
-def test_executors_that_cannot_start_the_python_are_refused(cluster: Driver) -> None:
-    text = cluster.failure(registering_with("/no/such/python"))
-    assert "SparkSetupError: Spark's workers run /no/such/python, where no task runs (" in text
-    assert "PYSPARK_PYTHON" in text

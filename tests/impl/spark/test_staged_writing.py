@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, StagedPartError, UnknownBatchError
+from permitflow.errors import PeerTimeoutError, StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.sink import Sending, StagedBatchWriter, StagedStreamWriter
@@ -234,37 +234,10 @@ def test_an_abort_without_staged_rows_drops_none_of_another_driver_and_makes_no_
     nobody.abort(messages)
 
 
-def test_batches_without_rows_are_batches(replay_options: Options, task: Task) -> None:
-    writer = streaming(replay_options)
-    writer.commit([], 0)
-    empty = writer.write(batches())
-    writer.commit([empty], 0)
-    late = writer.write(batches(-1))
-    writer.commit([late], 0)
-    assert published(replay_options) == [[], []]
-
-
 def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, task: Task) -> None:
     task.properties.clear()
     with pytest.raises(UnknownBatchError, match=r"sql\.streaming\.queryId"):
         streaming(replay_options).write(batches(1))
-
-
-def test_a_task_waits_for_an_exchange_that_starts_again(
-    replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    away = [PeerGoneError(who="the exchange", reason="it was killed") for _ in range(2)]
-    really_open = Sending.open
-
-    def open_later(*arguments: Any, **options: Any) -> Any:
-        if away:
-            raise away.pop()
-        return really_open(*arguments, **options)
-
-    monkeypatch.setattr(Sending, "open", open_later)
-    writer = streaming(replay_options)
-    writer.commit([writer.write(batches(1))], 0)
-    assert published(replay_options) == [[1], []]
 
 
 def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
@@ -420,27 +393,3 @@ def test_channels_without_rows_end_with_the_schema_of_the_job(
     with control(replay_options["address"]) as orders:
         found = orders.positions(channels_of(replay_options))
     assert [position.state for position in found] == [ChannelState.ENDED] * 2
-
-
-def test_an_empty_job_gives_the_reader_of_a_channel_that_is_read_once_an_empty_frame(
-    driver: Driver, options: Options
-) -> None:
-    def job(spark: SparkSession) -> tuple[str, int]:
-        write(spark.range(0), options)
-        frame = read(spark, options)
-        return frame.schema.simpleString(), frame.count()
-
-    assert driver.run(job) == ("struct<id:bigint>", 0)
-
-
-def test_a_published_batch_without_rows_of_a_channel_states_its_schema_as_well(
-    driver: Driver, replay_options: Options
-) -> None:
-    def job(spark: SparkSession) -> list[int]:
-        write(spark.range(3).coalesce(1), replay_options, delivery="staged", end="false")
-        return [row.id for row in read(spark, replay_options).collect()]
-
-    assert driver.run(job) == [0, 1, 2]
-    with control(replay_options["address"]) as orders:
-        schemas = [position.schema for position in orders.positions(channels_of(replay_options))]
-    assert [schema and schema.names for schema in schemas] == [["id"], ["id"]]

@@ -1,7 +1,6 @@
 """What a query reads next, and what it acknowledges, follows from offsets and positions alone, as in the model."""
 
 import json
-import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import ChannelAbortedError, CheckpointError, RowsLostError
-from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
+from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner, fair_shares
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
@@ -42,17 +41,6 @@ def planner(*channels: str, max_rows: int | None = None) -> StreamPlanner:
     return StreamPlanner(channels or ("a",), consumer="etl", max_rows=max_rows)
 
 
-def test_a_query_begins_where_its_consumer_stands() -> None:
-    assert planner("a", "b").initial(positions(at("b", 0, 9), at("a", 5, 7))) == offset({"a": 5, "b": 0})
-
-
-def test_start_is_acknowledged_and_nothing_else() -> None:
-    assert planner("a", "b").acknowledgement(offset({"a": 5, "b": 0})) == (
-        ChannelRow("a", 5, "first"),
-        ChannelRow("b", 0, "first"),
-    )
-
-
 def test_a_batch_takes_half_the_window_of_each_channel() -> None:
     there = positions(at("a", 10, 110), at("b", 0, 20))
     plan = planner("a", "b")
@@ -60,22 +48,10 @@ def test_a_batch_takes_half_the_window_of_each_channel() -> None:
     assert end == offset({"a": 60, "b": 20})
 
 
-def test_no_channel_gets_more_than_half_a_window_from_an_idle_channels_share() -> None:
-    there = positions(at("a", 0, 100), at("b", 0, 0))
-    plan = planner("a", "b")
-    assert plan.default_limit(there) == 100
-    assert plan.plan(offset({"a": 0, "b": 0}), there, limit_rows=100) == offset({"a": 50, "b": 0})
-
-
 def test_the_users_limit_is_for_all_channels_together_and_divided_fairly() -> None:
     there = positions(at("a", 0, 100), at("b", 0, 3))
     end = planner("a", "b", max_rows=30).plan(offset({"a": 0, "b": 0}), there, limit_rows=30)
     assert end == offset({"a": 27, "b": 3})
-
-
-def test_a_trigger_that_takes_everything_takes_everything() -> None:
-    there = positions(at("a", 0, 100))
-    assert planner(max_rows=3).plan(offset({"a": 0}), there, limit_rows=None) == offset({"a": 100})
 
 
 def test_without_new_rows_the_offset_is_the_very_same() -> None:
@@ -91,12 +67,6 @@ def test_available_now_ends_where_it_was_prepared() -> None:
     assert plan.plan(offset({"a": 50}), positions(at("a", 50, 150)), limit_rows=50) == offset({"a": 70})
     done = offset({"a": 70})
     assert plan.plan(done, positions(at("a", 70, 170)), limit_rows=50) is done
-
-
-def test_a_batch_is_a_range_of_each_channel_with_new_rows() -> None:
-    plan = planner("a", "b", "c")
-    ranges = plan.ranges(offset({"a": 5, "b": 7, "c": 0}), offset({"a": 9, "b": 7, "c": 1}))
-    assert ranges == [RowRange("a", "first", 5, 9), RowRange("c", "first", 0, 1)]
 
 
 def test_a_channel_that_is_new_among_the_options_enters_first_and_is_read_then() -> None:
@@ -165,15 +135,6 @@ def test_an_offset_survives_sparks_checkpoint() -> None:
 def test_a_foreign_offset_is_refused(content: object, words: str) -> None:
     with pytest.raises(CheckpointError, match=words):
         StreamOffset.of_json(content)
-
-
-def test_a_batch_that_ends_before_it_starts_is_no_batch() -> None:
-    with pytest.raises(CheckpointError, match="ends at row 3, before it starts at row 5"):
-        planner().ranges(offset({"a": 5}), offset({"a": 3}))
-
-
-def test_a_planner_travels_to_the_workers() -> None:
-    assert pickle.loads(pickle.dumps(planner("a", max_rows=3))).default_limit({}) == 3
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(0, 200), st.integers(0, 9))

@@ -23,7 +23,6 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from permitflow.errors import (
     ChannelAbortedError,
-    InvalidOptionError,
     PeerGoneError,
     PeerTimeoutError,
     RetentionError,
@@ -317,12 +316,6 @@ def test_a_channel_that_is_read_once_cannot_be_streamed(exchange: ServedExchange
     assert "--retention replay" in caught.value.__notes__[-1]
 
 
-def test_the_schema_comes_from_the_channel_also_for_a_consumer_with_a_name(shared: ServedExchange) -> None:
-    options = options_of(shared, consumer="etl")
-    put(options, 0, 0, 10)
-    assert PermitflowDataSource(options).schema().simpleString() == "struct<n:bigint>"
-
-
 T = TypeVar("T")
 
 
@@ -518,15 +511,6 @@ def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
     assert "not a behaviour of the specification" in verdict.describe()
 
 
-def test_a_source_that_acknowledges_in_read_is_found_out_where_the_exchange_shows_it(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
-    verdict = judged(driver, recorded, tmp_path, "permitflow_read", runs=1)
-    (event, reason) = (verdict.replay.blocked[0].event, verdict.replay.blocked[0].reason)
-    assert (event.action, event.end) == ("Acknowledge", 40)
-    assert "the exchange has forgotten the rows up to 40 already, though only those up to 0" in reason
-
-
 @contextmanager
 def two_consumers() -> Iterator[ServedExchange]:
     more = ["--retention", "replay", "--consumer", "etl", "--consumer", "audit", "--drain-seconds", "0.1"]
@@ -559,11 +543,3 @@ def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice
             for consumer in ("etl", "audit"):
                 rows = [each.acknowledged_row for each in line.positions(channels_of(recorded), consumer=consumer)]
                 assert rows == [50, 30]
-
-
-def test_a_failure_to_start_a_stream_raises_our_own_error(driver: Driver, recorded: Options) -> None:
-    wrong = {**recorded, "maxRowsPerBatch": "none"}
-    with pytest.raises(InvalidOptionError) as caught:
-        StreamOptions.parse(wrong)
-    failure = driver.failure(lambda spark: spark.readStream.format("permitflow").options(**wrong).load())
-    assert str(caught.value) in failure

@@ -51,18 +51,3 @@ def test_the_table_has_a_row_for_each_cell_and_says_what_kept_it_busy(driver: Dr
     assert (verdict, states, depth) == ("deadlock", 425, 15)
     assert isinstance(run, list)
     assert len(run) == 5
-
-
-def test_a_check_or_a_name_that_does_not_exist_is_refused(driver: Driver) -> None:
-    def check(spark: SparkSession) -> None:
-        from permitflow.spark import sweep
-
-        sweep(spark, "guess", GRID)
-
-    def name(spark: SparkSession) -> None:
-        from permitflow.spark import sweep
-
-        sweep(spark, "decide", {"row_cuont": [4]})
-
-    assert "'guess' is not a valid Check" in driver.failure(check)
-    assert "grid must be one of row_permits, permit_batch, max_chunk_cost, chunk_rows" in driver.failure(name)

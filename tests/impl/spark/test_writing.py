@@ -3,7 +3,6 @@
 What a writer does that Spark has started a second time, or for a commit or an abort, is asked without Spark.
 """
 
-import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -21,7 +20,6 @@ from pyspark.sql.types import LongType, StructType
 from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
-from permitflow.spark.sink import Sending
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 from permitflow_model.permit_channel_trace import rows_of
@@ -420,31 +418,3 @@ def test_a_commit_says_all_ends_and_waits_for_readers_that_hold_rows(options: Op
             assert not commit.done()
             assert list(source) == []
             commit.result(SOON_SECONDS)
-
-
-def test_a_commit_without_readers_succeeds_and_logs_that_no_reader_has_consumed_the_rows(
-    options: Options, caplog: pytest.LogCaptureFixture
-) -> None:
-    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO, "permitflow.spark"):
-        committing(options, pool).result(SOON_SECONDS)
-    first, _ = channels_of(options)
-    assert caplog.messages == [
-        f"the exchange holds all rows; no reader has consumed those of channel {first!r} and 1 more yet"
-    ]
-
-
-def test_an_abort_tries_all_channels_and_then_reports_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that it does not get to at once."""
-    dialled: list[str] = []
-
-    def refuse(_: Sending, channel: str, *, timeout_seconds: float) -> NoReturn:
-        dialled.append(channel)
-        raise PeerGoneError(who="the exchange", reason=f"no way to {channel}")
-
-    monkeypatch.setattr(Sending, "open_for_a_word", refuse)
-    channels = [f"orders/{number}" for number in range(100)]
-    named = {"address": "127.0.0.1:1", "channels": ",".join(channels)}
-    writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
-    with pytest.raises(PeerGoneError, match="no way to orders/0"):
-        writer.abort([None])
-    assert sorted(dialled) == sorted(channels)

@@ -149,19 +149,6 @@ def test_events_of_several_files_come_together_by_channel(tmp_path: Path) -> Non
     assert [[event.action for event in log] for log in channel.logs] == [["SendChunk"], ["Deliver"]]
 
 
-def test_events_are_buffered_until_enough_have_come(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "a.jsonl", buffered_events=4) as trace:
-        record = trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
-        for number in range(2):
-            record("OfferChunk", (number, 1, 0, 0), ())
-        assert lines_of(tmp_path / "a.jsonl") == []
-        record("OfferChunk", (2, 1, 0, 0), ())
-        assert len(lines_of(tmp_path / "a.jsonl")) == 4
-        record("OfferChunk", (3, 1, 0, 0), ())
-        trace.flush()
-        assert len(lines_of(tmp_path / "a.jsonl")) == 5
-
-
 def test_threads_record_into_one_file_without_losing_events(tmp_path: Path) -> None:
     with FileTrace(tmp_path / "a.jsonl", buffered_events=7) as trace:
 
@@ -361,15 +348,6 @@ def test_memory_keeps_the_newest_events_and_says_what_it_dropped() -> None:
     assert trace.dropped == 1
     with pytest.raises(TraceMismatchError, match="event 1 of the sender is missing"):
         trace.trace()
-
-
-def test_memory_refuses_what_a_file_refuses() -> None:
-    trace = MemoryTrace()
-    trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
-    with pytest.raises(InvalidParametersError, match="channel must be new to the trace"):
-        trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
-    with pytest.raises(InvalidParametersError, match="limit must be at least 1, not 0"):
-        MemoryTrace(limit=0)
 
 
 @pytest.mark.parametrize(

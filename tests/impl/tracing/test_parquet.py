@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -42,21 +41,6 @@ def test_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert from_parquet.channels["orders"].logs == (tuple(events),)
 
 
-def test_the_columns_are_what_a_query_needs(tmp_path: Path) -> None:
-    events = behaviour(500)
-    writer = ParquetWriter(tmp_path / "run.parquet")
-    writer.write([*HEADERS, *events])
-    writer.close()
-
-    table = pq.read_table(tmp_path / "run.parquet")
-
-    assert table.schema.names == COLUMNS
-    consumed = table.filter(pc.equal(pc.cast(table["action"], pa.string()), "Consume"))
-    assert pc.sum(consumed["rows"]).as_py() == sum(event.arguments[0] for event in events if event.action == "Consume")
-    assert consumed["row_permits"].null_count == consumed.num_rows
-    assert consumed["unreturned_permits"].null_count == 0
-
-
 def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=100)
     events = behaviour(250)
@@ -68,19 +52,6 @@ def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     metadata = pq.read_metadata(tmp_path / "run.parquet")
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100, 100, 50]
     assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
-
-
-def test_in_a_row_group_the_events_of_an_end_lie_together(tmp_path: Path) -> None:
-    writer = ParquetWriter(tmp_path / "run.parquet", row_group_events=100)
-    writer.write([*HEADERS, *behaviour(250)])
-    writer.close()
-
-    with pq.ParquetFile(tmp_path / "run.parquet") as file:
-        groups = [file.read_row_group(number).to_pydict() for number in range(file.num_row_groups)]
-    for group in groups:
-        changes = [end for end, before in zip(group["end"], [None, *group["end"]], strict=False) if end != before]
-        assert len(changes) == len(set(changes)) == 2
-    assert sorted(position for group in groups for position in group["position"]) == list(range(1, 251))
 
 
 @pytest.mark.parametrize("order", ["sequence", "rows", "position"])
@@ -107,13 +78,6 @@ def test_files_of_the_first_layout_are_read(tmp_path: Path) -> None:
     pq.write_table(in_turns.replace_schema_metadata(metadata), tmp_path / "run.parquet", row_group_size=100)
 
     assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
-
-
-def test_the_second_layout_has_positions(tmp_path: Path) -> None:
-    in_turns = table_of(behaviour(10), PERMIT_ACTIONS).drop_columns(["position"])
-    write(tmp_path / "run.parquet", in_turns, {"permitflow_trace": '{"version": 2, "headers": []}'})
-    with pytest.raises(TraceUnreadableError, match="the column 'position' is missing"):
-        read_trace(tmp_path / "run.parquet")
 
 
 def test_an_empty_recording_is_read_again(tmp_path: Path) -> None:
