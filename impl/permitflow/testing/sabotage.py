@@ -1,10 +1,9 @@
 """Receivers that return permits wrongly, each in a way that its own ledger does not show.
 
-They replace the real ones in the whole process, permanently or, with ``sabotaged``, for a block.
+They replace the real ones in the whole process, for good.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count, pairwise
 
 from permitflow.protocol.flow import Entries
@@ -14,7 +13,7 @@ from permitflow.protocol.recording import End
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
 
-__all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice", "sabotaged"]
+__all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice"]
 
 RETURN = 2
 """Number of the return that is sabotaged; earlier ones are right.  A short run has few, because returns are joined."""
@@ -80,21 +79,6 @@ def _change_return(
 
 SABOTAGES = {"twice": return_twice, "lost": lose, "on-receipt": return_on_receipt}
 """The sabotages by their names on the command line."""
-
-
-@contextmanager
-def sabotaged(name: str) -> Iterator[None]:
-    """Let all receivers of this process return permits wrongly until the end of the block."""
-    places = (PermitReceiver, DownstreamSession)
-    before = [dict(vars(place)) for place in places]
-    SABOTAGES[name]()
-    try:
-        yield
-    finally:
-        for place, members in zip(places, before, strict=True):
-            for member, value in members.items():
-                if vars(place)[member] is not value:
-                    setattr(place, member, value)
 
 
 def first_wrong_event(channel: ChannelTrace, sabotage: str) -> tuple[End, int]:

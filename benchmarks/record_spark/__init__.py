@@ -1,1 +1,0 @@
-"""Two Spark jobs, recorded at all ends and judged."""
