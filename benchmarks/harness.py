@@ -77,6 +77,12 @@ class Partner:
                 return self._pipe.recv()
         raise PartnerFailedError("a process has ended; its reason stands above")
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process.pid is not None, "it was started"
+        return self._process.pid
+
     def has_ended(self) -> bool:
         """By itself, until now?"""
         return not self._process.is_alive()

@@ -6,21 +6,21 @@ python -m benchmarks.slow_service --picture my.png   elsewhere
 """
 
 import argparse
-import asyncio
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import psutil
+from psutil import NoSuchProcess, Process
 
-from benchmarks.slow_service.settings import Settings
-from permitflow.demo.children import Child, Event, child_process
-from permitflow.errors import DemoError
+from benchmarks.harness import Partner, serving
+from benchmarks.slow_service import exchange_gateway, spark_jobs
+from benchmarks.slow_service.programs import Settings, gateway, serve, service
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,6 @@ BEGIN = "<!-- the results, written by make tutorial -->\n"
 END = "<!-- end -->\n"
 
 SAMPLE_SECONDS = 0.2
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,9 @@ class Outcome:
     """The result of one way."""
 
     name: str
-    seconds: list[float]
+    seconds: Sequence[float]
     """Since the orders could begin to flow, of each sample."""
-    memory_bytes: list[int]
+    memory_bytes: Sequence[int]
     """Resident, of all that is between the jobs."""
     sent_seconds: float
     """When the first job was done."""
@@ -58,111 +57,58 @@ class Outcome:
         return [size - self.memory_bytes[0] for size in self.memory_bytes]
 
 
-async def run_with_queue(settings: Settings, note: Note) -> Outcome:
+def run_with_queue(settings: Settings) -> Outcome:
     """The gateway takes whatever comes."""
-    log = Path(settings.work_dir)
-    async with _python("service", settings, log) as service:
-        settings = replace(settings, service=await _url(service))
-        async with _python("queue_gateway", settings, log) as gateway:
-            settings = replace(settings, gateway=await _url(gateway))
-            return await _measured("a queue in memory", settings, [gateway], note)
+    with Partner(serve, service, settings) as slow:
+        settings = replace(settings, service=slow.hears())
+        with Partner(serve, gateway, settings) as queue:
+            return _measured("a queue in memory", replace(settings, gateway=queue.hears()), [queue.pid])
 
 
-async def run_with_exchange(settings: Settings, note: Note) -> Outcome:
+def run_with_exchange(settings: Settings) -> Outcome:
     """The gateway takes what the service is ready for."""
-    log = Path(settings.work_dir)
     streams = [word for name in ("orders", "scores") for word in ("--stream", f"{name}:{settings.channels}")]
-    window = ["--row-permits", str(settings.row_permits), "--address", "127.0.0.1:0", "--json"]
-    command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window]
-    async with (
-        _python("service", settings, log) as service,
-        child_process("exchange", command, log=log / "exchange.log") as exchange,
-    ):
-        address = str((await exchange.event("listening"))["address"])
-        settings = replace(settings, service=await _url(service), exchange=address)
-        # It reports every second; if nothing reads that, its pipe fills up.
-        listening = asyncio.create_task(_drain(exchange))
-        async with _python("exchange_gateway", settings, log) as gateway:
-            try:
-                return await _measured("an exchange", settings, [exchange, gateway], note)
-            finally:
-                listening.cancel()
-                with suppress(asyncio.CancelledError):
-                    await listening
+    window = ["--row-permits", str(settings.row_permits), "--address", "127.0.0.1:0"]
+    with Partner(serve, service, settings) as slow, serving(*streams, *window) as (address, pid):
+        settings = replace(settings, service=slow.hears(), exchange=address)
+        with Partner(exchange_gateway.run, settings) as forwarding:
+            return _measured("an exchange", settings, [pid, forwarding.pid])
 
 
-async def _measured(name: str, settings: Settings, between: list[Child], note: Note) -> Outcome:
+def _measured(name: str, settings: Settings, between: list[int]) -> Outcome:
     """Run the jobs, and look at the memory of what is between them meanwhile."""
     samples: list[tuple[float, int]] = []
-    async with _job("send", settings) as sending, _job("receive", settings) as receiving:
-        await asyncio.gather(sending.event("begun"), receiving.event("begun"))
+    is_over = Event()
+    with (
+        Partner(spark_jobs.run, "send", settings) as sending,
+        Partner(spark_jobs.run, "receive", settings) as receiving,
+    ):
+        sending.hears()
+        receiving.hears()
         began = monotonic()
-        sampling = asyncio.create_task(_sample(between, began, samples))
-        watching = asyncio.create_task(_sent(sending, began))
+        sampling = Thread(target=_sample, args=([Process(pid) for pid in between], began, samples, is_over))
+        sampling.start()
         try:
-            received = await receiving.event("received")
+            sending.hears()
+            sent_seconds = monotonic() - began
+            rows, total = receiving.hears()
             received_seconds = monotonic() - began
-            await asyncio.gather(watching, sending.succeed(), receiving.succeed())
         finally:
-            sampling.cancel()
-            watching.cancel()
-    note(f"{name}: {received['text']}")
-    return Outcome(
-        name=name,
-        seconds=[seconds for seconds, _ in samples],
-        memory_bytes=[size for _, size in samples],
-        sent_seconds=watching.result(),
-        received_seconds=received_seconds,
-        rows=int(str(received["rows"])),
-        total=float(str(received["total"])),
-    )
+            is_over.set()
+            sampling.join()
+    print(f"{name}: {rows:,} scores have come")
+    seconds, memory_bytes = zip(*samples, strict=True)
+    return Outcome(name, seconds, memory_bytes, sent_seconds, received_seconds, rows, total)
 
 
-async def _sent(sending: Child, began: float) -> float:
-    await sending.event("sent")
-    return monotonic() - began
-
-
-async def _sample(between: list[Child], began: float, into: list[tuple[float, int]]) -> None:
-    processes = [psutil.Process(child.pid) for child in between]
-    # The gateway ends by itself when it has forwarded everything.
-    while True:
+def _sample(between: list[Process], began: float, into: list[tuple[float, int]], is_over: Event) -> None:
+    while not into or not is_over.wait(SAMPLE_SECONDS):
         size = 0
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
+        for process in between:
+            # The gateway ends by itself when it has forwarded everything.
+            with suppress(NoSuchProcess):
                 size += process.memory_info().rss
         into.append((monotonic() - began, size))
-        await asyncio.sleep(SAMPLE_SECONDS)
-
-
-async def _drain(child: Child) -> None:
-    async for _event in child.events():
-        pass
-
-
-async def _url(server: Child) -> str:
-    event: Event = await server.event("listening")
-    return str(event["url"])
-
-
-def _python(module: str, settings: Settings, folder: Path) -> AbstractAsyncContextManager[Child]:
-    command = [sys.executable, "-m", f"benchmarks.slow_service.{module}", settings.to_json()]
-    return child_process(module, command, log=folder / f"{module}.log")
-
-
-def _job(job: str, settings: Settings) -> AbstractAsyncContextManager[Child]:
-    command = [sys.executable, "-m", "benchmarks.slow_service.spark_jobs", job, settings.to_json()]
-    return child_process(f"the job that will {job}", command, log=Path(settings.work_dir) / f"{job}.log")
-
-
-def require_equal(outcomes: list[Outcome], rows: int) -> None:
-    """Both ways must have come to the same end.
-
-    Raises:
-        DemoError: they have not.
-    """
-    if any(outcome.rows != rows or outcome.total != outcomes[0].total for outcome in outcomes):
-        raise DemoError(f"the ways differ: {[(each.name, each.rows, each.total) for each in outcomes]}")
 
 
 def draw(outcomes: Sequence[Outcome], settings: Settings, path: Path) -> None:
@@ -197,11 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     with TemporaryDirectory(prefix="slow-service-") as folder:
         settings = Settings(rows=options.rows, rows_per_second=options.rows_per_second, work_dir=folder)
-        try:
-            outcomes = asyncio.run(_run(settings))
-        except DemoError as error:
-            print(error, file=sys.stderr)
-            return 1
+        outcomes = [run_with_queue(settings), run_with_exchange(settings)]
+    if {(each.rows, each.total) for each in outcomes} != {(settings.rows, outcomes[0].total)}:
+        print(f"the ways differ: {[(each.name, each.rows, each.total) for each in outcomes]}", file=sys.stderr)
+        return 1
     print(table(outcomes))
     draw(outcomes, settings, options.picture)
     print(f"drawn: {options.picture}")
@@ -217,12 +162,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw it; .svg, .png or .pdf")
     parser.add_argument("--document", action="store_true", help="write the table into docs/start/tutorial.md")
     return parser
-
-
-async def _run(settings: Settings) -> list[Outcome]:
-    outcomes = [await run_with_queue(settings, print), await run_with_exchange(settings, print)]
-    require_equal(outcomes, settings.rows)
-    return outcomes
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -1,22 +1,17 @@
-"""With back-pressure: takes orders from the exchange when the service is ready for them, and puts back the scores.
+"""With back-pressure: takes orders from the exchange when the service is ready for them, and puts back the scores."""
 
-Run as ``python -m benchmarks.slow_service.exchange_gateway '<JSON of Settings>'``.
-"""
-
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.slow_service.arrow_http import decode, encode, post
-from benchmarks.slow_service.settings import SCORES, Settings
+from benchmarks.slow_service.programs import SCORES, Settings, decode, encode, post
 from permitflow.transports.grpc_blocking import open_sink, open_source
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 # Spark may take a while to start.
 PATIENCE_SECONDS = 300.0
 
 
-def main(settings: Settings) -> None:
+def run(_pipe: object, settings: Settings) -> None:
     """Forward all channels at once, to their ends."""
     with ThreadPoolExecutor(settings.channels) as threads:
         list(threads.map(lambda number: forward(settings, number), range(settings.channels)))
@@ -32,7 +27,3 @@ def forward(settings: Settings, number: int) -> None:
         for batch in orders:  # asking for the next batch returns the permits of this one
             scores.send(decode(post(f"{service}/score", encode(batch))))
         scores.end(closes_channel=True)
-
-
-if __name__ == "__main__":
-    main(Settings.from_json(sys.argv[1]))

@@ -1,39 +1,33 @@
-"""The two Spark jobs: one has orders, the other one wants their scores.
+"""The two Spark jobs: one has orders, the other one wants their scores."""
 
-Run as ``python -m benchmarks.slow_service.spark_jobs send|receive '<JSON of Settings>'``.
-"""
-
-import sys
 from collections.abc import Iterator
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
-from benchmarks.slow_service.settings import ORDERS, Settings
-from permitflow.demo.settings import report
+from benchmarks.slow_service.programs import ORDERS, Settings, decode, encode, fetch, post
 from permitflow.demo.spark_session import local_session
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 BATCH_ROWS = 64
 
 
-def main(job: str, settings: Settings) -> None:
-    """Run one of them."""
+def run(pipe: Connection, job: str, settings: Settings) -> None:
+    """Run one of them, ``send`` or ``receive``; the messages are that it has begun, and what it came to."""
     arrow = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
-    slots = f"local[{settings.channels}]"
-    work_dir = Path(settings.work_dir)
+    slots, work_dir = f"local[{settings.channels}]", Path(settings.work_dir)
     with local_session(f"slow service: {job}", master=slots, work_dir=work_dir, settings=arrow) as spark:
-        report("begun", text=f"the job that will {job} has begun")
+        pipe.send("begun")
         if job == "send":
             send(orders(spark, settings), settings)
-            report("sent", text="all orders were handed over")
+            pipe.send("sent")
         else:
             count, total = received(spark, settings).selectExpr("count(*)", "sum(score)").collect()[0]
-            report("received", text=f"{count:,} scores have come", rows=count, total=total)
+            pipe.send((count, total))
 
 
 def orders(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -74,7 +68,3 @@ def received(spark: SparkSession, settings: Settings) -> DataFrame:
 
     rows = spark.sparkContext.parallelize([0], 1).flatMap(fetch_all)
     return spark.createDataFrame(rows, "id long, score double")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Settings.from_json(sys.argv[2]))

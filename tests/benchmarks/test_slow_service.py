@@ -9,9 +9,8 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from benchmarks.slow_service import exchange_gateway, queue_gateway, service
-from benchmarks.slow_service.arrow_http import decode, encode, fetch, post
-from benchmarks.slow_service.settings import ORDERS, Settings
+from benchmarks.slow_service import exchange_gateway
+from benchmarks.slow_service.programs import ORDERS, Settings, decode, encode, fetch, gateway, post, service
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from tests.support.served_exchange import served_exchange
 
@@ -44,7 +43,7 @@ def serving(listening: Callable[[Settings], tuple[ThreadingHTTPServer, str]], se
 def settings() -> Iterator[Settings]:
     """With a service that is not slow."""
     fast = Settings(rows_per_second=10**9, channels=1)
-    with serving(service.listening, fast) as url:
+    with serving(service, fast) as url:
         yield Settings(rows_per_second=10**9, channels=1, service=url)
 
 
@@ -54,7 +53,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[int, float]]:
 
 
 def test_the_gateway_with_the_queue_takes_all_orders_before_one_score_is_fetched(settings: Settings) -> None:
-    with serving(queue_gateway.listening, settings) as url:
+    with serving(gateway, settings) as url:
         for batch in BATCHES:
             post(f"{url}/orders", encode(batch))
         post(f"{url}/orders", b"")
@@ -67,15 +66,15 @@ def test_the_gateway_with_the_queue_takes_all_orders_before_one_score_is_fetched
 def test_the_gateway_with_the_exchange_forwards_every_row(settings: Settings) -> None:
     with served_exchange(more=["--stream", "orders", "--stream", "scores"]) as served:
         on_exchange = Settings(**{**vars(settings), "exchange": served.address})
-        gateway = Thread(target=exchange_gateway.main, args=(on_exchange,))
-        gateway.start()
+        forwarding = Thread(target=exchange_gateway.run, args=(None, on_exchange))
+        forwarding.start()
         with open_sink(served.address, "orders/0", ORDERS) as orders:
             for batch in BATCHES:
                 orders.send(batch)
             orders.end(closes_channel=True)
         with open_source(served.address, "scores/0") as source:
             scores = [row for batch in source for row in rows_of(batch)]
-        gateway.join()
+        forwarding.join()
     assert scores == SCORES
 
 
