@@ -14,7 +14,7 @@ from pathlib import Path
 
 from permitflow.cli.console import open_console
 from permitflow.demo import PipelineReport, PipelineSettings, run_streaming
-from permitflow.demo.console import ConsoleProgress
+from permitflow.demo.console import Progress
 from permitflow.demo.streaming_demo import render_pipeline
 from permitflow.errors import DemoError, InvalidOptionError
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = open_console()
     try:
         settings = PipelineSettings(**vars(parser.parse_args(arguments)))
-        with ConsoleProgress(console) as progress:
+        with Progress(console) as progress:
             report = run_streaming(settings, progress)
     except (DemoError, InvalidOptionError) as error:
         print(error, file=sys.stderr)

@@ -114,15 +114,17 @@ def settings_of(
 
 def show_run(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
     """Run, show the report, in full or for people who may watch meanwhile, and end the command as the report says."""
-    from permitflow.demo.console import ConsoleProgress, SilentProgress
+    from rich.console import Console
+
+    from permitflow.demo.console import Progress
 
     try:
         if as_json:
-            report = run(SilentProgress())
+            report = run(Progress(Console(quiet=True)))
             print_json(report.as_json())
         else:
             console = open_console()
-            with ConsoleProgress(console) as progress:
+            with Progress(console) as progress:
                 report = run(progress)
             console.print(render(report))
     except InvalidOptionError as error:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -17,10 +17,7 @@ from permitflow.demo.tpch import ShippingMode
 from permitflow.errors import InvalidOptionError
 
 __all__ = [
-    "ConsoleProgress",
-    "PartClock",
     "Progress",
-    "SilentProgress",
     "answer_section",
     "conclusion",
     "number_table",
@@ -42,31 +39,17 @@ PARTS = {
 """The timed parts, with their names for the reader."""
 
 
-class Progress(Protocol):
-    """Receives the progress of the demo."""
-
-    def begin(self, part: str) -> None:
-        """A part has begun; see ``PARTS``."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something happened in the current part."""
-        ...
-
-    def end(self, part: str, seconds: float) -> None:
-        """A part is done."""
-        ...
-
-
-class ConsoleProgress:
-    """Prints a line for each event, and shows a spinner for the current part."""
+class Progress:
+    """Times the parts of a demo; prints a line for each event, and shows a spinner for the current part."""
 
     def __init__(self, console: Console) -> None:
-        """Print to this console; without a terminal there is no spinner."""
+        """Print to this console; without a terminal there is no spinner, and a quiet one prints nothing."""
+        self.seconds: dict[str, float] = {}
+        """How long each part took."""
         self._console = console
         self._status = console.status("")
 
-    def __enter__(self) -> "ConsoleProgress":
+    def __enter__(self) -> Self:
         """Show the spinner."""
         self._status.start()
         return self
@@ -75,49 +58,19 @@ class ConsoleProgress:
         """Remove the spinner."""
         self._status.stop()
 
-    def begin(self, part: str) -> None:
-        """A part has begun."""
-        self._status.update(PARTS[part])
-        self._console.print(Text(PARTS[part], style="bold"))
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time the block; see ``PARTS``."""
+        began = monotonic()
+        self._status.update(PARTS[name])
+        self._console.print(Text(PARTS[name], style="bold"))
+        yield
+        self.seconds[name] = monotonic() - began
+        self._console.print(Text(f"  done in {self.seconds[name]:.1f} s", style="dim"))
 
     def note(self, text: str) -> None:
         """Something happened in the current part."""
         self._console.print(Text(f"  {text}"))
-
-    def end(self, part: str, seconds: float) -> None:
-        """A part is done."""
-        self._console.print(Text(f"  done in {seconds:.1f} s", style="dim"))
-
-
-class SilentProgress:
-    """Prints nothing: for programs that need only the report."""
-
-    def begin(self, part: str) -> None:
-        """A part has begun."""
-
-    def note(self, text: str) -> None:
-        """Something happened in the current part."""
-
-    def end(self, part: str, seconds: float) -> None:
-        """A part is done."""
-
-
-class PartClock:
-    """Times the parts and reports the progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        """Nothing has begun."""
-        self.seconds: dict[str, float] = {}
-        self.progress = progress
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Time the block."""
-        began = monotonic()
-        self.progress.begin(name)
-        yield
-        self.seconds[name] = monotonic() - began
-        self.progress.end(name, self.seconds[name])
 
 
 @asynccontextmanager

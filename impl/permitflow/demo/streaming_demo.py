@@ -17,7 +17,6 @@ from rich.text import Text
 
 from permitflow.demo.children import child_process
 from permitflow.demo.console import (
-    PartClock,
     Progress,
     answer_section,
     conclusion,
@@ -142,9 +141,8 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
         DemoError: a part cannot be run here, or fails whatever is done.
     """
     began = monotonic()
-    clock = PartClock(progress)
     async with work_folder(settings.keep) as work_dir:
-        with clock.part("tables"):
+        with progress.part("tables"):
             tables, is_new = await cached_tables(settings.scale, settings.cache_dir)
             progress.note(f"{'generated in' if is_new else 'found in'} {tables}")
         # An exchange that is started again must be found where it was, so it needs a port that is free now.
@@ -152,17 +150,17 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
             address = f"127.0.0.1:{server.getsockname()[1]}"
         part = settings.part(address=address, tables=tables, work_dir=work_dir)
         rows = (await asyncio.to_thread(pq.read_metadata, part.table("lineitem"))).num_rows
-        with clock.part("direct"):
+        with progress.part("direct"):
             command = [sys.executable, "-m", "permitflow.demo.spark_jobs", "directly", part.to_json()]
             async with child_process("batch job", command, log=work_dir / "batch_job.log") as child:
                 event = await child.event("answer")
                 await child.succeed()
             progress.note(str(event["text"]))
-        with clock.part("pipeline"):
+        with progress.part("pipeline"):
             kills = plan_kills(settings.kills, settings.seed)
             pipeline = Pipeline(settings, part, rows=rows, note=progress.note, kills=kills)
             killed, missed_kills = await pipeline.run()
-        with clock.part("replay"):
+        with progress.part("replay"):
             recorded = await asyncio.to_thread(judged, pipeline.recordings, part)
             counted = await asyncio.to_thread(compared, part)
         with Ledger(part.ledger) as ledger:
@@ -191,7 +189,7 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
         looks=pipeline.watch.looks,
         seen_problems=[problem for channel in pipeline.watch.channels for problem in channel.problems],
         recorded=recorded,
-        seconds=clock.seconds,
+        seconds=progress.seconds,
         total_seconds=monotonic() - began,
     )
 

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from permitflow.demo.children import Child, Event, child_output, child_process, first_failure
 from permitflow.demo.console import (
-    PartClock,
     Progress,
     answer_section,
     conclusion,
@@ -207,18 +206,17 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         DemoError: a part cannot be run here, or a process failed.
     """
     began = monotonic()
-    clock = PartClock(progress)
     async with work_folder(settings.keep) as work_dir:
-        with clock.part("checks"):
+        with progress.part("checks"):
             evidence = await gather_evidence(work_dir, progress.note)
-        with clock.part("tables"):
+        with progress.part("tables"):
             tables, is_new = await cached_tables(settings.scale, settings.cache_dir)
             progress.note(f"{'generated in' if is_new else 'found in'} {tables}")
-        with clock.part("jobs"):
+        with progress.part("jobs"):
             events, traffic = await run_jobs(settings, tables, work_dir, progress.note)
         for query in ("query_through_exchange", "query_directly"):
-            clock.seconds[query] = float(str(events[query]["seconds"]))
-        with clock.part("replay"):
+            progress.seconds[query] = float(str(events[query]["seconds"]))
+        with progress.part("replay"):
             trace = await asyncio.to_thread(judged, work_dir / "traces")
             hops = await asyncio.to_thread(hops_of, work_dir / "traces", traffic)
     return DemoReport(
@@ -229,7 +227,7 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         direct_answer=answer_of(events["query_directly"]),
         hops=hops,
         trace=trace,
-        seconds=clock.seconds,
+        seconds=progress.seconds,
         total_seconds=monotonic() - began,
     )
 
