@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak sweep-at-scale streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -81,9 +81,6 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
-
-sweep-at-scale: setup  ## explore a grid of channels on Spark: how evenly is the work shared out? (minutes)
-	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --part sweep
 
 streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144

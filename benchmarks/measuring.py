@@ -16,7 +16,6 @@ from benchmarks.local_channel import measure_local
 from benchmarks.model_checking import measure_checking
 from benchmarks.results import Record, Results, describe_machine
 from benchmarks.stores import measure_stores
-from benchmarks.sweep_at_scale import measure_sweep
 from benchmarks.throughput import measure_stream_ends, measure_throughput
 
 __all__ = ["COMMANDS", "PARTS", "measure"]
@@ -36,7 +35,6 @@ ALONE: dict[str, Callable[[Settings], Sequence[Record]]] = {
     "spark": measure_spark_jobs,
     "stores": measure_stores,
     "channels": measure_idle_channels,
-    "sweep": measure_sweep,
     "checking": measure_checking,
 }
 # Parts in which the ways compete.
@@ -56,7 +54,6 @@ COMMANDS = {
     "make bench": ("imbalance", "local", "throughput", "latency", "ends"),
     "make bench-spark": ("spark",),
     "make curves": ("stores", "channels", "windows", "batches", "delays", "stalled"),
-    "make sweep-at-scale": ("sweep",),
     "make bench-models": ("checking",),
 }
 

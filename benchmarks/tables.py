@@ -16,7 +16,6 @@ from benchmarks.peers.way import find_ways
 from benchmarks.results import NOT_MEASURED, Results, Series, compact, table
 from benchmarks.spark_exchange import SparkJob
 from benchmarks.stores import STORES, StoreRate
-from benchmarks.sweep_at_scale import SLOTS, SweepSpeed
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
 from permitflow.protocol.permits import ChannelParameters
@@ -233,17 +232,6 @@ def spark(results: Results) -> str:
     )
 
 
-def sweep(results: Results) -> str:
-    """A grid explored on Spark, and by plain processes."""
-    rows = []
-    for each in results.get("sweep", SweepSpeed):
-        ours = f"permitflow.spark.sweep, {each.channels} channels"
-        for what, seconds in ((ours, each.seconds), (f"{SLOTS} plain processes", each.ideal_seconds)):
-            rates = Series.of(each.states / value / 1e3 for value in seconds.values)
-            rows.append([what, seconds.told(), rates.told()])
-    return table(["Two cores", "seconds", "thousand states/s"], rows)
-
-
 def checking(results: Results) -> str:
     """Explorer, TLC, recorded runs, proofs."""
     return _listed(
@@ -288,7 +276,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "stores": stores,
     "channels": channels,
     "spark": spark,
-    "sweep": sweep,
     "checking": checking,
     "verdicts": verdicts,
 }

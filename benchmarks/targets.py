@@ -19,7 +19,6 @@ from benchmarks.local_channel import ANYIO, LocalRate
 from benchmarks.peers.way import ways_for
 from benchmarks.results import Results, Series
 from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob
-from benchmarks.sweep_at_scale import LEAST_SWEEP, SLOTS, SweepSpeed
 from benchmarks.throughput import Cell, StreamEnds
 
 __all__ = ["Verdict", "judge"]
@@ -77,7 +76,6 @@ def judge(results: Results) -> list[Verdict]:
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
-        *_sweep(results.get("sweep", SweepSpeed)),
         *_stopped(results.get("stalled", Stalled)),
         *_idle(results.get("channels", IdleChannels)),
     ]
@@ -140,12 +138,6 @@ def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
             yield Verdict(
                 f"Spark, {job.job} through the exchange ÷ direct", time, MOST_SPARK[job.job], is_upper_limit=True
             )
-
-
-def _sweep(speeds: list[SweepSpeed]) -> Iterator[Verdict]:
-    for each in speeds:
-        what = f"Spark sweep of {each.channels} channels ÷ {SLOTS} processes that share nothing"
-        yield Verdict(what, each.of_ideal, LEAST_SWEEP)
 
 
 def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:
