@@ -25,7 +25,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.flow import Inbound, Outbound, Parameters
+from permitflow.protocol.flow import Group, Inbound, Outbound, Parameters
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import ENDS, RecorderFactory
@@ -40,6 +40,7 @@ def open_channel(
     *,
     name: str = "channel",
     record: RecorderFactory | None = None,
+    group: Group | None = None,
 ) -> "tuple[LocalSender[T], LocalReceiver[T]]":
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
@@ -47,16 +48,17 @@ def open_channel(
         parameters: of any flow; by default permits, ``ChannelParameters()``.
         name: for error messages and statistics.
         record: opens the recorder of each end, which notes the specification's actions.
+        group: of receivers that share something: ``InputGate.group``.
 
     Raises:
-        InvalidParametersError: ``parameters`` are not the parameters of a flow.
+        InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's.
     """
     if parameters is None:
         parameters = ChannelParameters()
     if not isinstance(parameters, Parameters):
         rule = "must be the parameters of a flow, such as ChannelParameters"
         raise InvalidParametersError(name="parameters", value=parameters, rule=rule)
-    channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock())
+    channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock(), group=group)
     return LocalSender(channel), LocalReceiver(channel)
 
 
@@ -85,7 +87,13 @@ class _Channel(Generic[T]):
     """
 
     def __init__(
-        self, parameters: Parameters, *, name: str, record: RecorderFactory | None, clock: Callable[[], float]
+        self,
+        parameters: Parameters,
+        *,
+        name: str,
+        record: RecorderFactory | None,
+        clock: Callable[[], float],
+        group: Group | None,
     ) -> None:
         """``clock`` returns the time in seconds."""
         self.name = name
@@ -95,7 +103,9 @@ class _Channel(Generic[T]):
             record(name, end, flow.table, flow.stated(parameters)) if record else None for end in ENDS
         )
         self.sender: Outbound[T] = flow.outbound(parameters, record=of_sender)
-        self.receiver: Inbound[T] = flow.inbound(parameters, record=of_receiver)
+        self.receiver: Inbound[T] = flow.receiving(parameters, record=of_receiver, group=group)
+        self.receiver.on_touched = self.bring_feedback
+        self._announces = flow.announcement is not None
         self.sending = _Sending.OPEN
         self.is_receiver_closed = False
         self.accepts = True
@@ -125,8 +135,10 @@ class _Channel(Generic[T]):
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
         """Queue the offered messages; those that may leave now have left."""
         parked = self.line.park(*offered)
-        if parked.sent:
+        if parked.sent or self._announces:
             self._bring_back()
+            if self._announces:
+                self.line.go(parked)
         return parked
 
     def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
@@ -178,9 +190,17 @@ class _Channel(Generic[T]):
             self.tell_if_over()
 
     def _bring_back(self) -> None:
-        # Some flows have feedback as soon as a message has arrived.
-        if (said := self.receiver.take_feedback()) is not None:
+        # Some flows have feedback as soon as a message, or an announcement, has arrived.
+        while True:
+            if self._announces and (told := self.sender.take_announcement()) is not None:
+                self.receiver.on_announcement(told)
+            if (said := self.receiver.take_feedback()) is None:
+                return
             self.sender.on_feedback(said)
+            if not self._announces:
+                return
+            if self.line.parked:
+                self.line.advance()
 
     # The end of the channel.
 
@@ -458,6 +478,11 @@ class LocalReceiver(Generic[T]):
         self._channel = channel
         self._core = channel.receiver
         self._line = channel.takers
+
+    @property
+    def core(self) -> Inbound[T]:
+        """The flow's end, which knows its group; its methods are for the group's own code."""
+        return self._core
 
     @property
     def name(self) -> str:

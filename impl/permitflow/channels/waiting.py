@@ -100,7 +100,7 @@ class SendLine(Generic[T]):
         """Append a send with the offered messages to the line; those that may leave now have left."""
         parked = ParkedSend(offered)
         self.parked.append(parked)
-        self._go(parked)
+        self.go(parked)
         return parked
 
     async def leave(self, parked: ParkedSend[T]) -> None:
@@ -112,7 +112,7 @@ class SendLine(Generic[T]):
         try:
             while not parked.is_over:
                 await parked.sleep()
-                self._go(parked)
+                self.go(parked)
         except BaseException:
             if not parked.sent and not parked.is_refused:
                 self.parked.remove(parked)
@@ -145,8 +145,8 @@ class SendLine(Generic[T]):
             parked.is_over = parked.is_refused = True
             parked.wake()
 
-    def _go(self, parked: ParkedSend[T]) -> None:
-        """Send this send's messages, as far as it is their turn and they may leave."""
+    def go(self, parked: ParkedSend[T]) -> None:
+        """Send this send's messages, as far as it is their turn and they may leave; for the sending task itself."""
         while self.parked and self.parked[0] is parked and self._send_head():
             pass
 

@@ -7,6 +7,9 @@ carriers, the exchange, traces and statistics use these classes and ``Flow``; th
     sender      offer ─ waits in line ─ leave ───── wire ────> deliver ─ inbox ─ take ─ consume     receiver
                                         on_feedback <── wire ── take_feedback
 
+A flow whose sender has more to tell than its data sends announcements beside them (``take_announcement``).  A flow whose
+receivers share something has a ``Group`` of them.
+
 Both ends of a flow do no I/O and are not thread-safe.  This file has what all flows need: the line of waiting messages,
 the inbox, the totals.  Messages leave and arrive in the order in which they were offered.  A watermark leaves after the
 messages offered before it; until then a newer watermark replaces it.  A flow adds guards and updates: its guard decides
@@ -15,7 +18,7 @@ before any change, and only the flow changes its counts.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -33,8 +36,10 @@ from permitflow.protocol.names import MOST_NAME_CHARACTERS
 from permitflow.protocol.recording import ActionTable, ParameterValue, Recorder
 
 __all__ = [
+    "AnyAnnouncement",
     "AnyFeedback",
     "Flow",
+    "Group",
     "Haste",
     "Inbound",
     "Outbound",
@@ -52,6 +57,10 @@ _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the wh
 AnyFeedback: TypeAlias = Any
 """The message from the receiver's end of a flow to the sender's: a named tuple that the flow defines.  It is an
 increment: the carrier neither loses nor repeats it."""
+
+AnyAnnouncement: TypeAlias = Any
+"""The message from the sender's end of a flow to the receiver's, beside the data that have left before it: a named tuple
+that the flow defines."""
 
 Wishes: TypeAlias = Any
 """Parameters of a flow as one end states them: a named tuple that the flow defines; None: the end states nothing."""
@@ -97,14 +106,45 @@ class Parameters(ABC):
         return None
 
 
+def _do_nothing() -> None:
+    pass
+
+
+class Group:
+    """What the receiver's ends of several channels share; all of them belong to one event loop.
+
+    A call on one end may change another.  Such ends are ``touched``, and ``pump`` lets each pass its feedback on, in a
+    turn of its own: within the call, ends are halfway through their updates.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is touched."""
+        self.touched: set[Inbound[Any]] = set()
+        self.wake: Callable[[], None] = _do_nothing
+        """Called when something is touched: schedules ``pump``, and does nothing else."""
+
+    def touch(self, end: "Inbound[Any]") -> None:
+        """Note that feedback may be due at this end."""
+        if not self.touched:
+            self.wake()
+        self.touched.add(end)
+
+    def pump(self) -> None:
+        """Let each touched end pass its feedback on."""
+        while self.touched:
+            self.touched.pop().on_touched()
+
+
 class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
     wire: ClassVar[str]
-    """The module with the protobuf messages ``Parameters`` and ``Feedback``; their field names are those of ``wishes``
-    and ``feedback``."""
+    """The module with the protobuf messages ``Parameters``, ``Feedback`` and, if the flow has it, ``Announcement``; their
+    field names are those of ``wishes``, ``feedback`` and ``announcement``."""
     wishes: ClassVar[type[tuple[Any, ...]]]
     feedback: ClassVar[type[tuple[Any, ...]]]
+    announcement: ClassVar[type[tuple[Any, ...]] | None] = None
+    """None: the sender tells nothing beside its data."""
     table: ClassVar[ActionTable]
     """The actions that its ends report to a recorder."""
     outbound: ClassVar["type[Outbound[Any]]"]
@@ -118,6 +158,17 @@ class Flow(ABC):
     def name(self) -> str:
         """The flow's name on the wire, in traces and in files."""
         return self.table.flow
+
+    def receiving(self, parameters: Any, *, record: Recorder | None, group: Group | None = None) -> "Inbound[Any]":
+        """The receiver's end of a new channel, as a member of the group.
+
+        Raises:
+            InvalidParametersError: this flow has no such groups.
+        """
+        if group is not None:
+            rule = f"must be None: channels of flow {self.name} share nothing"
+            raise InvalidParametersError(name="group", value=group, rule=rule)
+        return self.inbound(parameters, record=record)
 
     def parse(self, stated: Mapping[str, Any]) -> Any:
         """Parameters from names and values, as options and files state them; the flow chooses the missing ones.
@@ -191,6 +242,9 @@ class Outbound(ABC, Generic[T]):
         "parameters",
     )
 
+    needs_offer: ClassVar[bool] = False
+    """Must a message be offered before there can be room for it, because the receiver gives room for what waits?"""
+
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start with nothing offered."""
         self.parameters = parameters
@@ -259,7 +313,11 @@ class Outbound(ABC, Generic[T]):
     def _may_leave(self, message: Message[T]) -> bool:
         """The guard: may this message leave now, if it is its turn?"""
 
-    # A flow that counts nothing inherits these; likewise at the other end.
+    # A flow that counts or tells nothing inherits these; likewise at the other end.
+
+    def take_announcement(self) -> AnyAnnouncement | None:
+        """What to tell the receiver now, behind all that has left; it counts as told from here on."""
+        return None
 
     def _leave(self, message: Message[T]) -> None:
         """The update: the message leaves."""
@@ -477,6 +535,7 @@ class Inbound(ABC, Generic[T]):
         "_peak_inbox_rows",
         "_record",
         "_runs",
+        "on_touched",
         "parameters",
         "untaken",
     )
@@ -496,6 +555,8 @@ class Inbound(ABC, Generic[T]):
         self._consumed_chunks = self._consumed_rows = 0
         self._inbox_rows = self._peak_inbox_rows = 0
         self._record = record
+        self.on_touched: Callable[[], None] = _do_nothing
+        """Set by the channel: passes feedback on that is due because of a call on another end of the group."""
 
     # What the flow decides.
 
@@ -512,6 +573,14 @@ class Inbound(ABC, Generic[T]):
             residue: include feedback too small to be sent by itself, because the application has consumed every
                 message that is here.
         """
+
+    def on_announcement(self, announcement: AnyAnnouncement) -> None:
+        """Take in what the sender tells beside its data.
+
+        Raises:
+            RemoteProtocolError: it breaks the flow's rules; nothing was changed.
+        """
+        raise UnexpectedFrameError(frame="an announcement", expected="none: this flow has no announcements")
 
     def unsettled(self) -> bool:
         """Does this end still owe feedback for consumed messages?"""

@@ -9,12 +9,13 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.protocol.compression import CompressionAnswer, CompressionOffer
-from permitflow.protocol.flow import AnyFeedback, Wishes
+from permitflow.protocol.flow import AnyAnnouncement, AnyFeedback, Wishes
 from permitflow.protocol.messages import Message
 
 __all__ = [
     "Abort",
     "Agreement",
+    "Announcement",
     "Chunks",
     "Data",
     "DownstreamFrame",
@@ -135,7 +136,7 @@ class Agreement:
     """None: there was no offer, or the server does not know the feature."""
 
 
-# Code must not change these three either; they are not frozen because that triples the time to make one per message.
+# Code must not change these four either; they are not frozen because that triples the time to make one per message.
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -159,6 +160,13 @@ class Feedback:
     """The flow's feedback from the receiver's end to the sender's: with permits, the returned permits."""
 
     said: AnyFeedback
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Announcement:
+    """What the flow's sender tells its receiver beside data; the codec keeps the flow's encoding of it."""
+
+    said: AnyAnnouncement
 
 
 class EndOutcome(StrEnum):
@@ -210,7 +218,7 @@ class Ended:
     outcome: EndOutcome
 
 
-UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | End | Abort | Failure
+UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | Announcement | End | Abort | Failure
 DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Ended | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 

@@ -20,10 +20,11 @@ from permitflow.errors import (
 )
 from permitflow.protocol import handshake
 from permitflow.protocol.compression import UNCOMPRESSED, CompressionAnswer, require_offered
-from permitflow.protocol.flow import Inbound, Outbound, Parameters
+from permitflow.protocol.flow import Group, Inbound, Outbound, Parameters
 from permitflow.protocol.frames import (
     Abort,
     Agreement,
+    Announcement,
     Chunks,
     Data,
     DownstreamFrame,
@@ -318,6 +319,10 @@ class UpstreamSession(Session[T]):
         if self.state is _OPEN and self.is_ending and not self.outbound.has_waiting:
             self._outgoing.append(self._totals())
             self.state = State.ENDED
+        elif self._outbound is not None and self.state is _OPEN:
+            said = self._outbound.take_announcement()
+            if said is not None:
+                self._outgoing.append(Announcement(said))
         frames, self._outgoing = self._outgoing, []
         return frames
 
@@ -371,6 +376,7 @@ DOWNSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, Data): State.OPEN,
     (State.OPEN, Chunks): State.OPEN,
+    (State.OPEN, Announcement): State.OPEN,
     (State.OPEN, End): State.ENDED,
     (State.OPEN, Abort): State.ENDED,
     (State.OPEN, Failure): State.FAILED,
@@ -385,10 +391,21 @@ class DownstreamSession(Session[T]):
     END = "receiver"
     TABLE = DOWNSTREAM
 
-    def __init__(self, get: Get | None = None, *, peer: str = "the sender", record: RecorderFactory | None = None):
-        """With ``get``, this end is the client, and Get is the first frame to write; without, it waits for Put."""
+    def __init__(
+        self,
+        get: Get | None = None,
+        *,
+        peer: str = "the sender",
+        record: RecorderFactory | None = None,
+        group: Group | None = None,
+    ) -> None:
+        """With ``get``, this end is the client, and Get is the first frame to write; without, it waits for Put.
+
+        ``group``: of receivers that share something; the flow has to be that of the group.
+        """
         state = State.AWAITING_PUT if get is None else State.AWAITING_AGREEMENT
         super().__init__(state, get, peer, record)
+        self._group = group
         self._inbound: Inbound[T] | None = None
         self.end: End | Abort | None = None
         """The frame that ended the stream, once it has arrived."""
@@ -406,7 +423,7 @@ class DownstreamSession(Session[T]):
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
-        self._inbound = parameters.flow.inbound(parameters, record=self._recorder())
+        self._inbound = parameters.flow.receiving(parameters, record=self._recorder(), group=self._group)
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
@@ -414,6 +431,8 @@ class DownstreamSession(Session[T]):
                 self.inbound.deliver_many(frame.payloads, frame.rows)
             case Data():
                 self.inbound.deliver(frame.message)
+            case Announcement():
+                self.inbound.on_announcement(frame.said)
             case End():
                 self._compare(frame)
                 self.end = frame

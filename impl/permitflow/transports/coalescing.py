@@ -14,7 +14,7 @@ from typing import cast
 import pyarrow as pa
 
 from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import Chunks, Data, UpstreamFrame
+from permitflow.protocol.frames import Announcement, Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Message
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import compressed
@@ -28,6 +28,7 @@ from permitflow.transports.codec import (
     encode_upstream,
 )
 from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.protobuf_values import encode_announcement
 
 __all__ = [
     "MessageWriter",
@@ -95,6 +96,7 @@ class MessageWriter:
     def __init__(self, batches: BatchCodec, parameters: Parameters) -> None:
         """Use the parameters of the agreement."""
         self._batches = batches
+        self._flow = parameters.flow
         self._window_rows = parameters.window_rows
         self._most_rows = collected_rows(parameters)
         # With rows of fixed size, the numbers of rows decide how chunks travel.
@@ -130,7 +132,7 @@ class MessageWriter:
             else:
                 yield from self._chunks(run, rows)
                 run, rows = [], []
-                yield _marked(frame)
+                yield self._marked(frame)
         yield from self._chunks(run, rows)
 
     def messages(self, chunks: Chunks[object]) -> Iterable[list[Buffer]]:
@@ -222,10 +224,11 @@ class MessageWriter:
         if run:
             yield len(run)
 
-
-def _marked(frame: UpstreamFrame[object]) -> WireFrame:
-    """Check the value of a frame other than chunks."""
-    if not isinstance(frame, Data):
-        return cast("WireFrame", frame)
-    message = frame.message
-    return Data(Message(message.kind, checked_marker(message.payload, name=message.kind.value)))
+    def _marked(self, frame: UpstreamFrame[object]) -> WireFrame:
+        """Check the value of a frame other than chunks, and encode what is the flow's own."""
+        if isinstance(frame, Announcement):
+            return Announcement(encode_announcement(self._flow, frame.said))
+        if not isinstance(frame, Data):
+            return cast("WireFrame", frame)
+        message = frame.message
+        return Data(Message(message.kind, checked_marker(message.payload, name=message.kind.value)))

@@ -17,7 +17,19 @@ from google.protobuf.message import DecodeError
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.protocol.flow import Flow
-from permitflow.protocol.frames import Abort, Agreement, Data, DownstreamFrame, End, Ended, Failure, Feedback, Get, Put
+from permitflow.protocol.frames import (
+    Abort,
+    Agreement,
+    Announcement,
+    Data,
+    DownstreamFrame,
+    End,
+    Ended,
+    Failure,
+    Feedback,
+    Get,
+    Put,
+)
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
@@ -105,7 +117,7 @@ class EncodedChunks(NamedTuple):
         return self.rows, sum(map(len, self.arrow)), self.uncompressed_bytes
 
 
-WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | End | Abort | Failure
+WireFrame: TypeAlias = Put | Agreement | Data[Marker] | EncodedChunks | Announcement | End | Abort | Failure
 """A frame that an upstream writes."""
 
 
@@ -346,6 +358,8 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
             marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
             marker.SetInParent()
             _write_marker(marker, message.payload, message.kind.value)
+        case Announcement():
+            into.announcement = frame.said
         case _:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
 
@@ -380,6 +394,8 @@ def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
         return _read_chunks(frame.chunks, body)
     if name == "data":
         return _read_data(frame.data)
+    if name == "announcement":
+        return Announcement(frame.announcement)
     read: WireFrame = read_value(getattr(frame, name))
     return read
 

@@ -26,7 +26,7 @@ from permitflow.errors import (
 )
 from permitflow.protocol.compression import Compression, offered
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
-from permitflow.protocol.flow import Parameters
+from permitflow.protocol.flow import Group, Parameters
 from permitflow.protocol.frames import EndOutcome, Get, Put, Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
@@ -214,6 +214,7 @@ async def get(
     from_row: int | None = None,
     to_row: int | None = None,
     log_id: str = "",
+    group: Group | None = None,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -236,9 +237,10 @@ async def get(
         from_row: the first row to read; None: the first one that the consumer has not acknowledged.
         to_row: the row before which reading stops; None: read to the channel's end.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
+        group: of receivers that share something: ``InputGate.group``.
 
     Raises:
-        InvalidParametersError: this end does not have that codec.
+        InvalidParametersError: this end does not have that codec, or the channel's flow is not that of the group.
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         SameHostError: shared memory is required, and impossible.
@@ -262,7 +264,7 @@ async def get(
                 compression=offered(compression, available_codecs()),
                 **stated(wanted),
             )
-            session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record)
+            session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
             end = RemoteReceiver(session, call, schema=schema, offer=offer)
             async with _running(end, who, agreement_timeout_seconds) as receiver:
                 yield receiver

@@ -13,12 +13,13 @@ from typing import cast, overload
 import pyarrow as pa
 
 from permitflow.protocol.flow import Inbound
-from permitflow.protocol.frames import Chunks, UpstreamFrame
+from permitflow.protocol.frames import Announcement, Chunks, UpstreamFrame
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
+from permitflow.transports.protobuf_values import decode_announcement
 
 __all__ = ["Arrivals", "JoinedChunks", "oldest_joined"]
 
@@ -151,7 +152,10 @@ class Arrivals(ABC):
 
     def _take_frames(self, message: Received) -> None:
         for frame in decode_upstream(message):
-            if not isinstance(frame, EncodedChunks):
+            if isinstance(frame, Announcement) and self._batches is not None:
+                said = decode_announcement(self._session.parameters.flow, frame.said)
+                self._session.receive(Announcement(said))
+            elif not isinstance(frame, EncodedChunks):
                 self._session.receive(cast("UpstreamFrame[object]", frame))
                 self._note(frame)
             elif self._batches is None:

@@ -1,6 +1,7 @@
 """Converts values to protobuf messages and back, field by field: a field has the same name in both.
 
-A flow's feedback travels as bytes of its own messages.  The description of chunks is coded by hand, in ``codec``.
+A flow's feedback and announcements travel as bytes of its own messages.
+The description of chunks is coded by hand, in ``codec``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,13 +17,21 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError, Un
 from permitflow.protocol import control, frames, traffic
 from permitflow.protocol.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.flow import AnyFeedback, Flow, Parameters, Wishes, flow_named
+from permitflow.protocol.flow import AnyAnnouncement, AnyFeedback, Flow, Parameters, Wishes, flow_named
 from permitflow.protocol.frames import EndOutcome
 from permitflow.transports.arrow import read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["decode_feedback", "encode_feedback", "read_many", "read_value", "write_value"]
+__all__ = [
+    "decode_announcement",
+    "decode_feedback",
+    "encode_announcement",
+    "encode_feedback",
+    "read_many",
+    "read_value",
+    "write_value",
+]
 
 _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Get: frames.Get,
@@ -91,14 +100,17 @@ class _FlowMessages(NamedTuple):
 
     parameters: type[Message]
     feedback: type[Message]
+    announcement: type[Message] | None
 
 
 @cache
 def _messages_of(flow: Flow) -> _FlowMessages:
     module = import_module(flow.wire)
-    messages = _FlowMessages(module.Parameters, module.Feedback)
-    for message, kind in zip(messages, (flow.wishes, flow.feedback), strict=True):
-        _learn(message, kind)
+    announcement = None if flow.announcement is None else module.Announcement
+    messages = _FlowMessages(module.Parameters, module.Feedback, announcement)
+    for message, kind in zip(messages, (flow.wishes, flow.feedback, flow.announcement), strict=True):
+        if message is not None:
+            _learn(message, kind)
     return messages
 
 
@@ -115,6 +127,25 @@ def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
         UndecodableDataError: these bytes are no feedback of this flow.
     """
     return _decoded(_messages_of(flow).feedback(), said, flow, "feedback")
+
+
+def encode_announcement(flow: Flow, said: AnyAnnouncement) -> bytes:
+    """Encode what a sender tells beside its data."""
+    kind = _messages_of(flow).announcement
+    assert kind is not None, "a flow without announcements makes none"
+    return _encoded(kind(), said)
+
+
+def decode_announcement(flow: Flow, said: bytes) -> AnyAnnouncement:
+    """Decode what a sender tells beside its data.
+
+    Raises:
+        UndecodableDataError: these bytes are no announcement of this flow.
+    """
+    kind = _messages_of(flow).announcement
+    if kind is None:
+        raise UndecodableDataError(what="an announcement", reason=f"flow {flow.name!r} has none")
+    return _decoded(kind(), said, flow, "an announcement")
 
 
 def _wishes(name: str, said: bytes) -> Wishes:

@@ -15,7 +15,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.flow import Haste
+from permitflow.protocol.flow import Haste, Inbound
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession, State
@@ -62,6 +62,12 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def _opened(self) -> None:
         self._core = self._session.inbound
+        self._core.on_touched = self._advance
+
+    @property
+    def core(self) -> Inbound[object]:
+        """The flow's end, which knows its group; its methods are for the group's own code."""
+        return self._core
 
     # Receiving.
 

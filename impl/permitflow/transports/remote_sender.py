@@ -153,7 +153,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return self._core.lack(oldest.kind, (oldest.rows,))
 
     def _lacks_room(self, rows: int) -> bool:
-        if not self._is_open or self._line.parked:
+        if not self._is_open or self._line.parked or self._core.needs_offer:
             return False
         most = self.parameters.most_rows
         return (most is None or rows <= most) and not self._core.admits((rows,))
@@ -256,6 +256,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """
         core = self._core
         if not core.has_waiting:
+            if core.needs_offer:  # it may have to tell that nothing waits any more
+                self._writing.soon()
             return
         self._line.advance()
         if core.can_send_watermark():

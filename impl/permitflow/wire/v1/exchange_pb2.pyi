@@ -61,7 +61,7 @@ class FromDownstream(_message.Message):
     def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
-    __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure")
+    __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure", "announcement")
     PUT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +69,7 @@ class UpstreamFrame(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
     put: Put
     agreement: Agreement
     data: Data
@@ -76,7 +77,8 @@ class UpstreamFrame(_message.Message):
     end: End
     abort: Abort
     failure: Failure
-    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    announcement: bytes
+    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., announcement: _Optional[bytes] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
     __slots__ = ("get", "agreement", "feedback", "ended", "failure")

@@ -1,0 +1,850 @@
+"""The gate: a consumer of several inputs that aligns barriers, proved in spec/input_gate/InputGate.tla.
+
+A credit is the right to send one row; an empty chunk takes 1.  Each input has exclusive credit of its own, and borrows
+from the pool of the gate as its backlog needs it.  Behind its barrier a sender stops until consumption is resumed,
+which is when the barriers of all inputs have been consumed.  Barriers cost no credit.
+
+    sender      offer ─ leave ─────── data, barrier, backlog ────────> deliver ─ take ─ consume    one of the inputs
+                        on_feedback <── credit, the word to resume ── take_feedback                └── the gate
+
+Only this file decides when a message may leave, who borrows what, and when inputs are aligned.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from permitflow.errors import (
+    InvalidParametersError,
+    LocalProtocolError,
+    OversizeChunkError,
+    OverspendError,
+    ParameterMismatchError,
+    PermitOverrunError,
+    UnexpectedFrameError,
+)
+from permitflow.protocol import flow
+from permitflow.protocol.flow import Entries, Flow, Group, Haste, Inbound, Outbound
+from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.recording import ActionTable, Recorder
+
+__all__ = [
+    "GATE",
+    "GATE_ACTIONS",
+    "Backlog",
+    "Gate",
+    "GateFlow",
+    "GateParameters",
+    "GateReceiver",
+    "GateSender",
+    "Grant",
+    "StatedGate",
+]
+
+T = TypeVar("T")
+_CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
+
+DEFAULT_EXCLUSIVE = 8_192
+DEFAULT_FLOATING = 32_768
+# Exclusive credit is granted again once an eighth of it is free, or once everything here is consumed: as with permits.
+BATCH_SHARE = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateParameters(flow.Parameters):
+    """Parameters of a gate and of each of its inputs, in rows.
+
+    Live for every sequence of chunks: an input's own credit is enough for its largest chunk; without exclusive credit,
+    what is left of the pool is, however the other inputs share it (``max_chunk_cost``).
+
+    Spec: Inputs, Exclusive, Floating.
+
+    Raises:
+        InvalidParametersError: a number is out of its range.
+    """
+
+    inputs: int = 1
+    """Inputs of the gate."""
+
+    exclusive: int = DEFAULT_EXCLUSIVE
+    """Credit that each input has of its own; 0: all of it is borrowed."""
+
+    floating: int = DEFAULT_FLOATING
+    """Credit of the pool, which inputs borrow as their backlog needs it."""
+
+    max_chunk_cost: int = 0
+    """The most rows of a chunk; larger ones are split.  0: half of ``exclusive``, or as many as it may be."""
+
+    def __post_init__(self) -> None:
+        """Fill in the default, then refuse numbers that cannot work."""
+        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("max_chunk_cost", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                rule = f"must be a whole number of at least {least}"
+                raise InvalidParametersError(name=name, value=value, rule=rule)
+        if self.exclusive == self.floating == 0:
+            raise InvalidParametersError(name="floating", value=0, rule="must be at least 1 if exclusive is 0")
+        most = _most_cost(self)
+        if self.max_chunk_cost == 0:
+            object.__setattr__(self, "max_chunk_cost", max(1, self.exclusive // 2) if self.exclusive else most)
+        if self.max_chunk_cost > most:
+            needed = "exclusive" if self.exclusive else "1 + (floating - 1) // inputs"
+            rule = f"must be at most {needed} = {most}, else a chunk may wait for ever"
+            raise InvalidParametersError(name="max_chunk_cost", value=self.max_chunk_cost, rule=rule)
+
+    @property
+    def window_rows(self) -> int:
+        """The most rows that may be in one input at once."""
+        return self.exclusive + self.floating
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows of a chunk."""
+        return self.max_chunk_cost
+
+
+def _most_cost(parameters: "GateParameters | StatedGate") -> int:
+    """The largest chunk that is never stuck.
+
+    Without exclusive credit, an input is stuck with at most ``cost - 1`` of it.  If all are, the pool has one left.
+    """
+    exclusive, floating, inputs = parameters.exclusive, parameters.floating, parameters.inputs
+    assert exclusive is not None and floating is not None and inputs is not None
+    return exclusive or 1 + (floating - 1) // inputs
+
+
+class StatedGate(NamedTuple):
+    """Parameters as one end states them: unchecked; None: the end states nothing."""
+
+    inputs: int | None = None
+    exclusive: int | None = None
+    floating: int | None = None
+    max_chunk_cost: int | None = None
+
+
+class Grant(NamedTuple):
+    """Feedback: the word to resume, if it is due, and credit granted behind it."""
+
+    credit: int = 0
+    resume: bool = False
+    """Consumption is resumed: the sender may go on behind its barrier."""
+    revoke: bool = False
+    """With ``resume``: all credit granted before is void."""
+    watermarks: int = 0
+    """Watermarks that were consumed: the next one may leave."""
+
+
+class Backlog(NamedTuple):
+    """What a sender tells beside its data."""
+
+    backlog: int
+    """Credit that all waiting chunks need."""
+    returned: int = 0
+    """Credit that is not needed any more, because chunks were withdrawn."""
+
+
+def _cost_of(rows: int) -> int:
+    return rows or 1
+
+
+def _costs(rows: Sequence[int], total: int, least: int) -> int:
+    """Credit for chunks of these rows."""
+    return total if least else total + sum(1 for size in rows if size == 0)
+
+
+class GateSender(Outbound[T]):
+    """Sends as far as its credit goes, and nothing behind its barrier until consumption is resumed.
+
+    Spec: InputGate, the variables waiting, stopped, told and credit.
+    """
+
+    __slots__ = ("_credit", "_exclusive", "_has_sent", "_is_stopped", "_told", "_watermark_permits")
+
+    needs_offer = True
+    parameters: GateParameters
+
+    def __init__(self, parameters: GateParameters, *, record: Recorder | None = None) -> None:
+        """Start with the exclusive credit."""
+        super().__init__(parameters, record=record)
+        self._credit = self._exclusive = parameters.exclusive
+        self._is_stopped = self._has_sent = False
+        self._told = 0
+        self._watermark_permits = 1
+
+    # State.
+
+    @property
+    def credit(self) -> int:
+        """Rows that may leave now, but for a barrier that stops them."""
+        return self._credit
+
+    @property
+    def told(self) -> int:
+        """The backlog that the gate believes in once everything sent has arrived."""
+        return self._told
+
+    @property
+    def is_stopped(self) -> bool:
+        """Has a barrier left, and consumption is not resumed yet?"""
+        return self._is_stopped
+
+    @property
+    def backlog(self) -> int:
+        """Credit that all waiting chunks need."""
+        return sum(_cost_of(offered.message.rows) for offered in self._waiting if offered.message.kind is _CHUNK)
+
+    @property
+    def room_rows(self) -> int:
+        """Credit that may be used now."""
+        return 0 if self._is_stopped else self._credit
+
+    def gauges(self) -> dict[str, int]:
+        """By the names in ``Flow.gauge_help``."""
+        return {"credit_here": self._credit, "stopped_behind_barrier": int(self._is_stopped)}
+
+    # What may leave.
+
+    def admits(self, rows: Sequence[int]) -> int:
+        """How many of the first of these chunks have their credit here: the guard of SendData."""
+        left = self.room_rows
+        for count, size in enumerate(rows):
+            left -= _cost_of(size)
+            if left < 0 or size > self.parameters.max_chunk_cost:
+                return count
+        return len(rows)
+
+    def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
+        """What a message waits for."""
+        if self._is_stopped:
+            return f"the {kind.value} is behind a barrier, which other inputs of the gate have not reached"
+        if kind is _CHUNK:
+            return f"the chunk needs {sum(map(_cost_of, rows))} credit; {self._credit} is here"
+        return "the last watermark is not consumed yet" if kind is Kind.WATERMARK else "messages wait before it"
+
+    def _may_leave(self, message: Message[T]) -> bool:
+        if self._is_stopped:
+            return False
+        if message.kind is _CHUNK:
+            return _cost_of(message.rows) <= self._credit
+        return message.kind is Kind.BARRIER or self._watermark_permits > 0
+
+    def sendable(self) -> int:
+        """How many waiting messages may leave now, one after the other: none behind a barrier."""
+        left = self.room_rows
+        for count, offered in enumerate(self._waiting):
+            if offered.message.kind is not _CHUNK:
+                return count + (not self._is_stopped)
+            left -= _cost_of(offered.message.rows)
+            if left < 0:
+                return count
+        return len(self._waiting)
+
+    # Leaving.
+
+    def _leave(self, message: Message[T]) -> None:
+        """The update of the message's own action.
+
+        Spec: SendBarrier.
+        """
+        if message.kind is _CHUNK:
+            self._send_data(_cost_of(message.rows))
+        elif message.kind is Kind.WATERMARK:
+            self._watermark_permits -= 1
+        else:
+            self._is_stopped = True
+            self._told = 0
+            self._has_sent = False
+            self._note("SendBarrier")
+
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        cost = _costs(rows, total, least)
+        if cost > self.room_rows or total > self.parameters.max_chunk_cost:
+            rows = rows[: self.admits(rows)]
+            cost = sum(map(_cost_of, rows))
+        if rows:
+            self._note("OfferData", cost)
+            self._send_data(cost)
+        return len(rows)
+
+    def _send_data(self, cost: int) -> None:
+        """The update; the gate takes so much off the backlog by itself.
+
+        Spec: SendData.
+        """
+        self._credit -= cost
+        self._told = max(0, self._told - cost)
+        self._has_sent = True
+        self._note("SendData", cost)
+
+    # What the gate is told beside data.
+
+    def take_announcement(self) -> Backlog | None:
+        """The backlog behind data that has just left; without exclusive credit also as soon as a chunk lacks credit.
+
+        Spec: SendData, AnnounceBacklog.
+        """
+        has_sent, self._has_sent = self._has_sent, False
+        if self._is_stopped or not (self._waiting or self._told or self._credit > self._exclusive):
+            return None
+        backlog = self.backlog
+        returned = max(0, self._credit - self._exclusive - backlog)
+        is_asking = self._exclusive == 0 and self._told < backlog and not self.can_send()
+        if not returned and not is_asking and (not has_sent or self._told == backlog):
+            return None
+        self._told = backlog
+        self._credit -= returned
+        if returned:
+            self._note("ReturnCredit", returned)
+        self._note("AnnounceBacklog", backlog)
+        return Backlog(backlog, returned)
+
+    # What the gate says.
+
+    def on_feedback(self, feedback: Grant) -> None:
+        """Take in credit, and the word to resume.
+
+        Raises:
+            UnexpectedFrameError: it says nothing, or nobody waits for what it says.
+            PermitOverrunError: there is not so much credit.
+
+        Spec: Hear.
+        """
+        credit, resume, revoke, watermarks = feedback
+        if not (credit or resume or watermarks):
+            raise UnexpectedFrameError(frame="a Grant of nothing", expected="credit, or the word to resume")
+        if (resume and not self._is_stopped) or (revoke and not resume):
+            raise UnexpectedFrameError(frame="the word to resume", expected="none: the sender is not stopped")
+        before = 0 if revoke else self._credit
+        for name, count, most in (
+            ("rows", credit, self.parameters.window_rows - before),
+            ("watermarks", watermarks, 1 - self._watermark_permits),
+        ):
+            if not 0 <= count <= most:
+                raise PermitOverrunError(permit_class=name, returned=count, outstanding=most)
+        self._watermark_permits += watermarks
+        self._credit = before + credit
+        if resume:
+            self._is_stopped = False
+        if credit or resume:
+            self._note("Hear", credit, int(resume), int(revoke))
+
+    def _tell(self, verb: str, message: Message[T]) -> None:
+        """Offering and withdrawing change no count.
+
+        Spec: OfferData, OfferBarrier.
+        """
+        if message.kind is _CHUNK:
+            self._note(f"{verb}Data", _cost_of(message.rows))
+        elif message.kind is Kind.BARRIER:
+            self._note(f"{verb}Barrier")
+
+    def _note(self, action: str, *arguments: int) -> None:
+        if self._record is not None:
+            self._record(action, arguments, (self._credit,))
+
+
+class GateReceiver(Inbound[T]):
+    """One input: keeps what has arrived, and grants credit; the gate lends it more.
+
+    Spec: InputGate, the variables inbox, blocked, released, wanted, free and borrowed.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_borrowed",
+        "_exclusive",
+        "_free",
+        "_gate",
+        "_inbox_cost",
+        "_is_behind_barrier",
+        "_is_blocked",
+        "_is_over",
+        "_is_released",
+        "_last_number",
+        "_max_chunk_cost",
+        "_wanted",
+        "_watermarks_due",
+        "_watermarks_out",
+        "_word",
+    )
+
+    parameters: GateParameters
+
+    def __init__(
+        self, parameters: GateParameters, *, record: Recorder | None = None, gate: "Gate | None" = None
+    ) -> None:
+        """Join the gate; without one, this is the only input of its own."""
+        super().__init__(parameters, record=record)
+        self._gate = Gate(replace(parameters, inputs=1), aligns_itself=True) if gate is None else gate
+        self._gate.join(self)
+        self._exclusive, self._max_chunk_cost = parameters.exclusive, parameters.max_chunk_cost
+        self._batch = max(1, parameters.exclusive // BATCH_SHARE)
+        self._inbox_cost = self._free = self._borrowed = self._wanted = 0
+        self._is_behind_barrier = self._is_blocked = self._is_released = self._is_over = False
+        self._word = _NO_WORD
+        self._watermarks_out = self._watermarks_due = 0
+        self._last_number = 0
+
+    # State.
+
+    @property
+    def is_blocked(self) -> bool:
+        """Was its barrier consumed, and is consumption not resumed yet?"""
+        return self._is_blocked
+
+    @property
+    def is_released(self) -> bool:
+        """Did its barrier take back all credit?  Then the sender's credit is void."""
+        return self._is_released
+
+    @property
+    def is_over(self) -> bool:
+        """Has it left the gate?"""
+        return self._is_over
+
+    @property
+    def wanted(self) -> int:
+        """The backlog at the sender, as far as the gate knows."""
+        return self._wanted
+
+    @property
+    def free(self) -> int:
+        """Credit to be granted."""
+        return self._free
+
+    @property
+    def borrowed(self) -> int:
+        """Credit of the pool that this input has."""
+        return self._borrowed
+
+    @property
+    def stored(self) -> int:
+        """Credit that unconsumed chunks here hold."""
+        return self._inbox_cost
+
+    @property
+    def lacks(self) -> int:
+        """So much more does the backlog need than this input has.
+
+        Spec: Borrow.
+        """
+        if self._is_released or self._is_over or not self._wanted:
+            return 0
+        return max(0, self._wanted - self._borrowed + self._inbox_cost)
+
+    def gauges(self) -> dict[str, int]:
+        """By the names in ``Flow.gauge_help``."""
+        return {
+            "backlog": self._wanted,
+            "floating_borrowed": self._borrowed,
+            "floating_in_pool": self._gate.pool,
+            "blocked_by_barrier": int(self._is_blocked),
+        }
+
+    # Arriving.
+
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
+        """The guard and the update for chunks: the peer has credit for them, and no barrier stops it.
+
+        Spec: Deliver.
+        """
+        self._require_going_on("a chunk")
+        if total > self._max_chunk_cost and (most := max(rows)) > self._max_chunk_cost:
+            raise OversizeChunkError(rows=most, most=self._max_chunk_cost)
+        cost, out = _costs(rows, total, least), self._credit_out
+        if cost > out:
+            raise OverspendError(permit_class="rows", cost=cost, available=out)
+        self._inbox_cost += cost
+        self._wanted = max(0, self._wanted - cost)
+
+    def _accept_marker(self, message: Message[T]) -> None:
+        """The guard and the update for barriers and watermarks; a barrier may take back what holds no data.
+
+        Spec: Deliver.
+        """
+        self._require_going_on(f"a {message.kind.value}")
+        if message.kind is Kind.WATERMARK:
+            if self._watermarks_out:
+                raise OverspendError(permit_class="watermarks", cost=1, available=0)
+            self._watermarks_out = 1
+            return
+        self._is_behind_barrier = True
+        self._wanted = home = 0
+        if self._exclusive == 0:
+            kept = min(self._borrowed, self._inbox_cost)
+            home, self._borrowed, self._free, self._is_released = self._borrowed - kept, kept, 0, True
+        self._note("Deliver", 0, 1, 0, 0)
+        self._gate.take_home(home)
+
+    def on_announcement(self, announcement: Backlog) -> None:
+        """Note the sender's backlog, and borrow for it.
+
+        Raises:
+            UnexpectedFrameError: a number is impossible, or the sender is stopped.
+
+        Spec: Deliver.
+        """
+        self._require_going_on("a Backlog")
+        backlog, returned = announcement
+        most = min(self._borrowed, self._credit_out)
+        if backlog < 0 or not 0 <= returned <= most:
+            raise UnexpectedFrameError(
+                frame=f"a Backlog of backlog {backlog}, with {returned} credit returned",
+                expected=f"a backlog of at least 0, and at most {most} credit",
+            )
+        self._wanted = backlog
+        self._borrowed -= returned
+        self._note("Deliver", 0, 0, backlog, returned)
+        self._gate.take_home(returned)
+        self._gate.ask(self)
+
+    def _require_going_on(self, frame: str) -> None:
+        if self._is_behind_barrier:
+            raise UnexpectedFrameError(frame=f"{frame} behind a barrier", expected="none before consumption is resumed")
+
+    @property
+    def _credit_out(self) -> int:
+        """Credit at the sender, on its way there, or with data on the wire."""
+        return self._exclusive + self._borrowed - self._inbox_cost - self._free
+
+    # Consuming.
+
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
+        """The update: credit of the pool goes home first, the rest is granted again; a barrier blocks.
+
+        Spec: ConsumeData, ConsumeBarrier.
+        """
+        cost = _costs(rows, total, min(rows)) if rows else 0
+        self._inbox_cost -= cost
+        home = min(self._borrowed, cost)
+        self._borrowed -= home
+        self._free += cost - home
+        if cost:
+            self._note("ConsumeData", cost)
+        for message in markers:
+            if message.kind is Kind.WATERMARK:
+                self._watermarks_due += 1
+            else:
+                self._is_blocked = True
+                self._note("ConsumeBarrier")
+                self._last_number = _number_of(message.payload, self._last_number)
+                self._gate.arrive(self, self._last_number)
+        self._gate.take_home(home)
+
+    def drop(self) -> None:
+        """The stream is over: all of its credit goes home, and it leaves the gate."""
+        super().drop()
+        self._inbox_cost = 0
+        self._gate.leave(self)
+
+    # What the gate does to it.
+
+    def lend(self, credit: int) -> None:
+        """More credit from the pool.
+
+        Spec: Borrow.
+        """
+        self._borrowed += credit
+        self._free += credit
+        self._note("Borrow", credit)
+
+    def resume(self, action: str) -> None:
+        """Tell the sender to go on; ``action``: Align, or Abort.
+
+        Spec: Align.
+        """
+        self._is_blocked = False
+        self._word = Grant(resume=True, revoke=self._is_released)
+        self._is_released = False
+        self._note(action)
+
+    def retire(self) -> int:
+        """Leave the gate; return the borrowed credit, which goes home."""
+        home, self._borrowed, self._free, self._wanted = self._borrowed, 0, 0, 0
+        self._is_over, self._is_blocked = True, False
+        return home
+
+    # Credit to grant.
+
+    @property
+    def haste(self) -> int:
+        """How soon credit leaves: the word to resume, what was borrowed and large batches at once."""
+        if self._word.resume or self._watermarks_due:
+            return Haste.NOW
+        if not self._free or self._is_released or self._is_over:
+            return Haste.NONE
+        if self._free >= self._batch:
+            return Haste.SOON if self.untaken and self._credit_out > 0 else Haste.NOW
+        return Haste.SOON if not self._here else Haste.NONE
+
+    def take_feedback(self, *, residue: bool = True) -> Grant | None:
+        """What the sender is told now.
+
+        Spec: Grant.
+        """
+        resume, revoke = self._word.resume, self._word.revoke
+        credit = 0
+        if not (self._is_released or self._is_over) and (
+            self._free >= self._batch or resume or (residue and not self._here)
+        ):
+            credit, self._free = self._free, 0
+        watermarks, self._watermarks_due = self._watermarks_due, 0
+        if not (credit or resume or watermarks):
+            return None
+        self._watermarks_out -= watermarks
+        if resume:
+            self._word = _NO_WORD
+            self._is_behind_barrier = False
+        if credit:
+            self._note("Grant", credit)
+        return Grant(credit, resume, revoke, watermarks)
+
+    def unsettled(self) -> bool:
+        """Nothing is owed at the end: unused credit is no debt."""
+        return False
+
+    def _note_delivered(self, rows: Sequence[int]) -> None:
+        self._note("Deliver", sum(map(_cost_of, rows)), 0, 0, 0)
+
+    def _note(self, action: str, *arguments: int) -> None:
+        if self._record is not None:
+            self._record(action, arguments, (self._inbox_cost, self._free, self._borrowed))
+
+
+_NO_WORD = Grant()
+
+
+def _number_of(payload: object, last: int) -> int:
+    """A barrier's number: its payload if that is a whole number, else one more than the last one's."""
+    return payload if isinstance(payload, int) and not isinstance(payload, bool) else last + 1
+
+
+class Gate(Group):
+    """What the inputs share: the pool, and the alignment of their barriers.
+
+    Spec: InputGate, the variable pool; Align, Borrow.
+    """
+
+    def __init__(self, parameters: GateParameters, *, aligns_itself: bool = False) -> None:
+        """No input has joined yet; with ``aligns_itself``, inputs are resumed as soon as all are blocked."""
+        super().__init__()
+        self.parameters = parameters
+        self.pool = parameters.floating
+        """Credit that no input has."""
+        self.members: list[GateReceiver[Any]] = []
+        """All inputs that have joined, those that have ended included."""
+        self.pending: int | None = None
+        """The number of the barrier that some inputs wait for."""
+        self.last = 0
+        """The number of the last barrier that was aligned or given up."""
+        self.alignments = self.given_up = 0
+        """How many alignments were completed, and how many were given up."""
+        self._aligns_itself = aligns_itself
+        self._line: deque[GateReceiver[Any]] = deque()  # those that lack credit, in turn
+
+    def join(self, member: "GateReceiver[Any]") -> None:
+        """One more input.
+
+        Raises:
+            LocalProtocolError: the gate has all its inputs.
+        """
+        if len(self.members) == self.parameters.inputs:
+            raise LocalProtocolError(f"the gate has all its {self.parameters.inputs} inputs: state more of them")
+        self.members.append(member)
+
+    @property
+    def open_members(self) -> Iterator["GateReceiver[Any]"]:
+        """The inputs that have joined and not ended."""
+        return (member for member in self.members if not member.is_over)
+
+    @property
+    def awaited(self) -> int:
+        """Inputs that are not blocked and have not ended, those that have not joined yet included."""
+        return self.parameters.inputs - sum(member.is_blocked or member.is_over for member in self.members)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Have the barriers of all inputs been consumed?  The guard of Align."""
+        return self.pending is not None and self.awaited == 0
+
+    # The pool.
+
+    def take_home(self, credit: int) -> None:
+        """Credit comes back to the pool, and is lent to those who lack it."""
+        self.pool += credit
+        self._serve()
+
+    def ask(self, member: "GateReceiver[Any]") -> None:
+        """Lend this input what it lacks, or put it into the line."""
+        if member.lacks and member not in self._line:
+            self._line.append(member)
+        self._serve()
+
+    def _serve(self) -> None:
+        """Lend in turn, an equal share to each in the line; who lacks more goes to its end."""
+        while self.pool and self._line:
+            share = max(1, self.pool // len(self._line))
+            member = self._line.popleft()
+            if lent := min(share, member.lacks, self.pool):
+                self.pool -= lent
+                member.lend(lent)
+                self.touch(member)
+            if member.lacks:
+                self._line.append(member)
+
+    # Alignment.
+
+    def arrive(self, member: "GateReceiver[Any]", number: int) -> None:
+        """The barrier of this number was consumed.  A newer one subsumes the pending one; an older one is void."""
+        if number <= self.last or (self.pending is not None and number < self.pending):
+            self._resume((member,), "Abort")
+            return
+        if self.pending is not None and number > self.pending:
+            self._give_up(but=member)
+        self.pending = number
+        if self._aligns_itself and self.is_aligned:
+            self.align()
+
+    def align(self) -> None:
+        """All barriers have been consumed: each sender is told to go on.
+
+        Raises:
+            LocalProtocolError: they have not.
+
+        Spec: Align.
+        """
+        if not self.is_aligned or self.pending is None:
+            raise LocalProtocolError("cannot align: not all inputs are blocked")
+        self.last, self.pending = self.pending, None
+        self.alignments += 1
+        self._resume(self.open_members, "Align")
+
+    def leave(self, member: "GateReceiver[Any]") -> None:
+        """An input has ended or failed: what is pending is given up, and its credit goes home."""
+        if member.is_over:
+            return
+        home = member.retire()
+        if member in self._line:
+            self._line.remove(member)
+        if self.pending is not None:
+            self._give_up()
+        self.take_home(home)
+
+    def _give_up(self, but: "GateReceiver[Any] | None" = None) -> None:
+        assert self.pending is not None
+        self.last, self.pending = self.pending, None
+        self.given_up += 1
+        self._resume((member for member in self.members if member.is_blocked and member is not but), "Abort")
+
+    def _resume(self, members: Iterable["GateReceiver[Any]"], action: str) -> None:
+        for member in members:
+            member.resume(action)
+            self.touch(member)
+
+
+GATE_ACTIONS = ActionTable(
+    flow="gate",
+    actions={
+        "sender": {
+            **dict.fromkeys(("OfferData", "WithdrawData", "SendData", "ReturnCredit"), ("data",)),
+            **dict.fromkeys(("OfferBarrier", "WithdrawBarrier", "SendBarrier"), ()),
+            "AnnounceBacklog": ("backlog",),
+            "Hear": ("granted", "resume", "revoke"),
+        },
+        "receiver": {
+            "Deliver": ("data", "barriers", "backlog", "returned"),
+            **dict.fromkeys(("ConsumeData", "Borrow", "Grant"), ("data",)),
+            **dict.fromkeys(("ConsumeBarrier", "Align", "Abort"), ()),
+        },
+    },
+    counters={"sender": ("credit",), "receiver": ("stored", "free", "borrowed")},
+)
+"""All numbers are credit: rows, and 1 for an empty chunk.  Align and Abort happen at the gate; each input whose sender
+is told to go on reports them.  Watermarks are not reported."""
+
+GAUGE_HELP: Mapping[str, str] = {
+    "credit_here": "Credit at the sender: rows that may leave at once, unless it is stopped behind a barrier.",
+    "stopped_behind_barrier": "1: the sender waits behind its barrier until consumption is resumed.",
+    "backlog": "Rows that wait at the sender, as far as the gate knows.",
+    "floating_borrowed": "Credit of the gate's pool that this input has.",
+    "floating_in_pool": "Credit of the gate's pool that no input has.",
+    "blocked_by_barrier": "1: this input's barrier was consumed, and other inputs have not reached theirs.",
+}
+
+
+class GateFlow(Flow):
+    """The flow of ``GateParameters``: the smaller numbers of credit, and of the rest what the client states."""
+
+    wire: ClassVar[str] = "permitflow.wire.v1.gate_pb2"
+    wishes: ClassVar[type[tuple[Any, ...]]] = StatedGate
+    feedback: ClassVar[type[tuple[Any, ...]]] = Grant
+    announcement: ClassVar[type[tuple[Any, ...]] | None] = Backlog
+    table: ClassVar[ActionTable] = GATE_ACTIONS
+    gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
+    outbound: ClassVar[type[Outbound[Any]]] = GateSender
+    inbound: ClassVar[type[Inbound[Any]]] = GateReceiver
+
+    def complete(self, wishes: StatedGate) -> GateParameters:
+        """Parameters from stated ones."""
+        return GateParameters(**{name: value for name, value in wishes._asdict().items() if value is not None})
+
+    def agree(self, own: GateParameters, wanted: StatedGate) -> GateParameters:
+        """The smaller credit of its own for each input; inputs and pool as the client states them, if it does.
+
+        Raises:
+            InvalidParametersError: the wishes cannot work at all.
+        """
+        if wanted == StatedGate():
+            return own
+        ours = StatedGate(*self.state(own))
+        stated = {name: value for name, value in wanted._asdict().items() if value is not None}
+        theirs = self.complete(ours._replace(max_chunk_cost=None)._replace(**stated))
+        agreed = ours._replace(
+            inputs=theirs.inputs,
+            floating=theirs.floating,
+            exclusive=min(own.exclusive, theirs.exclusive),
+            max_chunk_cost=None,
+        )
+        most = min(own.max_chunk_cost, theirs.max_chunk_cost, _most_cost(agreed))
+        return self.complete(agreed._replace(max_chunk_cost=most))
+
+    def verify(self, agreed: StatedGate, wanted: StatedGate | None) -> GateParameters:
+        """Check the server's decision.
+
+        Raises:
+            ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
+        """
+        for name, theirs in agreed._asdict().items():
+            ours = None if wanted is None else getattr(wanted, name)
+            is_own = name in ("inputs", "floating")
+            if theirs is None or (ours is not None and (theirs != ours if is_own else theirs > ours)):
+                rule = (
+                    "must be stated"
+                    if theirs is None
+                    else "must be as wished"
+                    if is_own
+                    else "must not exceed the wish"
+                )
+                raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
+        try:
+            return self.complete(agreed)
+        except InvalidParametersError as error:
+            ours = None if wanted is None else getattr(wanted, error.name)
+            raise ParameterMismatchError(name=error.name, ours=ours, theirs=error.value, rule=error.rule) from error
+
+    def receiving(
+        self, parameters: GateParameters, *, record: Recorder | None, group: Group | None = None
+    ) -> GateReceiver[Any]:
+        """One input of the gate; without a group, of a gate of its own.
+
+        Raises:
+            InvalidParametersError: the group is no gate.
+        """
+        if group is not None and not isinstance(group, Gate):
+            raise InvalidParametersError(name="group", value=group, rule="must be a Gate")
+        return GateReceiver(parameters, record=record, gate=group)
+
+
+GATE = GateFlow()
+flow.register(GATE, GateParameters)
