@@ -7,8 +7,8 @@ carriers, the exchange, traces and statistics use these classes and ``Flow``; th
     sender      offer ─ waits in line ─ leave ───── wire ────> deliver ─ inbox ─ take ─ consume     receiver
                                         on_feedback <── wire ── take_feedback
 
-A flow whose sender has more to tell than its data sends announcements beside them (``take_announcement``).  A flow whose
-receivers share something has a ``Group`` of them.
+A flow whose sender has more to tell than its data sends announcements beside them (``take_announcement``).  A flow
+whose receivers share something has a ``Group`` of them.
 
 Both ends of a flow do no I/O and are not thread-safe.  This file has what all flows need: the line of waiting messages,
 the inbox, the totals.  Messages leave and arrive in the order in which they were offered.  A watermark leaves after the
@@ -59,8 +59,8 @@ AnyFeedback: TypeAlias = Any
 increment: the carrier neither loses nor repeats it."""
 
 AnyAnnouncement: TypeAlias = Any
-"""The message from the sender's end of a flow to the receiver's, beside the data that have left before it: a named tuple
-that the flow defines."""
+"""The message from the sender's end of a flow to the receiver's, beside the data that have left before it: a named
+tuple that the flow defines."""
 
 Wishes: TypeAlias = Any
 """Parameters of a flow as one end states them: a named tuple that the flow defines; None: the end states nothing."""
@@ -139,8 +139,8 @@ class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
     wire: ClassVar[str]
-    """The module with the protobuf messages ``Parameters``, ``Feedback`` and, if the flow has it, ``Announcement``; their
-    field names are those of ``wishes``, ``feedback`` and ``announcement``."""
+    """The module with the protobuf messages ``Parameters``, ``Feedback`` and, if the flow has it, ``Announcement``;
+    their field names are those of ``wishes``, ``feedback`` and ``announcement``."""
     wishes: ClassVar[type[tuple[Any, ...]]]
     feedback: ClassVar[type[tuple[Any, ...]]]
     announcement: ClassVar[type[tuple[Any, ...]] | None] = None

@@ -85,7 +85,7 @@ class GateParameters(flow.Parameters):
                 raise InvalidParametersError(name=name, value=value, rule=rule)
         if self.exclusive == self.floating == 0:
             raise InvalidParametersError(name="floating", value=0, rule="must be at least 1 if exclusive is 0")
-        most = _most_cost(self)
+        most = _most_cost(self.exclusive, self.floating, self.inputs)
         if self.max_chunk_cost == 0:
             object.__setattr__(self, "max_chunk_cost", max(1, self.exclusive // 2) if self.exclusive else most)
         if self.max_chunk_cost > most:
@@ -104,13 +104,11 @@ class GateParameters(flow.Parameters):
         return self.max_chunk_cost
 
 
-def _most_cost(parameters: "GateParameters | StatedGate") -> int:
+def _most_cost(exclusive: int, floating: int, inputs: int) -> int:
     """The largest chunk that is never stuck.
 
     Without exclusive credit, an input is stuck with at most ``cost - 1`` of it.  If all are, the pool has one left.
     """
-    exclusive, floating, inputs = parameters.exclusive, parameters.floating, parameters.inputs
-    assert exclusive is not None and floating is not None and inputs is not None
     return exclusive or 1 + (floating - 1) // inputs
 
 
@@ -289,7 +287,7 @@ class GateSender(Outbound[T]):
             return None
         backlog = self.backlog
         returned = max(0, self._credit - self._exclusive - backlog)
-        is_asking = self._exclusive == 0 and self._told < backlog and not self.can_send()
+        is_asking = self._exclusive == 0 and self._told < backlog and (not self._credit or not self.can_send())
         if not returned and not is_asking and (not has_sent or self._told == backlog):
             return None
         self._told = backlog
@@ -636,7 +634,7 @@ class Gate(Group):
         """All inputs that have joined, those that have ended included."""
         self.pending: int | None = None
         """The number of the barrier that some inputs wait for."""
-        self.last = 0
+        self.last: int | None = None
         """The number of the last barrier that was aligned or given up."""
         self.alignments = self.given_up = 0
         """How many alignments were completed, and how many were given up."""
@@ -697,7 +695,8 @@ class Gate(Group):
 
     def arrive(self, member: "GateReceiver[Any]", number: int) -> None:
         """The barrier of this number was consumed.  A newer one subsumes the pending one; an older one is void."""
-        if number <= self.last or (self.pending is not None and number < self.pending):
+        newest = self.last if self.pending is None else self.pending - 1
+        if newest is not None and number <= newest:
             self._resume((member,), "Abort")
             return
         if self.pending is not None and number > self.pending:
@@ -800,14 +799,14 @@ class GateFlow(Flow):
         ours = StatedGate(*self.state(own))
         stated = {name: value for name, value in wanted._asdict().items() if value is not None}
         theirs = self.complete(ours._replace(max_chunk_cost=None)._replace(**stated))
-        agreed = ours._replace(
+        exclusive = min(own.exclusive, theirs.exclusive)
+        most = _most_cost(exclusive, theirs.floating, theirs.inputs)
+        return GateParameters(
             inputs=theirs.inputs,
+            exclusive=exclusive,
             floating=theirs.floating,
-            exclusive=min(own.exclusive, theirs.exclusive),
-            max_chunk_cost=None,
+            max_chunk_cost=max(1, min(own.max_chunk_cost, theirs.max_chunk_cost, most)),
         )
-        most = min(own.max_chunk_cost, theirs.max_chunk_cost, _most_cost(agreed))
-        return self.complete(agreed._replace(max_chunk_cost=most))
 
     def verify(self, agreed: StatedGate, wanted: StatedGate | None) -> GateParameters:
         """Check the server's decision.
@@ -817,16 +816,13 @@ class GateFlow(Flow):
         """
         for name, theirs in agreed._asdict().items():
             ours = None if wanted is None else getattr(wanted, name)
-            is_own = name in ("inputs", "floating")
-            if theirs is None or (ours is not None and (theirs != ours if is_own else theirs > ours)):
-                rule = (
-                    "must be stated"
-                    if theirs is None
-                    else "must be as wished"
-                    if is_own
-                    else "must not exceed the wish"
-                )
-                raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
+            if theirs is None:
+                rule = "must be stated in the agreement"
+            elif ours is None or theirs == ours or (theirs < ours and name in ("exclusive", "max_chunk_cost")):
+                continue
+            else:
+                rule = "must be as wished, or less where it is credit of one input"
+            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
         try:
             return self.complete(agreed)
         except InvalidParametersError as error:
