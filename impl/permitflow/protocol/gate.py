@@ -397,6 +397,11 @@ class GateReceiver(Inbound[T]):
         return self._is_released
 
     @property
+    def word_due(self) -> bool | None:
+        """Does the word to resume, which is due, revoke credit?  None: it is not due."""
+        return self._word.revoke if self._word.resume else None
+
+    @property
     def is_over(self) -> bool:
         """Has it left the gate?"""
         return self._is_over

@@ -1,0 +1,101 @@
+"""The gate's ends make every step that the model makes, and refuse what it refuses; the model explains what they do."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from permitflow.protocol.gate import Gate, GateParameters, GateReceiver, GateSender
+from permitflow.testing.moves import REFUSALS, Divergence, Move, compare, moves_of
+from permitflow.testing.subjects.input_gate import GateEnds, GateExplanation, model_parameters
+from permitflow_model.input_gate import SYSTEM, Parameters, State
+from permitflow_model.kernel.replay import Refused, World
+
+# The gate lends by itself, as soon as it can.
+MOVES = [action.name for action in SYSTEM.actions if action.name != "Borrow"]
+
+
+def led(parameters: GateParameters, seed: int, steps: int, *, backlog: int = 3) -> tuple[GateEnds, list[str]]:
+    """Let the model lead the ends through a random behaviour; what it refuses, they must refuse."""
+    choose, ends = random.Random(seed), GateEnds(parameters)
+    constants = replace(model_parameters(parameters), backlog=backlog)
+    explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
+    moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES]
+    world, made = explanation.start(), []
+    for _ in range(steps):
+        enabled = [move for move in moves if SYSTEM.is_enabled(move.action, world.state, constants, *move.arguments)]
+        refused = choose.choice([move for move in moves if move not in enabled and not move.action.startswith("Offer")])
+        require_refused(ends, refused, world.state)
+        move = choose.choice(enabled)
+        world = explained(ends, move, explanation, world)
+        compare(ends.observe(), world.state, f"after {move!r}")
+        assert not (ends.gate.pool and any(member.lacks for member in ends.gate.members))
+        made.append(move.action)
+    return ends, made
+
+
+def require_refused(ends: GateEnds, move: Move, state: State) -> None:
+    """The model refuses it: so must they, and change nothing."""
+    told = len(ends.events)
+    try:
+        ends.attempt(move)
+    except REFUSALS:
+        compare(ends.observe(), state, f"after the refusal of {move!r}")
+        assert len(ends.events) == told
+        return
+    raise Divergence(f"{move!r} is impossible in {state}, but the ends perform it")
+
+
+def explained(ends: GateEnds, move: Move, explanation: GateExplanation, world: World[State]) -> World[State]:
+    """The world after the events of a move."""
+    told = len(ends.events)
+    ends.attempt(move)
+    for event in ends.events[told:]:
+        (world,) = explanation.perform(world, event)
+        assert explanation.broken(world) == []
+    return world
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("inputs", "exclusive", "floating"),
+    [(2, 0, 1), (2, 1, 1), (2, 2, 0), (3, 0, 2), (3, 1, 2), (4, 0, 1), (4, 2, 3)],
+)
+def test_the_model_leads_all_ends_of_a_gate(inputs: int, exclusive: int, floating: int, seed: int) -> None:
+    parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+    _, made = led(parameters, seed, 400)
+    assert {"SendData", "Deliver", "ConsumeBarrier"} <= set(made)
+
+
+def test_such_behaviours_have_every_action() -> None:
+    made: set[str] = set()
+    for seed in range(10):
+        made.update(led(GateParameters(inputs=2, exclusive=0, floating=1), seed, 300)[1])
+    assert made == set(MOVES)
+
+
+# Mistakes that the model notices.
+
+
+def keeps_credit(receiver: GateReceiver[int], action: str) -> None:
+    """Resumes without a word."""
+    receiver._is_blocked = receiver._is_behind_barrier = receiver._is_released = False
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mistake"),
+    [
+        (GateSender, "_is_stopped", property(lambda self: False, lambda self, _: None)),
+        (Gate, "take_home", lambda gate, credit: None),
+        (GateReceiver, "lend", lambda receiver, credit: None),
+        (GateReceiver, "resume", keeps_credit),
+        (GateSender, "take_announcement", lambda sender: None),
+    ],
+)
+def test_ends_with_a_mistake_are_found_out(
+    monkeypatch: pytest.MonkeyPatch, owner: type[object], name: str, mistake: object
+) -> None:
+    monkeypatch.setattr(owner, name, mistake)
+    with pytest.raises((AssertionError, Refused, *REFUSALS)):
+        for seed in range(5):
+            led(GateParameters(inputs=2, exclusive=0, floating=1), seed, 400)
