@@ -27,6 +27,8 @@ __all__ = [
     "EndOfStream",
     "ForkedError",
     "HandshakeError",
+    "InputLostError",
+    "InputStalledError",
     "InvalidOptionError",
     "InvalidParametersError",
     "LedgerError",
@@ -273,6 +275,27 @@ class ChannelAbortedError(ChannelError):
     channel: str
     reason: str  # the sender's
     text = "channel {channel!r} was aborted by its sender: {reason}"
+
+
+@_declared
+class InputLostError(ChannelError):
+    """An input of a gate has failed; ``__cause__`` is its own error."""
+
+    input: str  # its name
+    reason: str
+    given_up: int | None  # the barrier that was given up with it
+    text = "input {input!r} of the gate is lost: {reason}"
+
+
+@_declared
+class InputStalledError(ChannelError, TimeoutError):
+    """Inputs of a gate are blocked behind a barrier that others have not reached, and no message comes from those."""
+
+    awaited: str  # the inputs that keep the others waiting
+    blocked: str  # those that wait
+    barrier: int
+    seconds: float  # without any message
+    text = "no message of {awaited} for {seconds:g} s: {blocked} wait behind barrier {barrier}"
 
 
 class TransportError(PermitflowError):

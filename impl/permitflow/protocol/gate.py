@@ -353,7 +353,6 @@ class GateReceiver(Inbound[T]):
         "_borrowed",
         "_exclusive",
         "_free",
-        "_gate",
         "_inbox_cost",
         "_is_behind_barrier",
         "_is_blocked",
@@ -365,6 +364,7 @@ class GateReceiver(Inbound[T]):
         "_watermarks_due",
         "_watermarks_out",
         "_word",
+        "gate",
     )
 
     parameters: GateParameters
@@ -374,8 +374,9 @@ class GateReceiver(Inbound[T]):
     ) -> None:
         """Join the gate; without one, this is the only input of its own."""
         super().__init__(parameters, record=record)
-        self._gate = Gate(replace(parameters, inputs=1), aligns_itself=True) if gate is None else gate
-        self._gate.join(self)
+        self.gate = Gate(replace(parameters, inputs=1), aligns_itself=True) if gate is None else gate
+        """What it shares with the other inputs."""
+        self.gate.join(self)
         self._exclusive, self._max_chunk_cost = parameters.exclusive, parameters.max_chunk_cost
         self._batch = max(1, parameters.exclusive // BATCH_SHARE)
         self._inbox_cost = self._free = self._borrowed = self._wanted = 0
@@ -441,7 +442,7 @@ class GateReceiver(Inbound[T]):
         return {
             "backlog": self._wanted,
             "floating_borrowed": self._borrowed,
-            "floating_in_pool": self._gate.pool,
+            "floating_in_pool": self.gate.pool,
             "blocked_by_barrier": int(self._is_blocked),
         }
 
@@ -478,7 +479,7 @@ class GateReceiver(Inbound[T]):
             kept = min(self._borrowed, self._inbox_cost)
             home, self._borrowed, self._free, self._is_released = self._borrowed - kept, kept, 0, True
         self._note("Deliver", 0, 1, 0, 0)
-        self._gate.take_home(home)
+        self.gate.take_home(home)
 
     def on_announcement(self, announcement: Backlog) -> None:
         """Note the sender's backlog, and borrow for it.
@@ -488,19 +489,19 @@ class GateReceiver(Inbound[T]):
 
         Spec: Deliver.
         """
-        self._require_going_on("a Backlog")
+        self._require_going_on("an announcement")
         backlog, returned = announcement
         most = min(self._borrowed, self._credit_out)
         if backlog < 0 or not 0 <= returned <= most:
             raise UnexpectedFrameError(
-                frame=f"a Backlog of backlog {backlog}, with {returned} credit returned",
+                frame=f"an announcement of backlog {backlog}, with {returned} credit returned",
                 expected=f"a backlog of at least 0, and at most {most} credit",
             )
         self._wanted = backlog
         self._borrowed -= returned
         self._note("Deliver", 0, 0, backlog, returned)
-        self._gate.take_home(returned)
-        self._gate.ask(self)
+        self.gate.take_home(returned)
+        self.gate.ask(self)
 
     def _require_going_on(self, frame: str) -> None:
         if self._is_behind_barrier:
@@ -532,14 +533,14 @@ class GateReceiver(Inbound[T]):
                 self._is_blocked = True
                 self._note("ConsumeBarrier")
                 self._last_number = _number_of(message.payload, self._last_number)
-                self._gate.arrive(self, self._last_number)
-        self._gate.take_home(home)
+                self.gate.arrive(self, self._last_number)
+        self.gate.take_home(home)
 
     def drop(self) -> None:
         """The stream is over: all of its credit goes home, and it leaves the gate."""
         super().drop()
         self._inbox_cost = 0
-        self._gate.leave(self)
+        self.gate.leave(self)
 
     # What the gate does to it.
 

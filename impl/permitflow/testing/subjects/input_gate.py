@@ -179,7 +179,9 @@ class GateEnds:
         word = sender.take_announcement()
         if word is None:
             raise ActionRefused("there is nothing to announce")
-        self._wires[name].append((None, _item(sender.waiting[0], 0)._replace(kind="backlog", backlog=word.backlog), word))
+        self._wires[name].append(
+            (None, _item(sender.waiting[0], 0)._replace(kind="backlog", backlog=word.backlog), word)
+        )
 
     def hear(self, name: int) -> None:
         """Let the sender hear one word, or credit."""
@@ -188,9 +190,7 @@ class GateEnds:
                 raise ActionRefused("nothing is on its way")
             self._collect(name)
         grant = self._grants[name].popleft()
-        self.senders[name].on_feedback(
-            Grant(credit=grant) if grant > 0 else Grant(resume=True, revoke=grant == REVOKE)
-        )
+        self.senders[name].on_feedback(Grant(credit=grant) if grant > 0 else Grant(resume=True, revoke=grant == REVOKE))
 
     # The gate.
 

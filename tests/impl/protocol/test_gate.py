@@ -1,0 +1,518 @@
+"""The gate's rules without I/O: Flink's own tests as far as this gate has them, and who borrows what.
+
+Flink counts buffers, the gate rows: ``available`` is what the channel has for data that are still to come, ``required``
+what Flink wants it to have.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from permitflow.errors import (
+    InvalidParametersError,
+    LocalProtocolError,
+    OversizeChunkError,
+    OverspendError,
+    ParameterMismatchError,
+    PermitOverrunError,
+    UnexpectedFrameError,
+    WouldBlock,
+)
+from permitflow.protocol.gate import (
+    GATE,
+    Backlog,
+    Gate,
+    GateParameters,
+    GateReceiver,
+    GateSender,
+    Grant,
+    StatedGate,
+)
+from permitflow.protocol.messages import Kind, Message
+
+
+def inputs(count: int, exclusive: int, floating: int) -> list[GateReceiver[object]]:
+    """The inputs of a gate."""
+    parameters = GateParameters(inputs=count, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+    gate = Gate(parameters)
+    return [GateReceiver(parameters, gate=gate) for _ in range(count)]
+
+
+def available(member: GateReceiver[object]) -> int:
+    """Credit for rows that are still to come."""
+    return member.parameters.exclusive + member.borrowed - member.stored
+
+
+def required(member: GateReceiver[object]) -> int:
+    """What its backlog and its own credit amount to."""
+    return member.wanted + member.parameters.exclusive
+
+
+def arrive(member: GateReceiver[object], rows: int) -> None:
+    """Rows arrive, after all credit was granted."""
+    member.take_feedback()
+    member.deliver_many(["row"] * rows, [1] * rows)
+
+
+def block(member: GateReceiver[object], number: int | None = None) -> None:
+    """The barrier arrives and is consumed."""
+    member.deliver(Message(Kind.BARRIER, number))
+    member.receive_many(1)
+
+
+# Who borrows what.
+
+
+def test_an_input_borrows_what_its_backlog_needs_and_gets_the_rest_when_others_return_it() -> None:
+    """V5.2."""
+    (first, others) = inputs(2, 2, 14)
+    others.on_announcement(Backlog(2))
+    arrive(others, 2)  # two floating ones are out
+    first.take_feedback()
+    arrive(first, 1)  # an exclusive one is out
+    first.on_announcement(Backlog(14))
+    assert (required(first), available(first)) == (16, 13)
+    first.on_announcement(Backlog(16))
+    assert (required(first), available(first)) == (18, 13)
+    first.receive_many(1)  # it was borrowed, and goes home; it is lent again at once
+    assert available(first) == 14
+    others.receive_many(1)
+    assert available(first) == 15
+    first.on_announcement(Backlog(13))
+    assert (required(first), available(first)) == (15, 15)
+    others.receive_many(1)
+    assert gate_of(first).pool == 1
+    first.on_announcement(Backlog(15))
+    assert (required(first), available(first)) == (17, 16)
+
+
+def gate_of(member: GateReceiver[object]) -> Gate:
+    """The gate that it has joined."""
+    return member.gate
+
+
+def test_credit_that_comes_home_is_shared_in_turn() -> None:
+    """V5.5."""
+    *three, holder = inputs(4, 2, 3)
+    holder.on_announcement(Backlog(3))
+    arrive(holder, 3)
+    for each in three:
+        each.on_announcement(Backlog(8))
+        assert available(each) == 2
+    holder.on_announcement(Backlog(0))
+    for expected in ([3, 2, 2], [3, 3, 2], [3, 3, 3]):
+        holder.receive_many(1)
+        assert [available(each) for each in three] == expected
+    assert [each.free for each in three] == [1, 1, 1]
+
+
+def test_a_large_amount_is_shared_equally_and_what_one_does_not_need_goes_to_the_others() -> None:
+    first, second, third, holder = inputs(4, 0, 10)
+    holder.on_announcement(Backlog(10))
+    holder.take_feedback()
+    for each, backlog in ((first, 8), (second, 1), (third, 8)):
+        each.on_announcement(Backlog(backlog))
+    holder.on_announcement(Backlog(0, returned=10))
+    assert [first.borrowed, second.borrowed, third.borrowed] == [5, 1, 4]
+
+
+def test_each_row_that_arrives_lowers_the_backlog_that_the_gate_knows() -> None:
+    """V5.20."""
+    for member in inputs(2, 2, 4):
+        member.on_announcement(Backlog(2))
+        assert member.wanted == 2
+        for expected in (1, 0, 0):
+            arrive(member, 1)
+            assert member.wanted == expected
+
+
+def test_two_inputs_borrow_from_one_pool() -> None:
+    """V5.11."""
+    first, second = inputs(2, 2, 6)
+    for each in (first, second):
+        each.on_announcement(Backlog(1))
+        assert each.take_feedback() == Grant(credit=1)
+    first.on_announcement(Backlog(12))
+    assert (available(first), required(first), first.borrowed) == (7, 14, 5)
+    assert gate_of(first).pool == 0
+    arrive(second, 3)
+    with pytest.raises(OverspendError):
+        arrive(second, 1)
+
+
+def test_without_exclusive_credit_a_barrier_takes_back_what_holds_no_data() -> None:
+    """V5.1: credit that a blocked input keeps could be all there is."""
+    first, second = inputs(2, 0, 3)
+    first.on_announcement(Backlog(3))
+    arrive(first, 1)
+    second.on_announcement(Backlog(2))
+    assert second.borrowed == 0
+    first.deliver(Message(Kind.BARRIER, 1))
+    assert (first.borrowed, second.borrowed, first.is_released) == (1, 2, True)
+    first.receive_many(1)
+    assert gate_of(first).pool == 1
+    first.receive_many(1)
+    assert first.take_feedback() is None
+
+
+def test_with_exclusive_credit_a_barrier_takes_nothing_back() -> None:
+    first, _ = inputs(2, 1, 3)
+    first.on_announcement(Backlog(3))
+    first.deliver(Message(Kind.BARRIER, 1))
+    assert (first.borrowed, first.is_released) == (3, False)
+
+
+def test_the_credit_of_an_input_that_is_over_goes_home() -> None:
+    first, second = inputs(2, 0, 3)
+    first.on_announcement(Backlog(3))
+    second.on_announcement(Backlog(2))
+    first.drop()
+    assert (second.borrowed, gate_of(second).pool, first.take_feedback()) == (2, 1, None)
+
+
+# The sender.
+
+
+def sender(exclusive: int, floating: int = 10, cost: int = 1) -> GateSender[object]:
+    """With chunks of one row."""
+    return GateSender(GateParameters(exclusive=exclusive, floating=floating, max_chunk_cost=cost))
+
+
+def offer(end: GateSender[object], kinds: str) -> list[str]:
+    """Offer a chunk for each d and a barrier for each b; return what leaves."""
+    for kind in kinds:
+        end.offer(Kind.CHUNK if kind == "d" else Kind.BARRIER, kind, int(kind == "d"))
+    return [str(message.payload) for message in end.take_sendable()]
+
+
+@pytest.mark.parametrize(("exclusive", "before", "after"), [(2, 4, 4), (0, 2, 0)])
+def test_resuming_voids_credit_only_where_there_is_no_exclusive_credit(exclusive: int, before: int, after: int) -> None:
+    """V5.8."""
+    parameters = GateParameters(exclusive=exclusive, floating=4, max_chunk_cost=1)
+    end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
+    gate.on_announcement(Backlog(2))
+    granted = gate.take_feedback()
+    assert granted is not None
+    end.on_feedback(granted)
+    assert end.credit == before
+    assert offer(end, "b") == ["b"]
+    block(gate)
+    word = gate.take_feedback()
+    assert word == Grant(resume=True, revoke=exclusive == 0)
+    end.on_feedback(word)
+    assert end.credit == after
+
+
+def test_a_backlog_is_announced_alone_only_without_exclusive_and_without_any_credit() -> None:
+    """V5.9."""
+    with_own, without = sender(2), sender(0)
+    assert offer(with_own, "dddd") == ["d", "d"]
+    assert with_own.take_announcement() == Backlog(2)  # behind what has left
+    offer(with_own, "d")
+    assert with_own.take_announcement() is None
+    assert offer(without, "d") == []
+    assert without.take_announcement() == Backlog(1)
+    assert without.take_announcement() is None
+    without.on_feedback(Grant(credit=2))
+    assert offer(without, "") == ["d"]
+    assert offer(without, "dd") == ["d"]
+    assert without.take_announcement() == Backlog(1)
+
+
+def test_data_leave_as_far_as_credit_goes_and_barriers_without_any() -> None:
+    """V5.10."""
+    end = sender(0)
+    assert offer(end, "b") == ["b"]
+    end.on_feedback(Grant(resume=True, revoke=True))
+    assert offer(end, "dddddddddd") == []
+    end.on_feedback(Grant(credit=3))
+    assert offer(end, "") == ["d"] * 3
+    own = sender(5)
+    assert offer(own, "bd") == ["b"]
+    assert not own.can_send()
+    own.on_feedback(Grant(resume=True))
+    assert offer(own, "") == ["d"]
+
+
+@pytest.mark.parametrize("behind", ["d", "dd", "b", "db"])
+def test_what_was_offered_while_the_sender_was_stopped_may_leave_as_soon_as_it_is_resumed(behind: str) -> None:
+    """V5.12."""
+    end = sender(5)
+    assert offer(end, "b" + behind) == ["b"]
+    assert (end.is_stopped, end.can_send(), end.sendable(), end.admits([1])) == (True, False, 0, 0)
+    with pytest.raises(WouldBlock, match="behind a barrier, which other inputs of the gate have not reached"):
+        end.send_oldest()
+    end.offer_watermark("w")
+    assert not end.can_send_watermark()
+    end.on_feedback(Grant(resume=True))
+    assert end.can_send()
+    assert "".join(offer(end, "")) in (behind + "w", behind)
+
+
+def test_the_backlog_counts_waiting_chunks_only() -> None:
+    """V5.15."""
+    end = sender(0)
+    offer(end, "ddddd")
+    assert end.backlog == 5
+    end.offer(Kind.BARRIER, "b")
+    assert end.backlog == 5
+    end.offer(Kind.CHUNK, "empty", 0)
+    assert end.backlog == 6
+
+
+def test_credit_for_what_was_withdrawn_goes_back() -> None:
+    parameters = GateParameters(exclusive=0, floating=4, max_chunk_cost=4)
+    end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
+    offered = end.offer(Kind.CHUNK, "chunk", 3)
+    announced = end.take_announcement()
+    assert announced == Backlog(3)
+    gate.on_announcement(announced)
+    end.withdraw(offered)
+    granted = gate.take_feedback()
+    assert granted == Grant(credit=3)
+    end.on_feedback(granted)
+    returned = end.take_announcement()
+    assert returned == Backlog(0, returned=3)
+    gate.on_announcement(returned)
+    assert (end.credit, gate.gate.pool, gate.borrowed) == (0, 4, 0)
+
+
+def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit() -> None:
+    parameters = GateParameters(exclusive=0, floating=1)
+    end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
+    for value in ("first", "second", "third"):
+        end.offer_watermark(value)
+        for message in end.take_sendable():
+            gate.deliver(message)
+    assert [message.payload for message in gate.receive_many(2)] == ["first"]
+    returned = gate.take_feedback()
+    assert returned == Grant(watermarks=1)
+    end.on_feedback(returned)
+    assert [message.payload for message in end.take_sendable()] == ["third"]
+
+
+# Alignment.
+
+
+class Aligned:
+    """The barriers that a gate has aligned and given up; each resumed input has its word taken."""
+
+    def __init__(self, count: int) -> None:
+        """Of so many inputs."""
+        self.members = inputs(count, 2, 2)
+        self.gate = gate_of(self.members[0])
+
+    def play(self, script: str) -> list[str]:
+        """``b0`` is data of input 0, ``1,2`` barrier 1 of input 2, ``end2`` its end.  Returns what came of it."""
+        done: list[str] = []
+        for word in script.split():
+            given_up, last = self.gate.given_up, self.gate.pending
+            if word.startswith("end"):
+                self.members[int(word[3:])].drop()
+            elif word.startswith("b"):
+                arrive(self.members[int(word[1:])], 1)
+                self.members[int(word[1:])].receive_many(1)
+            else:
+                number, member = map(int, word.split(","))
+                block(self.members[member], number)
+            if self.gate.given_up > given_up:
+                done.append(f"abort {last}")
+            if self.gate.is_aligned:
+                done.append(f"checkpoint {self.gate.pending}")
+                self.gate.align()
+            resumed = [str(name) for name, each in enumerate(self.members) if each.word_due is not None]
+            for each in self.members:
+                each.take_feedback()
+            if resumed:
+                done.append("resume " + " ".join(resumed))
+        return done
+
+
+def test_barriers_of_several_inputs_are_aligned() -> None:
+    """V5.16."""
+    gate = Aligned(3)
+    assert gate.play("b0 b2 b0 1,1 1,2 b0 1,0") == ["checkpoint 1", "resume 0 1 2"]
+    assert gate.play("b0 b0 b1 b1 b2 2,0 2,1 2,2") == ["checkpoint 2", "resume 0 1 2"]
+    assert gate.play("b2 b2 3,2 b0 b0 3,0 3,1") == ["checkpoint 3", "resume 0 1 2"]
+    assert gate.play("4,1 4,2 4,0") == ["checkpoint 4", "resume 0 1 2"]
+
+
+def test_a_newer_barrier_subsumes_the_pending_one_and_an_end_gives_it_up() -> None:
+    """V5.17."""
+    gate = Aligned(3)
+    assert gate.play("1,0 1,1 1,2") == ["checkpoint 1", "resume 0 1 2"]
+    assert gate.play("2,1 b2 b0 2,0 b2 3,2") == ["abort 2", "resume 0 1"]
+    assert gate.play("end1") == ["abort 3", "resume 2"]
+    assert gate.play("4,0 b2 4,2") == ["checkpoint 4", "resume 0 2"]
+
+
+def test_an_older_barrier_is_void() -> None:
+    gate = Aligned(3)
+    assert gate.play("2,0 1,1") == ["resume 1"]
+    assert gate.play("2,1 2,2") == ["checkpoint 2", "resume 0 1 2"]
+    assert gate.play("2,0") == ["resume 0"]
+
+
+def test_an_only_input_is_resumed_at_once() -> None:
+    """V5.19."""
+    member: GateReceiver[object] = GateReceiver(GateParameters(inputs=3))
+    for number in (1, 2, 3):
+        block(member, number)
+        assert member.word_due is False
+        member.take_feedback()
+    assert member.gate.alignments == 3
+
+
+def test_barriers_without_numbers_are_counted() -> None:
+    first, second = inputs(2, 1, 1)
+    block(first)
+    block(second)
+    assert (gate_of(first).pending, gate_of(first).is_aligned) == (1, True)
+
+
+def test_inputs_that_have_not_joined_are_waited_for() -> None:
+    parameters = GateParameters(inputs=2)
+    gate = Gate(parameters)
+    block(GateReceiver(parameters, gate=gate), 1)
+    assert (gate.is_aligned, gate.awaited) == (False, 1)
+    with pytest.raises(LocalProtocolError, match="not all inputs are blocked"):
+        gate.align()
+    GateReceiver[object](parameters, gate=gate)
+    with pytest.raises(LocalProtocolError, match="has all its 2 inputs"):
+        GateReceiver[object](parameters, gate=gate)
+
+
+# Peers that break the rules.
+
+
+def stopped_peer() -> GateReceiver[object]:
+    """Its barrier has come, and nothing may come behind it."""
+    member: GateReceiver[object] = GateReceiver(GateParameters(inputs=1), gate=Gate(GateParameters(inputs=1)))
+    member.deliver(Message(Kind.BARRIER, 1))
+    return member
+
+
+@pytest.mark.parametrize("what", ["data", "barrier", "watermark", "backlog"])
+def test_nothing_may_come_behind_a_barrier(what: str) -> None:
+    peer = stopped_peer()
+    deeds = {
+        "data": lambda: arrive(peer, 1),
+        "barrier": lambda: peer.deliver(Message(Kind.BARRIER, 2)),
+        "watermark": lambda: peer.deliver(Message(Kind.WATERMARK, 2)),
+        "backlog": lambda: peer.on_announcement(Backlog(1)),
+    }
+    with pytest.raises(UnexpectedFrameError, match="behind a barrier"):
+        deeds[what]()
+
+
+@pytest.mark.parametrize("said", [Backlog(-1), Backlog(0, returned=3), Backlog(0, returned=-1)])
+def test_impossible_announcements_are_refused(said: Backlog) -> None:
+    member: GateReceiver[object] = GateReceiver(GateParameters(exclusive=0, floating=9))
+    member.on_announcement(Backlog(2))
+    member.take_feedback()
+    with pytest.raises(UnexpectedFrameError, match="an announcement of backlog"):
+        member.on_announcement(said)
+    assert member.wanted == 2
+
+
+def test_a_chunk_or_watermark_that_may_not_come_is_refused() -> None:
+    member: GateReceiver[object] = GateReceiver(GateParameters(exclusive=4, max_chunk_cost=3))
+    with pytest.raises(OversizeChunkError):
+        member.deliver(Message(Kind.CHUNK, "large", 4))
+    member.deliver(Message(Kind.WATERMARK, 1))
+    with pytest.raises(OverspendError):
+        member.deliver(Message(Kind.WATERMARK, 2))
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (Grant(), UnexpectedFrameError),
+        (Grant(resume=True), UnexpectedFrameError),
+        (Grant(credit=1, revoke=True), UnexpectedFrameError),
+        (Grant(credit=11), PermitOverrunError),
+        (Grant(credit=-1), PermitOverrunError),
+        (Grant(watermarks=1), PermitOverrunError),
+    ],
+)
+def test_a_sender_refuses_what_no_gate_says(said: Grant, error: type[Exception]) -> None:
+    end = sender(2)
+    with pytest.raises(error):
+        end.on_feedback(said)
+    assert (end.credit, end.is_stopped) == (2, False)
+
+
+# Parameters.
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        ({"inputs": 0}, "inputs"),
+        ({"exclusive": -1}, "exclusive"),
+        ({"exclusive": True}, "exclusive"),
+        ({"exclusive": 0, "floating": 0}, "floating"),
+        ({"exclusive": 4, "max_chunk_cost": 5}, "max_chunk_cost"),
+        ({"exclusive": 0, "floating": 5, "inputs": 3, "max_chunk_cost": 3}, "max_chunk_cost"),
+    ],
+)
+def test_numbers_that_cannot_work_are_refused(numbers: dict[str, int], name: str) -> None:
+    with pytest.raises(InvalidParametersError) as caught:
+        GateParameters(**numbers)
+    assert caught.value.name == name
+
+
+def test_the_largest_chunk_follows_from_the_credit() -> None:
+    assert GateParameters(exclusive=8).max_chunk_cost == 4
+    assert GateParameters(exclusive=0, floating=1, inputs=9).max_chunk_cost == 1
+    assert GateParameters(exclusive=0, floating=9, inputs=2).max_chunk_cost == 5
+
+
+@pytest.mark.parametrize("members", [2, 3])
+@pytest.mark.parametrize("floating", range(1, 10))
+def test_inputs_that_share_the_pool_for_large_chunks_are_never_all_stuck(floating: int, members: int) -> None:
+    """All of them lack one row for their chunk: there is one left in the pool."""
+    most = GateParameters(inputs=members, exclusive=0, floating=floating).max_chunk_cost
+    assert members * (most - 1) < floating <= members * most
+
+
+OWN = GateParameters(inputs=2, exclusive=100, floating=50, max_chunk_cost=20)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "agreed"),
+    [
+        (StatedGate(), OWN),
+        (StatedGate(inputs=3), replace(OWN, inputs=3)),
+        (StatedGate(exclusive=10), replace(OWN, exclusive=10, max_chunk_cost=5)),
+        (StatedGate(exclusive=200, floating=900), replace(OWN, floating=900)),
+        (StatedGate(exclusive=0), replace(OWN, exclusive=0, max_chunk_cost=20)),
+        (StatedGate(3, 0, 4, 2), GateParameters(inputs=3, exclusive=0, floating=4, max_chunk_cost=2)),
+    ],
+)
+def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_gate(
+    wanted: StatedGate, agreed: GateParameters
+) -> None:
+    result = GATE.agree(OWN, wanted)
+    assert result == agreed
+    assert GATE.verify(GATE.state(result), wanted) == agreed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        StatedGate(2, 101, 50, 20),
+        StatedGate(2, 100, 51, 20),
+        StatedGate(3, 100, 50, 20),
+        StatedGate(2, 100, 50),
+        StatedGate(2, 9, 50, 20),
+    ],
+)
+def test_an_agreement_that_exceeds_the_wish_is_refused(wrong: StatedGate) -> None:
+    with pytest.raises(ParameterMismatchError):
+        GATE.verify(wrong, GATE.state(OWN))
+
+
+def test_a_group_of_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="must be a Gate"):
+        GATE.receiving(OWN, record=None, group="a group")  # type: ignore[arg-type]  # the refusal itself
