@@ -148,6 +148,8 @@ class _Input(Generic[T]):
     """The payload of the barrier that blocks it."""
     watermark: Any = None
     is_idle: bool = False
+    has_left: bool = False
+    """Was its end handed out?"""
 
     async def watch(self, changed: asyncio.Event) -> None:
         """Tell whenever messages have come, or none can come any more."""
@@ -262,10 +264,13 @@ class InputGate(Generic[T]):
         self._inputs.append(added)
 
     def _require_new(self, name: str) -> None:
-        if self._is_closed:
-            raise ChannelClosedError(end="gate")
+        self._require_open()
         if any(each.name == name for each in self._inputs):
             raise InvalidParametersError(name="name", value=name, rule="must be new to the gate")
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ChannelClosedError(end="gate")
 
     # Receiving.
 
@@ -285,6 +290,7 @@ class InputGate(Generic[T]):
         try:
             self.resume()
             while True:
+                self._require_open()
                 self._changed.clear()
                 item = self._next()
                 if item is not None:
@@ -300,15 +306,15 @@ class InputGate(Generic[T]):
         Raises:
             ChannelClosedError: the gate is closed.
         """
-        if self._is_closed:
-            raise ChannelClosedError(end="gate")
+        self._require_open()
         if self._held is not None:
             held, self._held = self._held, None
             with suppress(ChannelError):  # its channel has been aborted or lost: that comes in its turn
                 held.receiver.consume()
         if self._is_aligned:
             self._is_aligned = False
-            self._core.align()
+            if self._core.is_aligned:  # else an input was aborted meanwhile
+                self._core.align()
             self._note_blocked()
 
     def __aiter__(self) -> Self:
@@ -332,7 +338,7 @@ class InputGate(Generic[T]):
         while left:
             each = self._inputs[self._turn % len(self._inputs)]
             left -= 1
-            if not each.core.is_over and not each.core.is_blocked:
+            if not each.has_left and not each.core.is_blocked:
                 if each.core.untaken and not each.is_empty.is_set():
                     left = len(self._inputs)
                     if (item := self._take(each)) is not None:
@@ -344,7 +350,7 @@ class InputGate(Generic[T]):
                     if (merged := self._merged()) is not None:
                         return merged
             self._turn += 1
-        if len(self._inputs) == self.parameters.inputs and all(each.core.is_over for each in self._inputs):
+        if len(self._inputs) == self.parameters.inputs and all(each.has_left for each in self._inputs):
             raise EndOfStream
         return None
 
@@ -372,11 +378,11 @@ class InputGate(Generic[T]):
         Raises:
             InputLostError: it has failed.
         """
-        pending, ending = self._core.pending, each.ending
+        ending, each.has_left = each.ending, True
         self._core.leave(each.core)
         self._note_blocked()
         if ending is not None and not isinstance(ending, EndOfStream):
-            raise InputLostError(input=each.name, reason=str(ending), given_up=pending) from ending
+            raise InputLostError(input=each.name, reason=str(ending), given_up=each.core.given_up) from ending
 
     def _merged(self) -> MergedWatermark | None:
         """The least watermark, if it has grown."""

@@ -365,6 +365,7 @@ class GateReceiver(Inbound[T]):
         "_watermarks_out",
         "_word",
         "gate",
+        "given_up",
     )
 
     parameters: GateParameters
@@ -384,6 +385,8 @@ class GateReceiver(Inbound[T]):
         self._word = _NO_WORD
         self._watermarks_out = self._watermarks_due = 0
         self._last_number = 0
+        self.given_up: int | None = None
+        """The barrier that was given up when this input left the gate."""
 
     # State.
 
@@ -732,6 +735,7 @@ class Gate(Group):
         home = member.retire()
         if member in self._line:
             self._line.remove(member)
+        member.given_up = self.pending
         if self.pending is not None:
             self._give_up()
         self.take_home(home)

@@ -1,0 +1,337 @@
+"""A gate over channels of this process: fair, aligned, never stuck, and it names whom it waits for."""
+
+import asyncio
+import doctest
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from permitflow.channels import gate as module
+from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate, MergedWatermark
+from permitflow.channels.local import LocalSender, open_channel
+from permitflow.errors import (
+    ChannelClosedError,
+    EndOfStream,
+    InputLostError,
+    InputStalledError,
+    InvalidParametersError,
+    LocalProtocolError,
+)
+from permitflow.protocol.gate import GateParameters
+from permitflow.testing.subjects.input_gate import judge_gate
+from permitflow.tracing import MemoryTrace
+
+SMALL = GateParameters(inputs=2, exclusive=4, floating=4)
+
+
+def opened(gate: InputGate[Any], names: str) -> list[LocalSender[Any]]:
+    """A sender for each letter."""
+    return [gate.open_channel(name) for name in names]
+
+
+async def all_of(gate: InputGate[Any]) -> list[Any]:
+    """Everything until the end."""
+    return [item async for item in gate]
+
+
+def brief(items: Sequence[Any]) -> list[Any]:
+    """Chunks as input and payload, barriers as numbers, watermarks as texts."""
+    found: list[Any] = []
+    for item in items:
+        match item:
+            case GateChunk(source, payload):
+                found.append((source, payload))
+            case AlignedBarrier(number):
+                found.append(number)
+            case MergedWatermark(value):
+                found.append(f"watermark {value}")
+    return found
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(module) == doctest.TestResults(failed=0, attempted=2)
+
+
+async def test_inputs_are_served_in_turn() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        for number in range(3):
+            left.send_nowait(f"l{number}", 1)
+        right.send_nowait("r0", 1)
+        await left.end()
+        await right.end()
+        assert [payload for _, payload in brief(await all_of(gate))] == ["l0", "r0", "l1", "l2"]
+
+
+async def test_an_input_behind_its_barrier_waits_for_the_others_and_goes_on_with_the_next_item() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait("epoch")
+        behind = asyncio.create_task(left.send("behind", 1))
+        right.send_nowait("before", 1)
+        assert brief([await gate.receive()]) == [("r", "before")]
+        assert left.statistics().waiting_sends == 1
+        statistics = gate.statistics()
+        assert (statistics.pending, statistics.awaited) == (1, ("r",))
+        assert [each.is_blocked for each in statistics.inputs] == [True, False]
+        right.send_barrier_nowait("other")
+        barrier = await gate.receive()
+        assert barrier == AlignedBarrier(1, {"l": "epoch", "r": "other"})
+        await asyncio.sleep(0)
+        assert not behind.done()  # until the consumer has finished the barrier
+        assert brief([await gate.receive()]) == [("l", "behind")]
+        assert gate.statistics().alignments == 1
+
+
+async def test_resume_finishes_an_item_before_the_next_one_is_asked_for() -> None:
+    async with InputGate[str](GateParameters(inputs=1, exclusive=1, floating=0)) as gate:
+        (sender,) = opened(gate, "s")
+        sender.send_nowait("first", 1)
+        waiting = asyncio.create_task(sender.send("second", 1))
+        await gate.receive()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        gate.resume()
+        await waiting
+
+
+@pytest.mark.parametrize(("exclusive", "floating"), [(0, 1), (0, 7), (1, 0), (5, 3)])
+async def test_random_gates_are_never_stuck_and_their_runs_are_behaviours_of_the_model(
+    exclusive: int, floating: int
+) -> None:
+    for seed in range(3):
+        choose = random.Random(seed)
+        parameters = GateParameters(inputs=choose.randint(2, 4), exclusive=exclusive, floating=floating)
+        names, trace = "abcd"[: parameters.inputs], MemoryTrace()
+        async with InputGate[Any](parameters) as gate, asyncio.timeout(20), asyncio.TaskGroup() as group:
+            for name in names:
+                sender: LocalSender[Any] = gate.open_channel(name, record=trace.recorder)
+                group.create_task(produce(sender, choose.randint(1, 9), random.Random(f"{seed}{name}")))
+            items = await all_of(gate)
+        assert [item.number for item in items if isinstance(item, AlignedBarrier)] == [0, 1, 2, 3]
+        require_epochs(items, names)
+        judged = judge_gate(trace.events, parameters, names)
+        assert judged.is_valid, (judged.blocked, judged.broken)
+        assert judged.performed == len(trace.events)
+
+
+async def produce(sender: LocalSender[Any], most: int, choose: random.Random) -> None:
+    """Four epochs; a chunk is its epoch, repeated."""
+    for epoch in range(4):
+        for _ in range(choose.randint(0, most)):
+            await sender.send([epoch] * choose.randint(0, 9))
+        await sender.send_barrier(epoch)
+    await sender.end()
+
+
+def require_epochs(items: Sequence[Any], names: str) -> None:
+    """No row is received before the barrier in front of it, or behind the one that ends its epoch."""
+    epoch = 0
+    for item in items:
+        if isinstance(item, AlignedBarrier):
+            assert item.payloads == dict.fromkeys(names, epoch)
+            epoch += 1
+        else:
+            assert set(item.payload) <= {epoch}
+
+
+async def test_an_input_that_ends_is_not_waited_for_and_gives_up_the_pending_barrier() -> None:
+    async with InputGate[str](GateParameters(inputs=3)) as gate:
+        first, second, third = opened(gate, "abc")
+        first.send_barrier_nowait(1)
+        second.send_barrier_nowait(1)
+        await third.end()
+        first_goes_on = asyncio.create_task(first.send_barrier(2))
+        second_goes_on = asyncio.create_task(second.send_barrier(2))
+        assert brief([await gate.receive()]) == [2]
+        await asyncio.gather(first_goes_on, second_goes_on)
+        assert gate.statistics().given_up == 1
+
+
+async def test_a_newer_barrier_subsumes_the_pending_one() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait(1)
+        right.send_barrier_nowait(2)
+        waiting = asyncio.create_task(left.send_barrier(2))
+        assert brief([await gate.receive()]) == [2]
+        await waiting
+        assert (gate.statistics().given_up, gate.statistics().alignments) == (1, 0)
+        gate.resume()
+        assert gate.statistics().alignments == 1
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_an_input_that_fails_is_named_and_the_others_go_on(how: str) -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait(7)
+        right.send_nowait("before", 1)
+        received = asyncio.create_task(gate.receive())
+        await received
+        right.close() if how == "close" else right.abort("broken")
+        with pytest.raises(InputLostError, match="input 'r' of the gate is lost") as caught:
+            await gate.receive()
+        assert (caught.value.input, caught.value.given_up) == ("r", 7)
+        await left.send("behind", 1)
+        left.send_barrier_nowait(8)
+        await left.end()
+        assert brief(await all_of(gate)) == [("l", "behind"), 8]
+
+
+async def test_a_blocked_input_that_fails_still_counts_for_its_barrier() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait(1)
+        left.close()
+        right.send_nowait("before", 1)
+        await gate.receive()
+        right.send_barrier_nowait(1)
+        assert brief([await gate.receive()]) == [1]
+        with pytest.raises(InputLostError, match="input 'l'"):
+            await gate.receive()
+
+
+async def test_a_wait_that_takes_too_long_names_who_keeps_the_others_waiting() -> None:
+    async with InputGate[str](GateParameters(inputs=4), stall_seconds=0.01) as gate:
+        first, second, _ = opened(gate, "abc")
+        for sender in (first, second):
+            sender.send_barrier_nowait(5)
+        with pytest.raises(InputStalledError) as caught:
+            await gate.receive()
+        assert str(caught.value) == "no message of c, 1 not added yet for 0.01 s: a, b wait behind barrier 5"
+        gate.open_channel("d").send_barrier_nowait(5)
+        _.send_barrier_nowait(5)
+        assert brief([await gate.receive()]) == [5]  # nothing was lost
+
+
+async def test_a_wait_of_nobody_else_takes_as_long_as_it_takes() -> None:
+    async with InputGate[str](SMALL, stall_seconds=0.001) as gate:
+        opened(gate, "lr")
+        with pytest.raises(TimeoutError) as caught:
+            await asyncio.wait_for(gate.receive(), 0.01)
+        assert not isinstance(caught.value, InputStalledError)
+
+
+async def test_a_cancelled_call_has_received_nothing() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait(1)
+        for _ in range(3):
+            receiving = asyncio.create_task(gate.receive())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            receiving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await receiving
+        right.send_nowait("chunk", 1)
+        receiving = asyncio.create_task(gate.receive())
+        await asyncio.sleep(0)
+        assert brief([await receiving]) == [("r", "chunk")]
+
+
+async def test_a_sender_that_gives_up_does_not_keep_the_credit_that_others_need() -> None:
+    async with InputGate[list[int]](GateParameters(inputs=2, exclusive=0, floating=3)) as gate:
+        left, right = opened(gate, "lr")
+        for _ in range(3):
+            await left.send([1, 1])
+            given_up = asyncio.create_task(left.send([2, 2]))
+            await asyncio.sleep(0)
+            assert gate.statistics().pool == 0
+            given_up.cancel()
+            await asyncio.sleep(0)
+            await right.send([5])
+            assert sorted(brief([await gate.receive() for _ in range(2)])) == [("l", [1, 1]), ("r", [5])]
+            gate.resume()
+            assert gate.statistics().pool == 3
+
+
+async def test_the_least_watermark_is_handed_out_and_idle_inputs_do_not_hold_it_back() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        found = []
+
+        async def after(sender: LocalSender[Any], value: object) -> None:
+            """What is handed out before the chunk behind this watermark."""
+            sender.send_watermark(value)
+            sender.send_nowait("x", 1)
+            while isinstance(item := await gate.receive(), MergedWatermark):
+                found.append(item.value)
+
+        for sender, value in ((left, 5), (right, 3), (right, 4), (right, 4), (left, 9), (right, None), (right, 7)):
+            await after(sender, value)
+        assert found == [3, 4, 9]
+        await left.end()
+        right.send_watermark(12)
+        assert await gate.receive() == MergedWatermark(12)
+
+
+async def test_watermarks_that_cannot_be_compared_are_refused() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        left.send_watermark(1)
+        right.send_watermark("two")
+        with pytest.raises(LocalProtocolError, match="cannot be compared"):
+            await gate.receive()
+
+
+async def test_misuse_is_refused() -> None:
+    async with InputGate[str](SMALL) as gate:
+        gate.open_channel("l")
+        with pytest.raises(InvalidParametersError, match="must be new"):
+            gate.open_channel("l")
+        _, foreign = open_channel(GateParameters(), name="foreign")
+        with pytest.raises(InvalidParametersError, match="must be opened with group"):
+            gate.add(foreign)
+        gate.open_channel("r")
+        with pytest.raises(LocalProtocolError, match="all its 2 inputs"):
+            gate.open_channel("third")
+        first = asyncio.create_task(gate.receive())
+        await asyncio.sleep(0)
+        with pytest.raises(LocalProtocolError, match="another task"):
+            await gate.receive()
+        first.cancel()
+    with pytest.raises(ChannelClosedError):
+        await gate.receive()
+    with pytest.raises(InvalidParametersError, match="stall_seconds"):
+        InputGate(stall_seconds=0)
+
+
+async def test_closing_tells_a_waiting_consumer_and_the_senders() -> None:
+    gate = InputGate[str](SMALL)
+    left, _ = opened(gate, "lr")
+    receiving = asyncio.create_task(gate.receive())
+    await asyncio.sleep(0)
+    gate.close()
+    with pytest.raises(ChannelClosedError):
+        await receiving
+    with pytest.raises(Exception, match="gone"):
+        await left.send("late")
+
+
+async def test_a_gate_whose_inputs_have_all_ended_is_at_its_end() -> None:
+    async with InputGate[str](SMALL) as gate:
+        for sender in opened(gate, "lr"):
+            await sender.end()
+        for _ in range(2):
+            with pytest.raises(EndOfStream):
+                await gate.receive()
+
+
+async def test_the_pool_is_shared_fairly_by_busy_inputs() -> None:
+    """Without turns, the same input could borrow the only credit for ever."""
+    async with InputGate[int](GateParameters(inputs=3, exclusive=0, floating=1)) as gate, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(without_end(sender)) for sender in opened(gate, "abc")]
+        served = Counter([str((await gate.receive())[0]) for _ in range(300)])
+        assert max(served.values()) - min(served.values()) <= 3
+        for task in tasks:
+            task.cancel()
+
+
+async def without_end(sender: LocalSender[int]) -> None:
+    """Send for ever."""
+    while True:
+        await sender.send(1)
