@@ -14,6 +14,7 @@ from permitflow.errors import EndOfStream, HandshakeError, ParameterMismatchErro
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.flow import Parameters
+from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
@@ -38,6 +39,8 @@ class Flows(NamedTuple):
 FLOWS = {
     "permits": Flows(ChannelParameters(row_permits=WINDOW_ROWS), WINDOW_ROWS),
     "stop-and-wait": Flows(StopAndWait(), CHUNK_ROWS),
+    "gate": Flows(GateParameters(exclusive=32, floating=WINDOW_ROWS), 32 + WINDOW_ROWS),
+    "gate without exclusive credit": Flows(GateParameters(exclusive=0, floating=WINDOW_ROWS), WINDOW_ROWS),
     "xon-xoff": Flows(XonXoff(WINDOW_ROWS), WINDOW_ROWS + AT_ONCE_ROWS),
 }
 CARRIERS = {
