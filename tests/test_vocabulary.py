@@ -41,7 +41,10 @@ CORE: dict[str, type] = {
     "PermitReceiver": PermitReceiver,
     "ChannelParameters": ChannelParameters,
 }
-SPECIFICATIONS = {"permitflow.protocol.stop_and_wait": "StopAndWait"}
+SPECIFICATIONS = {
+    "permitflow.protocol.gate": "InputGate",
+    "permitflow.protocol.stop_and_wait": "StopAndWait",
+}
 """Of modules whose ``Spec:`` lines do not mean ``PermitChannel``."""
 NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
 LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")

@@ -283,7 +283,6 @@ class InputLostError(ChannelError):
 
     input: str  # its name
     reason: str
-    given_up: int | None  # the barrier that was given up with it
     text = "input {input!r} of the gate is lost: {reason}"
 
 

@@ -28,6 +28,7 @@ from permitflow.errors import (
 SAMPLES: dict[str, object] = {
     "str": "a word",
     "int": 4_711,
+    "float": 0.5,
     "bool": True,
     "object": "something",
     "tuple[str, ...]": ("orders/0", "orders/1"),

@@ -176,8 +176,8 @@ class InputGate(Generic[T]):
 
     An input whose barrier has come is blocked until the barriers of all have: its sender stops behind the barrier, so
     that nothing piles up here.  Barriers have numbers, ``AlignedBarrier.number``; a newer one subsumes an older one
-    that is still waited for, which is then given up.  An input that ends, or fails, is not waited for any longer; what
-    is waited for when it does so is given up.
+    that is still waited for, which is then given up.  An input that has ended is not waited for; one that fails, fails
+    the gate.
 
     A watermark of None declares its input idle, until its next watermark: the others do not wait for it.
 
@@ -219,6 +219,7 @@ class InputGate(Generic[T]):
         self._changed = asyncio.Event()
         self._held: _Input[T] | None = None  # whose chunk the consumer has
         self._is_aligned = self._is_receiving = self._is_closed = False
+        self._failure: InputLostError | None = None
         self._turn = 0
         self._watermark: Any = None
         self._stalled_since: float | None = None
@@ -269,6 +270,9 @@ class InputGate(Generic[T]):
             raise InvalidParametersError(name="name", value=name, rule="must be new to the gate")
 
     def _require_open(self) -> None:
+        if self._failure is not None:
+            failure = self._failure
+            raise InputLostError(input=failure.input, reason=failure.reason) from failure.__cause__
         if self._is_closed:
             raise ChannelClosedError(end="gate")
 
@@ -279,7 +283,7 @@ class InputGate(Generic[T]):
 
         Raises:
             EndOfStream: all inputs have ended.
-            InputLostError: an input has failed; the others go on if this is called again.
+            InputLostError: an input has failed, and the gate with it.
             InputStalledError: blocked inputs wait, and no message has come; nothing has changed.
             ChannelClosedError: the gate is closed.
             LocalProtocolError: another task is receiving, or watermarks cannot be compared.
@@ -313,7 +317,7 @@ class InputGate(Generic[T]):
                 held.receiver.consume()
         if self._is_aligned:
             self._is_aligned = False
-            if self._core.is_aligned:  # else an input was aborted meanwhile
+            if self._core.is_aligned:  # else an input has failed meanwhile
                 self._core.align()
             self._note_blocked()
 
@@ -346,9 +350,8 @@ class InputGate(Generic[T]):
                         return item
                 elif each.ending is not None:
                     left = len(self._inputs)
-                    self._leave(each)
-                    if (merged := self._merged()) is not None:
-                        return merged
+                    if (item := self._leave(each)) is not None:
+                        return item
             self._turn += 1
         if len(self._inputs) == self.parameters.inputs and all(each.has_left for each in self._inputs):
             raise EndOfStream
@@ -365,24 +368,31 @@ class InputGate(Generic[T]):
             each.watermark = message.payload
             return self._merged()
         each.barrier = message.payload
+        return self._aligned()
+
+    def _aligned(self) -> AlignedBarrier | None:
+        """The pending barrier, if all inputs are there."""
         self._note_blocked()
         pending = self._core.pending
         if pending is None or not self._core.is_aligned:
             return None
         self._is_aligned = True
-        return AlignedBarrier(pending, {one.name: one.barrier for one in self._inputs if one.core.is_blocked})
+        return AlignedBarrier(pending, {each.name: each.barrier for each in self._inputs if each.core.is_blocked})
 
-    def _leave(self, each: _Input[T]) -> None:
-        """An input is over.
+    def _leave(self, each: _Input[T]) -> AlignedBarrier | MergedWatermark | None:
+        """An input is over; the others may have waited for it.
 
         Raises:
             InputLostError: it has failed.
         """
         ending, each.has_left = each.ending, True
-        self._core.leave(each.core)
+        if isinstance(ending, EndOfStream):
+            self._core.leave(each.core)
+            return self._aligned() or self._merged()  # the watermark may also come with the next one
+        self._core.lose(each.core)
         self._note_blocked()
-        if ending is not None and not isinstance(ending, EndOfStream):
-            raise InputLostError(input=each.name, reason=str(ending), given_up=each.core.given_up) from ending
+        self._failure = InputLostError(input=each.name, reason=str(ending))
+        raise self._failure from ending
 
     def _merged(self) -> MergedWatermark | None:
         """The least watermark, if it has grown."""

@@ -104,7 +104,8 @@ class _Channel(Generic[T]):
         )
         self.sender: Outbound[T] = flow.outbound(parameters, record=of_sender)
         self.receiver: Inbound[T] = flow.receiving(parameters, record=of_receiver, group=group)
-        self.receiver.on_touched = self.bring_feedback
+        if group is not None:
+            self.receiver.when_touched(self.bring_feedback)
         self._announces = flow.announcement is not None
         self.sending = _Sending.OPEN
         self.is_receiver_closed = False

@@ -132,7 +132,7 @@ class Group:
     def pump(self) -> None:
         """Let each touched end pass its feedback on."""
         while self.touched:
-            self.touched.pop().on_touched()
+            self.touched.pop().pass_on()
 
 
 class Flow(ABC):
@@ -532,10 +532,10 @@ class Inbound(ABC, Generic[T]):
         "_held",
         "_here",
         "_inbox_rows",
+        "_pass_on",
         "_peak_inbox_rows",
         "_record",
         "_runs",
-        "on_touched",
         "parameters",
         "untaken",
     )
@@ -555,8 +555,7 @@ class Inbound(ABC, Generic[T]):
         self._consumed_chunks = self._consumed_rows = 0
         self._inbox_rows = self._peak_inbox_rows = 0
         self._record = record
-        self.on_touched: Callable[[], None] = _do_nothing
-        """Set by the channel: passes feedback on that is due because of a call on another end of the group."""
+        self._pass_on: Callable[[], None] = _do_nothing
 
     # What the flow decides.
 
@@ -573,6 +572,14 @@ class Inbound(ABC, Generic[T]):
             residue: include feedback too small to be sent by itself, because the application has consumed every
                 message that is here.
         """
+
+    def when_touched(self, pass_on: Callable[[], None]) -> None:
+        """Call this when feedback is due because of a call on another end of the group; it passes the feedback on."""
+        self._pass_on = pass_on
+
+    def pass_on(self) -> None:
+        """Let the channel pass feedback on."""
+        self._pass_on()
 
     def on_announcement(self, announcement: AnyAnnouncement) -> None:
         """Take in what the sender tells beside its data.

@@ -154,7 +154,7 @@ def _costs(rows: Sequence[int], total: int, least: int) -> int:
 class GateSender(Outbound[T]):
     """Sends as far as its credit goes, and nothing behind its barrier until consumption is resumed.
 
-    Spec: InputGate, the variables waiting, stopped, told and credit.
+    Spec: channels.
     """
 
     __slots__ = ("_credit", "_exclusive", "_has_sent", "_is_stopped", "_told", "_watermark_permits")
@@ -345,7 +345,7 @@ class GateSender(Outbound[T]):
 class GateReceiver(Inbound[T]):
     """One input: keeps what has arrived, and grants credit; the gate lends it more.
 
-    Spec: InputGate, the variables inbox, blocked, released, wanted, free and borrowed.
+    Spec: channels.
     """
 
     __slots__ = (
@@ -365,7 +365,6 @@ class GateReceiver(Inbound[T]):
         "_watermarks_out",
         "_word",
         "gate",
-        "given_up",
     )
 
     parameters: GateParameters
@@ -385,8 +384,6 @@ class GateReceiver(Inbound[T]):
         self._word = _NO_WORD
         self._watermarks_out = self._watermarks_due = 0
         self._last_number = 0
-        self.given_up: int | None = None
-        """The barrier that was given up when this input left the gate."""
 
     # State.
 
@@ -520,7 +517,7 @@ class GateReceiver(Inbound[T]):
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """The update: credit of the pool goes home first, the rest is granted again; a barrier blocks.
 
-        Spec: ConsumeData, ConsumeBarrier.
+        Spec: ConsumeData.
         """
         cost = _costs(rows, total, min(rows)) if rows else 0
         self._inbox_cost -= cost
@@ -533,17 +530,15 @@ class GateReceiver(Inbound[T]):
             if message.kind is Kind.WATERMARK:
                 self._watermarks_due += 1
             else:
-                self._is_blocked = True
-                self._note("ConsumeBarrier")
                 self._last_number = _number_of(message.payload, self._last_number)
                 self.gate.arrive(self, self._last_number)
         self.gate.take_home(home)
 
     def drop(self) -> None:
-        """The stream is over: all of its credit goes home, and it leaves the gate."""
+        """The stream is broken off: all of its credit goes home, and it leaves the gate."""
         super().drop()
         self._inbox_cost = 0
-        self.gate.leave(self)
+        self.gate.lose(self)
 
     # What the gate does to it.
 
@@ -556,20 +551,29 @@ class GateReceiver(Inbound[T]):
         self._free += credit
         self._note("Borrow", credit)
 
-    def resume(self, action: str) -> None:
-        """Tell the sender to go on; ``action``: Align, or Abort.
+    def block(self, action: str, *arguments: int) -> None:
+        """Its barrier is waited for at other inputs; ``action`` says so to the recorder.
+
+        Spec: ConsumeBarrier.
+        """
+        self._is_blocked = True
+        self._note(action, *arguments)
+
+    def resume(self, action: str, *arguments: int) -> None:
+        """Tell the sender to go on; ``action`` is why.
 
         Spec: Align.
         """
         self._is_blocked = False
         self._word = Grant(resume=True, revoke=self._is_released)
         self._is_released = False
-        self._note(action)
+        self._note(action, *arguments)
 
     def retire(self) -> int:
         """Leave the gate; return the borrowed credit, which goes home."""
         home, self._borrowed, self._free, self._wanted = self._borrowed, 0, 0, 0
         self._is_over, self._is_blocked = True, False
+        self._note("ConsumeEnd")
         return home
 
     # Credit to grant.
@@ -630,7 +634,7 @@ def _number_of(payload: object, last: int) -> int:
 class Gate(Group):
     """What the inputs share: the pool, and the alignment of their barriers.
 
-    Spec: InputGate, the variable pool; Align, Borrow.
+    Spec: pool, Align, Borrow.
     """
 
     def __init__(self, parameters: GateParameters, *, aligns_itself: bool = False) -> None:
@@ -644,7 +648,7 @@ class Gate(Group):
         self.pending: int | None = None
         """The number of the barrier that some inputs wait for."""
         self.last: int | None = None
-        """The number of the last barrier that was aligned or given up."""
+        """The number of the newest barrier that was aligned or given up."""
         self.alignments = self.given_up = 0
         """How many alignments were completed, and how many were given up."""
         self._aligns_itself = aligns_itself
@@ -703,13 +707,20 @@ class Gate(Group):
     # Alignment.
 
     def arrive(self, member: "GateReceiver[Any]", number: int) -> None:
-        """The barrier of this number was consumed.  A newer one subsumes the pending one; an older one is void."""
+        """The barrier of this number was consumed.  A newer one subsumes the pending one; an older one is void.
+
+        Spec: ConsumeBarrier.
+        """
         newest = self.last if self.pending is None else self.pending - 1
         if newest is not None and number <= newest:
-            self._resume((member,), "Abort")
+            self._resume((member,), "ConsumeOlderBarrier")
             return
-        if self.pending is not None and number > self.pending:
-            self._give_up(but=member)
+        if self.pending is None or number == self.pending:
+            member.block("ConsumeBarrier")
+        else:
+            others = [other for other in self.members if other.is_blocked]
+            member.block("ConsumeNewerBarrier", 1)
+            self._give_up(others)
         self.pending = number
         if self._aligns_itself and self.is_aligned:
             self.align()
@@ -729,26 +740,31 @@ class Gate(Group):
         self._resume(self.open_members, "Align")
 
     def leave(self, member: "GateReceiver[Any]") -> None:
-        """An input has ended or failed: what is pending is given up, and its credit goes home."""
+        """An input has ended: nobody waits for it any longer, and its credit goes home."""
         if member.is_over:
             return
         home = member.retire()
         if member in self._line:
             self._line.remove(member)
-        member.given_up = self.pending
-        if self.pending is not None:
-            self._give_up()
         self.take_home(home)
 
-    def _give_up(self, but: "GateReceiver[Any] | None" = None) -> None:
+    def lose(self, member: "GateReceiver[Any]") -> None:
+        """An input has failed: what is pending is given up, so that nobody waits for it."""
+        if member.is_over:
+            return
+        self.leave(member)
+        if self.pending is not None:
+            self._give_up([other for other in self.members if other.is_blocked])
+
+    def _give_up(self, members: Iterable["GateReceiver[Any]"]) -> None:
         assert self.pending is not None
         self.last, self.pending = self.pending, None
         self.given_up += 1
-        self._resume((member for member in self.members if member.is_blocked and member is not but), "Abort")
+        self._resume(members, "ConsumeNewerBarrier", 0)
 
-    def _resume(self, members: Iterable["GateReceiver[Any]"], action: str) -> None:
+    def _resume(self, members: Iterable["GateReceiver[Any]"], action: str, *arguments: int) -> None:
         for member in members:
-            member.resume(action)
+            member.resume(action, *arguments)
             self.touch(member)
 
 
@@ -764,13 +780,15 @@ GATE_ACTIONS = ActionTable(
         "receiver": {
             "Deliver": ("data", "barriers", "backlog", "returned"),
             **dict.fromkeys(("ConsumeData", "Borrow", "Grant"), ("data",)),
-            **dict.fromkeys(("ConsumeBarrier", "Align", "Abort"), ()),
+            **dict.fromkeys(("ConsumeBarrier", "ConsumeOlderBarrier", "ConsumeEnd", "Align"), ()),
+            "ConsumeNewerBarrier": ("blocks",),
         },
     },
     counters={"sender": ("credit",), "receiver": ("stored", "free", "borrowed")},
 )
-"""All numbers are credit: rows, and 1 for an empty chunk.  Align and Abort happen at the gate; each input whose sender
-is told to go on reports them.  Watermarks are not reported."""
+"""``data``, ``backlog``, ``granted`` and ``returned`` are credit: rows, and 1 for an empty chunk.  What resumes several
+inputs is reported by each of them: Align, and ConsumeNewerBarrier, which blocks the input of the newer barrier
+(``blocks``: 1) and resumes the others (0).  Watermarks are not reported."""
 
 GAUGE_HELP: Mapping[str, str] = {
     "credit_here": "Credit at the sender: rows that may leave at once, unless it is stopped behind a barrier.",

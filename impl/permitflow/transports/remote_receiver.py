@@ -62,7 +62,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def _opened(self) -> None:
         self._core = self._session.inbound
-        self._core.on_touched = self._advance
+        self._core.when_touched(self._advance)
 
     @property
     def core(self) -> Inbound[object]:

@@ -14,11 +14,13 @@ from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate, Merge
 from permitflow.channels.local import LocalSender, open_channel
 from permitflow.errors import (
     ChannelClosedError,
+    ChannelError,
     EndOfStream,
     InputLostError,
     InputStalledError,
     InvalidParametersError,
     LocalProtocolError,
+    PeerGoneError,
 )
 from permitflow.protocol.gate import GateParameters
 from permitflow.testing.subjects.input_gate import judge_gate
@@ -138,17 +140,19 @@ def require_epochs(items: Sequence[Any], names: str) -> None:
             assert set(item.payload) <= {epoch}
 
 
-async def test_an_input_that_ends_is_not_waited_for_and_gives_up_the_pending_barrier() -> None:
+async def test_an_input_that_has_ended_is_not_waited_for() -> None:
     async with InputGate[str](GateParameters(inputs=3)) as gate:
         first, second, third = opened(gate, "abc")
         first.send_barrier_nowait(1)
         second.send_barrier_nowait(1)
+        third.send_nowait("last", 1)
         await third.end()
-        first_goes_on = asyncio.create_task(first.send_barrier(2))
-        second_goes_on = asyncio.create_task(second.send_barrier(2))
-        assert brief([await gate.receive()]) == [2]
-        await asyncio.gather(first_goes_on, second_goes_on)
-        assert gate.statistics().given_up == 1
+        assert brief([await gate.receive() for _ in range(2)]) == [("c", "last"), 1]
+        gate.resume()
+        await asyncio.sleep(0)
+        second.send_barrier_nowait(2)
+        await first.end()
+        assert await gate.receive() == AlignedBarrier(2, {"b": 2})
 
 
 async def test_a_newer_barrier_subsumes_the_pending_one() -> None:
@@ -165,21 +169,20 @@ async def test_a_newer_barrier_subsumes_the_pending_one() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
-async def test_an_input_that_fails_is_named_and_the_others_go_on(how: str) -> None:
+async def test_an_input_that_fails_is_named_and_fails_the_gate(how: str) -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")
         left.send_barrier_nowait(7)
         right.send_nowait("before", 1)
-        received = asyncio.create_task(gate.receive())
-        await received
+        await gate.receive()
         right.close() if how == "close" else right.abort("broken")
-        with pytest.raises(InputLostError, match="input 'r' of the gate is lost") as caught:
-            await gate.receive()
-        assert (caught.value.input, caught.value.given_up) == ("r", 7)
+        for _ in range(2):
+            with pytest.raises(InputLostError, match="input 'r' of the gate is lost") as caught:
+                await gate.receive()
+            assert (caught.value.input, gate.statistics().given_up) == ("r", 1)
+            assert isinstance(caught.value.__cause__, ChannelError)
+    with pytest.raises(PeerGoneError):
         await left.send("behind", 1)
-        left.send_barrier_nowait(8)
-        await left.end()
-        assert brief(await all_of(gate)) == [("l", "behind"), 8]
 
 
 async def test_a_blocked_input_that_fails_still_counts_for_its_barrier() -> None:

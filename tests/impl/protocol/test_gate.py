@@ -303,12 +303,17 @@ class Aligned:
         self.gate = gate_of(self.members[0])
 
     def play(self, script: str) -> list[str]:
-        """``b0`` is data of input 0, ``1,2`` barrier 1 of input 2, ``end2`` its end.  Returns what came of it."""
+        """``b0`` is data of input 0, ``1,2`` barrier 1 of input 2, ``end2`` and ``lost2`` its end.
+
+        Returns what came of it.
+        """
         done: list[str] = []
         for word in script.split():
             given_up, last = self.gate.given_up, self.gate.pending
             if word.startswith("end"):
-                self.members[int(word[3:])].drop()
+                self.gate.leave(self.members[int(word[3:])])
+            elif word.startswith("lost"):
+                self.members[int(word[4:])].drop()
             elif word.startswith("b"):
                 arrive(self.members[int(word[1:])], 1)
                 self.members[int(word[1:])].receive_many(1)
@@ -337,13 +342,20 @@ def test_barriers_of_several_inputs_are_aligned() -> None:
     assert gate.play("4,1 4,2 4,0") == ["checkpoint 4", "resume 0 1 2"]
 
 
-def test_a_newer_barrier_subsumes_the_pending_one_and_an_end_gives_it_up() -> None:
-    """V5.17."""
+def test_a_newer_barrier_subsumes_the_pending_one_and_an_input_that_ended_is_not_waited_for() -> None:
+    """V5.17, but for its end: there it aborted checkpoint 3, as in Flink before FLIP-147."""
     gate = Aligned(3)
     assert gate.play("1,0 1,1 1,2") == ["checkpoint 1", "resume 0 1 2"]
     assert gate.play("2,1 b2 b0 2,0 b2 3,2") == ["abort 2", "resume 0 1"]
-    assert gate.play("end1") == ["abort 3", "resume 2"]
-    assert gate.play("4,0 b2 4,2") == ["checkpoint 4", "resume 0 2"]
+    assert gate.play("end1") == []
+    assert gate.play("b0 3,0") == ["checkpoint 3", "resume 0 2"]
+    assert gate.play("4,0") == []
+    assert gate.play("end2") == ["checkpoint 4", "resume 0"]
+
+
+def test_an_input_that_fails_gives_the_pending_barrier_up() -> None:
+    gate = Aligned(3)
+    assert gate.play("1,0 lost1") == ["abort 1", "resume 0"]
 
 
 def test_an_older_barrier_is_void() -> None:

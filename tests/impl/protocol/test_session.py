@@ -17,6 +17,7 @@ from permitflow.errors import (
 from permitflow.protocol.frames import (
     Abort,
     Agreement,
+    Announcement,
     Chunks,
     Data,
     End,
@@ -147,6 +148,7 @@ DOWNSTREAM_TAKES = {
     State.OPEN: {
         "Data": State.OPEN,
         "Chunks": State.OPEN,
+        "Announcement": State.OPEN,  # if the flow has any
         "End": State.ENDED,
         "Abort": State.ENDED,
         "Failure": State.FAILED,
@@ -187,6 +189,11 @@ def check(
     assert caught.value.frame == name
     assert caught.value.expected == (" or ".join(takes[state]) or "nothing")
     assert session.state is State.FAILED
+
+
+def test_an_announcement_of_a_flow_without_any_is_refused() -> None:
+    with pytest.raises(UnexpectedFrameError, match="this flow has no announcements"):
+        downstream(State.OPEN).receive(Announcement("said"))
 
 
 def test_every_state_and_every_frame_is_tried() -> None:

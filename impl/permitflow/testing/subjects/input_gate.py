@@ -81,6 +81,8 @@ class GateExplanation:
                 return ("AnnounceBacklog",) if channel.told != numbers[0] else ()
             case "Align":
                 return ("Align",) if channel.blocked else ()
+            case "ConsumeEnd":
+                return ()
             case "OfferData" | "SendData" | "ConsumeData" | "Borrow":
                 return (event.action,) * numbers[0]
             case _:
