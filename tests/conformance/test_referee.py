@@ -50,35 +50,6 @@ def test_a_long_run_is_a_behaviour_in_both_opinions() -> None:
     assert f"TLC agrees: all {referee.steps:,} steps are steps of the specification (" in referee.describe()
 
 
-def test_permits_that_come_in_sums_and_messages_withdrawn_from_the_middle_are_several_steps() -> None:
-    told = [
-        *(("OfferChunk", 3, (3, 0, 0), (4, 2, 1)), ("OfferChunk", 1, (1, 0, 0), (4, 2, 1))),
-        *(("OfferBarrier", 0, (0, 1, 0), (4, 2, 1)), ("OfferBarrier", 0, (0, 1, 0), (4, 2, 1))),
-        *(("OfferBarrier", 0, (0, 1, 0), (4, 2, 1)), ("OfferChunk", 2, (2, 0, 0), (4, 2, 1))),
-        *(("WithdrawChunk", 1, (1, 0, 0), (4, 2, 1)), ("WithdrawBarrier", 0, (0, 1, 0), (4, 2, 1))),
-        *(("SendChunk", 3, (3, 0, 0), (1, 2, 1)), ("SendBarrier", 0, (0, 1, 0), (1, 1, 1))),
-        *(("SendBarrier", 0, (0, 1, 0), (1, 0, 1)), ("Deliver", 3, (3, 0, 0), (1, 3, 0))),
-        *(("Consume", 3, (3, 0, 0), (0, 0, 0)), ("Deliver", 0, (0, 1, 0), (1, 0, 0))),
-        *(("Consume", 0, (0, 1, 0), (0, 0, 0)), ("AddPermits", 0, (3, 1, 0), (4, 1, 1))),
-    ]
-    channel = random_run(seed=0, events=0)
-    log = tuple(event_of(number, *what) for number, what in enumerate(told))
-    channel = replace(channel, logs=(log,))
-    assert judge(channel).is_valid
-
-    referee = ask_tlc(channel)
-
-    assert referee.agrees
-    assert referee.steps > len(told)
-
-
-def event_of(
-    number: int, action: str, rows: int, permits: tuple[int, int, int], counters: tuple[int, int, int]
-) -> Event:
-    like = next(event for event in random_run(seed=1, events=600).logs[0] if event.action == action)
-    return like._replace(sequence=number, arguments=(rows, *permits), counters=counters)
-
-
 def dropped(channel: ChannelTrace) -> ChannelTrace:
     return with_event(channel, position_of("AddPermits", channel))
 
@@ -170,16 +141,6 @@ def test_a_long_run_is_walked_in_segments_as_if_it_were_walked_at_once() -> None
 
     assert in_segments.agrees
     assert in_segments.walk.steps == in_segments.walk.reached == in_segments.steps == at_once.steps > 100
-
-
-def test_a_bad_run_stops_in_the_same_segment_at_the_same_step() -> None:
-    channel = misread(random_run(seed=5, events=300))
-
-    referee = ask_tlc(channel, segment_steps=20)
-
-    assert referee.agrees
-    assert referee.steps > 40
-    assert referee.walk.reached == ask_tlc(channel).walk.reached
 
 
 def test_a_segment_must_end_where_the_next_one_starts() -> None:

@@ -6,23 +6,16 @@ Runs of sabotaged implementations are stopped at the right step, and the verdict
 import asyncio
 import sys
 from asyncio.subprocess import create_subprocess_exec
-from collections.abc import Mapping
-from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.errors import LedgerError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.frames import DownstreamFrame, Feedback
-from permitflow.protocol.messages import Message
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, PermitSender, held
-from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder, RecorderFactory
-from permitflow.protocol.session import DownstreamSession
+from permitflow.protocol.permits import ChannelParameters, Oversize
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.traces import Verdict, judge, judge_all
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
@@ -155,18 +148,6 @@ def test_a_run_that_breaks_off_is_a_behaviour_that_is_not_at_rest(run: asyncio.R
 # The books of each end are in order in what follows, so that neither notices anything by itself.
 
 
-class ReturnedTwice(CorePair):
-    """The second return of permits arrives twice."""
-
-    returns = 0
-
-    def add_permits(self) -> None:
-        self.returns += 1
-        if self.returns == 2:
-            self.sender.on_feedback(self.grants[0])
-        super().add_permits()
-
-
 class LostOnTheWay(CorePair):
     """The second return of permits never arrives."""
 
@@ -177,28 +158,6 @@ class LostOnTheWay(CorePair):
         if self.returns == 2:
             self.grants.popleft()
         super().add_permits()
-
-
-class ReturnedOnArrival(CorePair):
-    """Permits are returned when a message arrives, not when the application has consumed it."""
-
-    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory) -> None:
-        super().__init__(parameters, tags=tags)
-        stated = asdict(parameters)
-        self.sender = PermitSender(parameters, record=record("channel", "sender", PERMIT_ACTIONS, stated))
-        self.note = record("channel", "receiver", PERMIT_ACTIONS, stated)
-        self.here: list[Message[int]] = []
-
-    def deliver(self) -> None:
-        message = self.wire[0]
-        super().deliver()
-        self.note("Deliver", (message.rows, *held(message, self.receiver.parameters)), ())
-        self.here.append(message)
-        super().consume()
-
-    def consume(self) -> None:
-        message = self.here.pop(0)
-        self.note("Consume", (message.rows, *held(message, self.receiver.parameters)), ())
 
 
 def recorded(pair_type: type[CorePair], parameters: ChannelParameters, moves: str) -> ChannelTrace:
@@ -222,28 +181,6 @@ def kth(channel: ChannelTrace, action: str, number: int) -> Event:
 WIDE = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
 # Two returns arrive while others are on their way, and everything comes home in the end.
 UNEQUAL_CHUNKS = "234234dddccca3dddccaa"
-NARROW = ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=4)
-WINDOW_TWICE = "44ddaa44ddcccc"
-
-
-def test_without_sabotage_these_moves_are_a_behaviour() -> None:
-    channel = recorded(CorePair, WIDE, UNEQUAL_CHUNKS)
-
-    assert judge(channel).is_valid
-    assert judge(channel, by_end=True).is_valid
-
-
-@pytest.mark.parametrize("by_end", [False, True])
-def test_permits_that_were_returned_twice_are_found_where_they_arrive_again(by_end: bool) -> None:
-    channel = recorded(ReturnedTwice, WIDE, UNEQUAL_CHUNKS)
-
-    verdict = judge(channel, by_end=by_end)
-
-    (block,) = verdict.replay.blocked[:1]
-    assert block.event == kth(channel, "AddPermits", 3)
-    assert block.event.arguments == kth(channel, "AddPermits", 2).arguments
-    assert block.is_refused
-    assert "(3, 0, 0) is no sum of the permits that come back first: ((4, 0, 0)" in block.reason
 
 
 @pytest.mark.parametrize("by_end", [False, True])
@@ -258,23 +195,6 @@ def test_permits_that_were_lost_are_found_at_the_next_return(by_end: bool) -> No
     assert "(4, 0, 0) is no sum of the permits that come back first: ((3, 0, 0)" in block.reason
 
 
-def test_permits_that_are_returned_on_arrival_are_found_at_the_first_return() -> None:
-    channel = recorded(ReturnedOnArrival, NARROW, WINDOW_TWICE)
-
-    in_order = judge(channel)
-    assert [block.event for block in in_order.replay.blocked] == [kth(channel, "AddPermits", 1)]
-    assert "of (4, 0, 0) permits only (0, 0, 0) are on their way back" in in_order.replay.blocked[0].reason
-    assert [message.rows for message in in_order.world.state.inbox] == [4, 4]
-
-    # The two ends' logs alone show it when more has arrived than there are permits: each waits for the other.
-    apart = judge(channel, by_end=True)
-    assert [block.event for block in apart.replay.blocked] == [
-        kth(channel, "AddPermits", 1),
-        kth(channel, "Deliver", 3),
-    ]
-    assert not any(block.is_refused for block in apart.replay.blocked)
-
-
 def test_the_verdict_says_what_happened_where_and_what_was_allowed() -> None:
     verdict = judge(recorded(LostOnTheWay, WIDE, UNEQUAL_CHUNKS))
 
@@ -286,56 +206,3 @@ def test_the_verdict_says_what_happened_where_and_what_was_allowed() -> None:
     assert "permits on their way back [(3, 0, 0), (4, 0, 0)" in state
     assert "AddPermits of (3, 0, 0)" in allowed
     assert left_over == "  1 later events were not looked at"
-
-
-def test_permits_lost_in_a_real_stream_are_found_at_the_next_return(
-    run: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = MemoryTrace()
-    returned, lost = asyncio.Event(), asyncio.Event()
-    returns = count(1)
-    write_all = DownstreamSession[object].take_frames
-
-    def lose_the_third(session: DownstreamSession[object]) -> list[DownstreamFrame]:
-        frames = write_all(session)
-        if any(isinstance(frame, Feedback) for frame in frames) and next(returns) == 3:
-            lost.set()
-            return []
-        return frames
-
-    def recorder(channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]) -> Recorder:
-        keep = trace.recorder(channel, end, table, parameters)
-
-        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
-            keep(action, arguments, counters)
-            if action == "AddPermits":
-                returned.set()
-
-        return record
-
-    async def stream() -> None:
-        exchange = Exchange(record=recorder)
-        exchange.add_channel("orders", ChannelParameters(row_permits=2000, permit_batch=1), SCHEMA)
-        async with (
-            ExchangeServer(exchange) as server,
-            put(server.address, "orders", SCHEMA, record=recorder) as sender,
-        ):
-            for number in range(10):
-                # No two sums of powers of two are equal, however many returns travel together.
-                await sender.send(pa.record_batch({"serial": [number] * 2**number}, schema=SCHEMA))
-                if number < 2:
-                    await returned.wait()
-                    returned.clear()
-                elif number == 2:
-                    await lost.wait()
-            await sender.end()
-
-    monkeypatch.setattr(DownstreamSession, "take_frames", lose_the_third)
-    with pytest.raises(LedgerError, match="unreturned rows permits: 4 here, 0 at the peer"):
-        run.run(stream())
-
-    put_stream = trace.trace().channels["orders#put1"]
-    verdict = judge(put_stream)
-    assert verdict.replay.blocked[0].event == kth(put_stream, "AddPermits", 3)
-    assert verdict.replay.blocked[0].is_refused
-    assert "come back first: ((4, 0, 0)" in verdict.replay.blocked[0].reason

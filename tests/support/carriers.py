@@ -15,7 +15,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, Carrier, Conversation, Listener, Received
+from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
 from permitflow.transports.checksum import Checksums, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import PUT_STREAM
@@ -227,15 +227,6 @@ async def connected() -> AsyncIterator[tuple[TcpStream, TcpStream]]:
     yield dialler, acceptor
     dialler.close()
     acceptor.close()
-
-
-@asynccontextmanager
-async def conversing() -> AsyncIterator[tuple[Conversation, Conversation]]:
-    """As ``connected``, for tests that read and write."""
-    async with connected() as (dialler, acceptor):
-        near, far = Conversation(dialler), Conversation(acceptor)
-        assert await near.read() == b"agreed"
-        yield near, far
 
 
 @asynccontextmanager

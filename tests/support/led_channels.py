@@ -425,8 +425,6 @@ class ChannelRun:
         self.following = Following()
         self.is_healthy = True
         """False while moves are made, and after one that failed."""
-        self.made: list[tuple[list[Move], bool]] = []
-        """Moves that were made at once, and whether a pause followed."""
         self.app: Application
         self.hops: list[Hop]
         self._stop = asyncio.Event()
@@ -457,11 +455,8 @@ class ChannelRun:
             Divergence: the channel does something else than the model.
         """
         self.is_healthy = False
-        made: list[Move] = []
-        self.made.append((made, pause))
         for move in moves:
             if self._is_about_something(move):
-                made.append(move)
                 self._perform(move)
         if pause:
             await self.settle()
@@ -742,8 +737,6 @@ class ChannelMachine(RuleBasedStateMachine):
             self.runner.run(self.run.close())
 
 
-def machine_for(
-    kind: ChannelUnderTest, runner: asyncio.Runner, *, base: type[ChannelMachine] = ChannelMachine
-) -> type[ChannelMachine]:
-    """The machine for one kind of channel, in one loop; ``base`` may do more than this one does."""
-    return cast("type[ChannelMachine]", type("Machine", (base,), {"kind": kind, "runner": runner}))
+def machine_for(kind: ChannelUnderTest, runner: asyncio.Runner) -> type[ChannelMachine]:
+    """The machine for one kind of channel, in one loop."""
+    return cast("type[ChannelMachine]", type("Machine", (ChannelMachine,), {"kind": kind, "runner": runner}))

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from permitflow.channels.interface import SendEnd
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind, Message
@@ -57,19 +56,6 @@ async def serving() -> AsyncIterator[tuple[Exchange, ExchangeServer]]:
     exchange.add_channel("c", PARAMETERS, SCHEMA)
     async with ExchangeServer(exchange) as server:
         yield exchange, server
-
-
-async def test_in_a_channel_inside_a_process() -> None:
-    ends: tuple[LocalSender[pa.RecordBatch], LocalReceiver[pa.RecordBatch]] = open_channel(PARAMETERS)
-    sender, receiver = ends
-    sends = offer_all(sender)
-    await asyncio.sleep(0)
-    assert sender.statistics().waiting_sends > len(ORDER) // 2
-
-    await sender.end()
-
-    assert places([seen_of(message) async for message in receiver]) == places(ORDER)
-    await asyncio.gather(*sends)
 
 
 async def test_from_a_remote_producer_through_the_exchange_to_a_remote_consumer(path: str) -> None:

@@ -1,7 +1,7 @@
 """Chunks are compressed on their way if that was agreed, over every path but shared memory, and nobody else's are."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import grpc
@@ -13,10 +13,8 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Codec, Compression, CompressionOffer
 from permitflow.protocol.replay import Retention
-from permitflow.transports import coalescing
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import compressed
-from permitflow.transports.carrier import Buffer
 from permitflow.transports.codec import EncodedChunks
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import control, get, put
@@ -91,33 +89,6 @@ async def test_each_stream_is_compressed_as_its_ends_agreed(
         (statistics,) = exchange.statistics()
         here = [end.numbers.compression.partition(":")[0] for end in statistics.streams]
         assert sorted(here) == sorted(words.partition(":")[0] for words in told)
-
-
-async def test_fewer_bytes_travel_if_chunks_are_compressed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, stated = list[int](), list[int]()
-
-    def counted(message: Sequence[Buffer], codec: Codec | None) -> tuple[Sequence[Buffer], int]:
-        pieces, size = compressed(message, codec)
-        sizes.extend(map(len, pieces))
-        stated.append(size)
-        return pieces, size
-
-    async def bytes_of(compression: Compression) -> int:
-        sizes.clear()
-        async with serving() as (_, address):
-            await both(address, compression, compression)
-        return sum(sizes)
-
-    monkeypatch.setattr(coalescing, "compressed", counted)
-
-    plain, lz4, zstd = [await bytes_of(policy) for policy in (NONE, LZ4, ZSTD)]
-    assert plain > 2 * CHUNKS * CHUNK.nbytes
-    if path == "shared memory":
-        # How many batches there are, with metadata each, is a matter of time: bytes cannot be compared.
-        assert not any(stated)
-    else:
-        assert lz4 < 0.7 * plain
-        assert zstd < 0.7 * lz4
 
 
 async def test_those_who_ask_are_told_which_streams_are_compressed(path: str) -> None:

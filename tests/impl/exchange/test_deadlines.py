@@ -1,10 +1,7 @@
 """A peer that connects and says nothing, or gives no sign of life any more, is told so and closed; others go on."""
 
 import asyncio
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
@@ -127,15 +124,6 @@ async def test_a_connection_of_grpc_that_never_becomes_one_is_closed() -> None:
         await hears(connection)
 
 
-async def test_a_connection_of_grpc_without_a_stream_is_closed() -> None:
-    async with hasty("") as address, grpc.aio.insecure_channel(address, options=client_options()) as channel:
-        await channel.channel_ready()
-        async with asyncio.timeout(GUARD_SECONDS):
-            await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
-        # A stream would dial again.
-        assert channel.get_state() is grpc.ChannelConnectivity.IDLE
-
-
 TOO_LONG = {
     "no method": (b"GET / HTTP/1.1\r\n", "it is none of permitflow's"),
     "a message before the method": (header(Kind.MESSAGE, 1), "0 are the most"),
@@ -164,12 +152,6 @@ def test_times_that_cannot_work_are_refused(name: str, seconds: float) -> None:
         ExchangeServer(Exchange(), **{name: seconds})  # type: ignore[arg-type]  # one of two
 
 
-async def test_a_client_refuses_to_be_more_hasty_than_signs_of_life_come() -> None:
-    with pytest.raises(InvalidParametersError, match="silence_seconds must be at least 3"):
-        async with get("localhost:1", "numbers", silence_seconds=2.0):
-            pass
-
-
 # A peer that gives no sign of life any more.
 
 SILENT_SECONDS = 3.0
@@ -189,30 +171,6 @@ async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_close
         assert clock() - before >= SILENT_SECONDS
         assert isinstance(error, PeerGoneError)
         assert "it has given no sign of life for" in str(error)
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def test_an_exchange_that_hangs_is_noticed_as_soon_as_was_asked_for(complete: Complete, address: str) -> None:
-    """Its kernel still acknowledges what is sent to it."""
-    with served_exchange(address=address) as exchange:
-
-        async def read() -> None:
-            channel = exchange.channel()
-            async with (
-                put(exchange.address, channel, SCHEMA) as sender,
-                get(exchange.address, channel, silence_seconds=SILENT_SECONDS) as receiver,
-            ):
-                exchange.signal(signal.SIGSTOP)
-                try:
-                    async with asyncio.timeout(GUARD_SECONDS):
-                        await receiver.receive()
-                finally:
-                    exchange.signal(signal.SIGCONT)
-                    sender.abort("it hung")
-
-        with pytest.raises(PeerGoneError) as caught:
-            complete(read())
-        assert not isinstance(caught.value, PeerTimeoutError)
 
 
 @pytest.mark.parametrize("options", [client_options(), server_options()], ids=["client", "server"])
@@ -243,29 +201,3 @@ def test_an_exchange_whose_table_of_descriptors_is_full_listens_on(complete: Com
         for connection in crowd:
             connection.close()
         assert complete(statistics()) == channels
-
-
-OFFER = """
-import asyncio, resource, socket
-from permitflow.transports.same_host import SameHost, offering
-from permitflow.transports.shared_memory.handover import connect
-
-async def visit():
-    loop = asyncio.get_running_loop()
-    with offering(SameHost.REQUIRE, writes=True, who="the exchange") as offer, connect(offer.frame.socket) as visitor:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (visitor.fileno() + 1, hard))
-        greeting = asyncio.create_task(loop.sock_recv(visitor, 100))
-        done, _ = await asyncio.wait({greeting}, timeout=0.2)
-        assert not done, "there was a descriptor to spare"
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        print((await greeting).decode())
-
-asyncio.run(visit())
-"""
-
-
-def test_memory_is_handed_over_once_there_is_a_descriptor_to_spare() -> None:
-    told = subprocess.run([sys.executable, "-c", OFFER], capture_output=True, text=True, timeout=GUARD_SECONDS)
-    assert told.stderr == ""
-    assert told.stdout == "permitflow same host 1\n"

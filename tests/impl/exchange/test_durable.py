@@ -50,34 +50,33 @@ async def produce(address: str, last_row: int) -> int:
         return sender.first_row
 
 
-def test_a_producer_hears_that_the_disk_is_full_and_goes_on_once_there_is_room(
-    complete: Complete, listen: str, tmp_path: Path
+async def test_a_producer_hears_that_the_disk_is_full_and_goes_on_once_there_is_room(
+    listen: str, tmp_path: Path
 ) -> None:
-    async def test() -> tuple[int, list[int]]:
-        async with serving(listen, tmp_path) as address:
-            await produce(address, 20_000)
-            with files_of_at_most(1 << 20), pytest.raises(StoreWriteError, match="cannot write to its store"):
-                await produce(address, 900_000)
-            stored_rows = await produce(address, 300_000)
-            async with get(address, CHANNEL, to_row=300_000) as receiver:
-                return stored_rows, [n async for message in receiver for n in message.payload["n"].to_pylist()]
+    async with serving(listen, tmp_path) as address:
+        await produce(address, 20_000)
+        with files_of_at_most(1 << 20), pytest.raises(StoreWriteError, match="cannot write to its store"):
+            await produce(address, 900_000)
+        stored_rows = await produce(address, 300_000)
+        async with get(address, CHANNEL, to_row=300_000) as receiver:
+            stored_rows, numbers = (
+                stored_rows,
+                [n async for message in receiver for n in message.payload["n"].to_pylist()],
+            )
 
-    stored_rows, numbers = complete(test())
     assert 20_000 <= stored_rows < 300_000
     assert numbers == list(range(300_000))
 
 
-def test_the_next_exchange_on_a_store_has_the_same_log(complete: Complete, listen: str, tmp_path: Path) -> None:
-    async def test() -> list[tuple[int, int, int, str]]:
-        seen = []
-        for last_row in (20_000, 50_000):
-            async with serving(listen, tmp_path) as address, control(address) as orders:
-                stored_rows = await produce(address, last_row)
-                (position,) = await orders.acknowledge({CHANNEL: last_row // 2})
-                seen.append((stored_rows, position.acknowledged_row, position.next_row, position.log_id))
-        return seen
+async def test_the_next_exchange_on_a_store_has_the_same_log(listen: str, tmp_path: Path) -> None:
+    seen = []
+    for last_row in (20_000, 50_000):
+        async with serving(listen, tmp_path) as address, control(address) as orders:
+            stored_rows = await produce(address, last_row)
+            (position,) = await orders.acknowledge({CHANNEL: last_row // 2})
+            seen.append((stored_rows, position.acknowledged_row, position.next_row, position.log_id))
+    first, second = seen
 
-    first, second = complete(test())
     assert first[:3] == (0, 10_000, 20_000)
     assert second[:3] == (20_000, 25_000, 50_000)
     assert first[3] == second[3] != ""

@@ -6,27 +6,25 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from time import monotonic, sleep
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from permitflow.channels.interface import ReceiveEnd
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange.bridge_channel import BridgeChannel
-from permitflow.exchange.draining import drain
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.protocol.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
-from permitflow.protocol.recording import Recorder
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.session import State
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.grpc_aio import SameHost, get, put
-from permitflow.transports.grpc_blocking import control, open_sink, open_source
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
@@ -98,16 +96,6 @@ async def test_an_end_is_refused_once_the_consumer_was_killed_with_rows_in_hand(
             await sender.end(closes_channel=closes)
 
 
-async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
-    async with holding(start, listen) as (channel, sender, consumer):
-        ending = asyncio.create_task(sender.end())
-        await until(lambda: has_come_to_its_end(channel))
-        assert not ending.done()
-        consumer.signal(signal.SIGKILL)
-        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
-            await ending
-
-
 async def test_an_idle_producer_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
     async with holding(start, listen) as (_, sender, consumer):
         consumer.signal(signal.SIGKILL)
@@ -115,25 +103,6 @@ async def test_an_idle_producer_hears_that_the_consumer_was_killed(start: Start,
         for deed in (sender.end, lambda: sender.send(chunk(0, 1)), sender.send_barrier):
             with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
                 await deed()
-
-
-@pytest.mark.parametrize("same_host", [SameHost.AUTO, SameHost.NEVER])
-def test_a_blocking_producer_hears_at_its_end_that_the_consumer_was_killed(
-    start: Start, listen: str, same_host: SameHost
-) -> None:
-    serve = start("serve", "--listen", listen)
-    address = serve.hears("ready")["address"]
-    consumer = start("consume", address, "--pause-seconds", 1000)
-    consumer.hears("ready")
-    with open_sink(address, CHANNEL, SCHEMA, same_host=same_host) as sink, control(address) as orders:
-        for first in (0, 10, 20):
-            sink.send(chunk(first, 10))
-        consumer.hears("flowing")
-        consumer.signal(signal.SIGKILL)
-        while orders.statistics((CHANNEL,)).channels[0].state != "broken":
-            sleep(0.01)
-        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
-            sink.end(closes_channel=True)
 
 
 async def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(listen: str) -> None:
@@ -147,16 +116,6 @@ async def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(
 
 
 # What an end is answered.
-
-
-async def test_an_end_without_a_consumer_is_accepted(listen: str) -> None:
-    async with serving(listen) as (_, address):
-        async with put(address, CHANNEL, SCHEMA) as sender:
-            await sender.send(chunk(0, 10))
-            assert sender.outcome is None
-            assert await sender.end() is ACCEPTED is sender.outcome
-        async with get(address, CHANNEL) as receiver:
-            assert await read_all(receiver) == 10
 
 
 @pytest.mark.parametrize("closes", [True, False])
@@ -216,25 +175,6 @@ async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) 
     ):
         await sender.send(chunk(0, 10))
         assert await sender.end() is ACCEPTED
-
-
-async def test_an_end_that_waits_hears_that_the_exchange_stops(listen: str) -> None:
-    exchange = Exchange()
-    channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with (
-        asyncio.timeout(SOON_SECONDS),
-        ExchangeServer(exchange, listen) as server,
-        get(server.address, CHANNEL) as receiver,
-        put(server.address, CHANNEL, SCHEMA) as sender,
-    ):
-        await sender.send(chunk(0, 10))
-        await receiver.take()
-        ending = asyncio.create_task(sender.end())
-        await until(lambda: has_come_to_its_end(channel))
-        await drain(exchange, 0.0)
-        await server.stop(0.0)
-        with pytest.raises(PeerGoneError):
-            await ending
 
 
 def test_a_blocking_end_waits_while_rows_are_consumed_and_says_who_holds_them(start: Start, listen: str) -> None:
@@ -333,30 +273,11 @@ async def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_
             await read_all(receiver)
 
 
-class UnspeakableError(RuntimeError):
-    """A defect that has no words."""
-
-    def __str__(self) -> NoReturn:
-        raise NotImplementedError
-
-
-async def test_a_defect_without_words_breaks_the_channel_all_the_same() -> None:
-    def defective(channel: str, end: object, table: object, parameters: object) -> Recorder:
-        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
-            if action == "OfferChunk" and channel == "orders/0":
-                raise UnspeakableError
-
-        return record
-
-    exchange = Exchange(record=defective)
-    exchange.add_channel("orders/0", schema=BATCH.schema)
-    async with (
-        ExchangeServer(exchange) as server,
-        get(server.address, "orders/0") as receiver,
-        asyncio.timeout(SOON_SECONDS),
-        dialling(server.address, PUT_STREAM) as carrier,
-    ):
-        for frame in (put_frame(), data()):
-            await carrier.write([encoded(PUT_STREAM, frame)])
-        with pytest.raises(ChannelAbortedError, match="is gone: "):
-            await read_all(receiver)
+async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
+    async with holding(start, listen) as (channel, sender, consumer):
+        ending = asyncio.create_task(sender.end())
+        await until(lambda: has_come_to_its_end(channel))
+        assert not ending.done()
+        consumer.signal(signal.SIGKILL)
+        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
+            await ending

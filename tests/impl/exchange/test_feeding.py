@@ -11,7 +11,6 @@ import pytest
 
 from permitflow.channels.local import LocalSender
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import ChannelAbortedError, PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
@@ -100,21 +99,3 @@ async def test_what_lacks_permits_waits_and_that_is_counted(path: str) -> None:
         waited = of_stream(exchange).waiting_seconds
         await asyncio.sleep(0.01)
         assert of_stream(exchange).waiting_seconds == waited
-
-
-async def test_a_consumer_that_leaves_while_chunks_wait_for_it_is_missed_at_once(path: str) -> None:
-    async with serving() as (exchange, sender, address):
-        async with get(address, "c"):
-            await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
-            await until(lambda: of_stream(exchange).waiting_sends == 1)
-        with pytest.raises(PeerGoneError, match="the receiver of channel 'c'"):
-            await sender.send(chunk(-1))
-
-
-async def test_an_abort_reaches_a_consumer_for_which_chunks_wait(path: str) -> None:
-    async with opened() as (exchange, sender, receiver):
-        await sender.send_many(deque(chunk(n) for n in range(2 * PARAMETERS.row_permits)))
-        await until(lambda: of_stream(exchange).waiting_sends == 1)
-        sender.abort("a test")
-        with pytest.raises(ChannelAbortedError, match="a test"):
-            await anext(message async for message in receiver if message.rows != 1)

@@ -106,20 +106,6 @@ async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> 
         assert channel.statistics().numbers.window_rows == KEPT_ROWS
 
 
-async def test_a_chunk_of_more_rows_than_are_kept_is_cut(live: Callable[[], Life]) -> None:
-    async with live() as (channel, address), control(address) as orders:
-        seen: list[int] = []
-        async with put(address, CHANNEL, SCHEMA, producer="p") as sender, get(address, CHANNEL) as receiver:
-            sending = asyncio.create_task(sender.send(rows(0, 2 * KEPT_ROWS)))
-            while len(seen) < 2 * KEPT_ROWS:
-                seen += (await receiver.receive()).payload["n"].to_pylist()
-                await orders.acknowledge({CHANNEL: len(seen)})
-            await sending
-            await sender.end(closes_channel=True)
-        assert seen == list(range(2 * KEPT_ROWS))
-        assert channel.books.peak_kept_rows <= KEPT_ROWS
-
-
 async def test_a_store_of_another_flow_is_refused(tmp_path: Path) -> None:
     with SqliteStore(tmp_path) as store:
         Exchange(store=store).add_channel(CHANNEL, StopAndWait(), retention=Retention.REPLAY)

@@ -5,26 +5,20 @@ Of a channel that keeps its rows, the next producer of the same name goes on.
 
 import asyncio
 import signal
-import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import grpc
-import psutil
 import pytest
 
-from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import put
-from tests.support.endpoints import CHANNEL, SCHEMA, chunk
+from tests.impl.exchange.conftest import Endpoint
+from tests.support.endpoints import CHANNEL
 from tests.support.process import within
 
 # Keep-alive asks every 2 s and waits 4 s; the rest is for a busy machine.
@@ -33,17 +27,6 @@ SECONDS_UNTIL_MISSED = 15.0
 PATIENCE_SECONDS = 60.0
 
 OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
-
-
-class Endpoint(Protocol):
-    """A process of the fixture ``start``."""
-
-    watch: psutil.Process
-
-    def hears(self, event: str) -> dict[str, Any]: ...
-    def ends(self, within_seconds: float) -> dict[str, Any]: ...
-    def signal(self, number: int) -> None: ...
-    def discard(self) -> None: ...
 
 
 Start = Callable[..., Endpoint]
@@ -108,52 +91,6 @@ def test_those_who_are_left_hear_who_was_stopped(start: Start, listen: str) -> N
         getattr(trio, victim).signal(signal.SIGSTOP)
     for victim, trio in trios.items():
         check_news(trio, victim)
-
-
-def test_nothing_is_left_behind_in_a_process_whose_peer_was_killed(
-    start: Start, complete: Callable[[Coroutine[Any, Any, Any]], Any]
-) -> None:
-    async def test() -> None:
-        exchange = Exchange()
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
-        exchange.add_channel("other", schema=SCHEMA)
-        async with ExchangeServer(exchange) as server:
-            consumer = start("consume", server.address)
-            with ThreadPoolExecutor(1) as pool:
-                await asyncio.wrap_future(pool.submit(consumer.hears, "ready"))
-            async with put(server.address, CHANNEL, SCHEMA) as sender:
-                for _ in range(50):
-                    await sender.send(chunk(0, 1024))
-                consumer.signal(signal.SIGKILL)
-                with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}'"):
-                    await send_for_ever(sender.send)
-            # All others live on.
-            async with put(server.address, "other", SCHEMA) as sender:
-                await sender.send(chunk(0, 10))
-                await sender.end()
-            states = {channel.name: channel.state for channel in exchange.statistics()}
-            assert states == {CHANNEL: BridgeState.BROKEN, "other": BridgeState.ENDED}
-            streams = [stream for channel in exchange.statistics() for stream in channel.streams]
-            assert {stream.state for stream in streams} == {"failed", "closed"}
-
-    async def grpc_in_use() -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel("127.0.0.1:1")
-
-    # Its poller stays for as long as gRPC is in use; otherwise it would end, and another one begin, with the garbage.
-    in_use = complete(grpc_in_use())
-    before = set(threading.enumerate())
-    complete(test())
-    for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE_SECONDS)  # it may be about to end
-        assert not thread.is_alive(), f"{thread.name} is left behind"
-    complete(in_use.close())
-
-
-async def send_for_ever(send: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    part = chunk(0, 10)
-    while True:
-        await send(part)
-        await asyncio.sleep(0.001)
 
 
 ROWS = 40_000

@@ -33,7 +33,7 @@ from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
-from permitflow.transports.grpc_aio import EndOutcome, describe, get, put
+from permitflow.transports.grpc_aio import EndOutcome, get, put
 from permitflow.transports.grpc_calls import ServerCall
 from permitflow.transports.wire_errors import decode_error
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -50,8 +50,6 @@ from tests.support.peers_by_hand import (
     get_frame,
     send_for_ever,
 )
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 Script = Callable[[ByHand], Coroutine[Any, Any, None]]
 
@@ -191,7 +189,7 @@ async def test_a_producer_does_not_believe_a_lying_exchange(lie: str) -> None:
         assert type(caught.value) is error
 
 
-def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) -> None:
+async def test_an_exchange_that_knows_of_no_compression_gets_none() -> None:
     wide = ChannelParameters()
     schema = BatchCodec(LARGE.schema).schema_bytes
     came: list[WireFrame] = []
@@ -202,15 +200,13 @@ def test_an_exchange_that_knows_of_no_compression_gets_none(complete: Complete) 
         while (message := await carrier.read()) is not None:
             came.extend(decode_upstream(message))
 
-    async def test() -> None:
-        async with lying(script) as address:
-            with contextlib.suppress(LedgerError):
-                async with put(address, "orders/0", LARGE.schema, compression=Compression.ZSTD) as sender:
-                    await sender.send(LARGE)
-                    assert sender.statistics().compression == "none: the peer does not know how to compress"
-                    await sender.end()
+    async with lying(script) as address:
+        with contextlib.suppress(LedgerError):
+            async with put(address, "orders/0", LARGE.schema, compression=Compression.ZSTD) as sender:
+                await sender.send(LARGE)
+                assert sender.statistics().compression == "none: the peer does not know how to compress"
+                await sender.end()
 
-    complete(test())
     (chunk,) = (frame for frame in came if isinstance(frame, EncodedChunks))
     assert not chunk.uncompressed_bytes
 
@@ -261,12 +257,3 @@ async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:
     async with lying(script, options=()) as address:
         with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
             await write(address)
-
-
-async def test_whoever_is_no_exchange_is_told_apart() -> None:
-    server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    with pytest.raises(TransportError, match="UNIMPLEMENTED"):
-        await describe(f"127.0.0.1:{port}", "orders/0")
-    await server.stop(None)

@@ -13,8 +13,6 @@ from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
     LogReplacedError,
-    PeerGoneError,
-    PeerTimeoutError,
     PermitflowError,
     RetentionError,
     RowsNotThereError,
@@ -32,11 +30,9 @@ from permitflow.transports.addresses import SCHEME
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
-from permitflow.transports.grpc_aio import AioControl, control, get, put
-from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows, send_for_ever, serving
+from permitflow.transports.grpc_aio import AioControl, control, get
+from tests.support.kept_rows import SCHEMA, fill, read, refused, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -108,24 +104,6 @@ async def test_tasks_that_share_a_stream_of_orders_take_turns() -> None:
         assert channel.position().acknowledged_row == 8
 
 
-async def test_an_exchange_that_stops_tells_everybody() -> None:
-    exchange = Exchange(parameters=SMALL)
-    channel = exchange.add_channel(CHANNEL, retention=Retention.REPLAY)
-    async with (
-        ExchangeServer(exchange) as server,
-        put(server.address, CHANNEL, SCHEMA, producer="p") as sender,
-        get(server.address, CHANNEL) as receiver,
-        control(server.address) as orders,
-    ):
-        await sender.send(rows(0, 8))
-        await until(lambda: channel.position().next_row == 8)
-        await receiver.receive_many()
-        await orders.positions([CHANNEL])
-        await server.stop()
-        for deed in (send_for_ever(sender), numbers(receiver), orders.positions([CHANNEL])):
-            assert isinstance(await refused(deed), PeerGoneError)
-
-
 async def test_a_removed_channel_breaks_off_its_followers() -> None:
     exchange = Exchange(parameters=SMALL)
     exchange.add_channel(CHANNEL, schema=SCHEMA, retention=Retention.REPLAY)
@@ -134,17 +112,6 @@ async def test_a_removed_channel_breaks_off_its_followers() -> None:
         with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
             await receiver.receive()
         assert isinstance(await refused(read(server.address)), UnknownChannelError)
-
-
-def test_nobody_answers(complete: Complete) -> None:
-    async def test() -> None:
-        async with serving() as (_, address):
-            pass
-        async with control(address, connect_timeout_seconds=0.05):
-            pytest.fail("there is nobody")
-
-    with pytest.raises(PeerTimeoutError):
-        complete(test())
 
 
 SMALL_WINDOW = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
@@ -195,17 +162,6 @@ async def messages(call: Conversation) -> AsyncIterator[Any]:
         yield message
 
 
-async def test_a_client_that_says_nothing_does_not_keep_the_exchange_from_stopping() -> None:
-    exchange = Exchange()
-    async with ExchangeServer(exchange) as server, dialling(server.address) as call:
-        await call.write([encode_request(AskPositions(()))])
-        await call.read()
-        stopping = asyncio.create_task(server.stop())
-        with pytest.raises(PeerGoneError):
-            await call.read()
-    await stopping
-
-
 async def hang(address: str) -> None:
     """Read one chunk, keep it, and never come to an end."""
     async with get(address, ORDERS) as receiver:
@@ -223,26 +179,6 @@ async def test_a_consumer_that_vanishes_while_it_reads_has_taken_nothing_with_it
         await until(lambda: all(stream.state != "open" for stream in channel.streams.statistics()))
         async with get(address, ORDERS, to_row=4) as receiver:
             assert [message.payload async for message in receiver] == [BATCH]
-
-
-async def test_a_producer_that_vanishes_while_it_waits_for_room_puts_nothing_more() -> None:
-    async def send_without_end(address: str) -> None:
-        async with put(address, ORDERS, BATCH.schema, producer="p") as sender:
-            while True:
-                await sender.send(BATCH)
-
-    async with one_channel() as (exchange, address):
-        channel = exchange.replay_channel(ORDERS)
-        putting = asyncio.create_task(send_without_end(address))
-        await until(lambda: channel.waiting.running == 1)
-        putting.cancel()
-        await asyncio.wait({putting})
-        await until(lambda: channel.waiting.running == 0)
-        await channel.acknowledge(8)
-        async with put(address, ORDERS, BATCH.schema, producer="p") as sender:
-            assert sender.first_row == 8
-            await sender.end(closes_channel=True)
-        assert channel.position().next_row == 8
 
 
 async def test_errors_that_are_not_ours_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,15 +49,7 @@ async def test_the_agreement_says_which_row_comes_first() -> None:
                 assert receiver.first_row == first_row
         async with get(address, CHANNEL, consumer="etl") as receiver:
             assert receiver.stream.startswith("orders/0#get")
-
-
-async def test_a_reader_that_leaves_halfway_harms_nobody() -> None:
-    async with serving() as (channel, address):
-        await fill(address, 0, 8)
-        async with get(address, CHANNEL) as receiver:
-            await receiver.receive()
-        assert channel.state is ChannelState.OPEN
-        assert await read(address, 0, 8) == list(range(8))
+        assert await describe(address, CHANNEL) == (SCHEMA, SMALL), "which takes no row"
 
 
 async def test_who_follows_waits_for_the_first_producer_and_reads_to_the_end() -> None:
@@ -121,12 +113,6 @@ async def test_a_channel_that_is_read_once_has_no_ranges_consumers_or_producers(
                 await receiver.receive()
 
 
-async def test_asking_for_the_schema_takes_no_row() -> None:
-    async with serving("etl") as (_, address):
-        await fill(address, 0, 3)
-        assert await describe(address, CHANNEL) == (SCHEMA, SMALL)
-
-
 async def test_rows_that_are_acknowledged_before_they_were_read_break_the_reader_off() -> None:
     async def take_all(receiver: Any) -> None:
         while True:
@@ -188,16 +174,6 @@ async def test_a_producer_that_comes_again_goes_on_where_it_was() -> None:
         assert await read(address) == list(range(next_row + 1)), "each row once"
 
 
-async def test_producers_without_a_name_have_no_first_row() -> None:
-    async with serving() as (_, address):
-        async with put(address, CHANNEL, SCHEMA, producer="p") as named:
-            assert named.first_row == 0
-            await named.end(closes_channel=False)
-        async with put(address, CHANNEL, SCHEMA) as sender:
-            assert sender.first_row is None
-            await sender.end(closes_channel=False)
-
-
 async def test_of_two_producers_of_one_name_the_newer_one_goes_on() -> None:
     async with serving(parameters=ChannelParameters(row_permits=20, permit_batch=1)) as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as older:
@@ -251,14 +227,6 @@ async def test_a_producer_that_gives_up_while_its_rows_wait_for_room_breaks_the_
         await until(lambda: channel.state is ChannelState.BROKEN)
         assert channel.position().next_row == 8
         assert channel.waiting.running == 0
-
-
-async def test_a_name_that_is_a_book_is_refused() -> None:
-    async with serving() as (_, address):
-        error = await refused(fill(address, 0, 1, producer="p" * 201))
-        assert isinstance(error, InvalidParametersError)
-        assert "producer must have at most 200 characters" in str(error)
-        await fill(address, 0, 1, producer="p" * 200)
 
 
 async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open() -> None:

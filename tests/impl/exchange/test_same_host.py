@@ -6,9 +6,8 @@ import os
 import random
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 
@@ -17,25 +16,16 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import EndOutcome, SameHost, get, put
+from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
-from tests.support.endpoints import CHANNEL, SCHEMA, chunk
+from tests.impl.exchange.conftest import Endpoint
+from tests.support.endpoints import CHANNEL, SCHEMA
 from tests.support.process import open_descriptors, ring_mappings
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 SECONDS_UNTIL_MISSED = 15.0
 WIDE = pa.schema([("number", pa.int64()), ("content", pa.large_binary())])
-
-
-class Endpoint(Protocol):
-    """A process of the fixture ``start``."""
-
-    watch: psutil.Process
-
-    def hears(self, event: str) -> dict[str, Any]: ...
-    def ends(self, within_seconds: float) -> dict[str, Any]: ...
-    def signal(self, number: int) -> None: ...
 
 
 Start = Callable[..., Endpoint]
@@ -60,8 +50,8 @@ def rings() -> Rings:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ring_goes_around(
-    complete: Complete, rings: Rings, seed: int
+async def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ring_goes_around(
+    rings: Rings, seed: int
 ) -> None:
     """Chunks of all sizes, some larger than the ring; what is kept is compared when it is let go of, and at the end."""
     chance = random.Random(seed)
@@ -81,24 +71,22 @@ def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ri
                 await sender.send(wide(number, size))
             await sender.end()
 
-    async def test() -> None:
-        exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-        exchange.add_channel(CHANNEL, schema=WIDE)
-        received = 0
-        async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-            group.create_task(produce(server.address))
-            async with get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
-                async for message in receiver:
-                    assert message.payload.column("number")[0].as_py() == received
-                    received += 1
-                    kept.append(message.payload)
-                    while received < len(sizes) and len(kept) > (chance.randint(0, 12) if received < 150 else 0):
-                        check(kept.pop(chance.randrange(len(kept))))
-                assert receiver.statistics().path == "shared memory"
-        assert received == len(sizes)
-        del message
+    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
+    exchange.add_channel(CHANNEL, schema=WIDE)
+    received = 0
+    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
+        group.create_task(produce(server.address))
+        async with get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
+            async for message in receiver:
+                assert message.payload.column("number")[0].as_py() == received
+                received += 1
+                kept.append(message.payload)
+                while received < len(sizes) and len(kept) > (chance.randint(0, 12) if received < 150 else 0):
+                    check(kept.pop(chance.randrange(len(kept))))
+            assert receiver.statistics().path == "shared memory"
+    assert received == len(sizes)
+    del message
 
-    complete(test())
     assert rings()
     for batch in kept:
         check(batch)
@@ -121,26 +109,6 @@ async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings
         gc.collect()
         assert channel.books.kept_rows == 8
         assert not rings()
-
-
-async def test_a_consumer_that_keeps_everything_gets_everything() -> None:
-    """More than the ring: permits return though space does not, so the rest must come another way."""
-    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-    channel = exchange.add_channel(CHANNEL, schema=WIDE)
-
-    async def fill() -> None:
-        for number in range(40):
-            await channel.sender.send(wide(number, 500_000))
-        await channel.sender.end()
-
-    async with (
-        ExchangeServer(exchange) as server,
-        asyncio.TaskGroup() as group,
-        get(server.address, CHANNEL) as receiver,
-    ):
-        group.create_task(fill())
-        kept = [message.payload async for message in receiver]
-    assert [batch.column("content")[0].as_py()[:1] for batch in kept] == [bytes([number]) for number in range(40)]
 
 
 async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> None:
@@ -172,30 +140,6 @@ async def test_who_insists_on_shared_memory_refuses_the_network(here: str, there
         exchange.same_host = SameHost.AUTO
         async with put(server.address, CHANNEL, SCHEMA) as sender:
             await sender.end()
-
-
-def test_streams_leave_no_descriptor_and_no_mapping(complete: Complete, rings: Rings) -> None:
-    async def stream(address: str, channel: str) -> None:
-        async with put(address, channel, SCHEMA) as sender, get(address, channel) as receiver:
-            await sender.send(chunk(0, 4096))
-            await sender.end(until=EndOutcome.ACCEPTED)
-            assert [message.rows async for message in receiver] == [4096]
-
-    async def test() -> None:
-        exchange = Exchange()
-        async with ExchangeServer(exchange) as server:
-            for number in range(12):
-                exchange.add_channel(f"c{number}", schema=SCHEMA)
-                await stream(server.address, f"c{number}")
-                if number == 0:
-                    before = open_descriptors()  # what the first stream needs stays: gRPC's own, for instance
-            # The exchange's ends, and gRPC's sockets, are closed a moment after the client's.
-            while gc.collect() >= 0 and open_descriptors() - before:  # noqa: ASYNC110  # there is no event
-                await asyncio.sleep(0.001)
-
-    complete(test())
-    gc.collect()
-    assert not rings()
 
 
 def test_a_stream_gives_its_memory_back_at_its_end_and_waits_for_no_garbage_collector(
@@ -230,27 +174,25 @@ WINDOW = ("--chunk-rows", 8192, "--row-permits", 262_144, "--same-host", "requir
 
 @pytest.mark.parametrize("victim", ["produce", "consume"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_client_killed_in_the_middle_leaves_nothing_behind(
-    start: Start, complete: Complete, rings: Rings, victim: str, seed: int
+async def test_a_client_killed_in_the_middle_leaves_nothing_behind(
+    start: Start, rings: Rings, victim: str, seed: int
 ) -> None:
     """At a random moment, while large chunks go around the rings; the other client hears of it."""
 
-    async def test() -> None:
-        exchange = Exchange(parameters=ChannelParameters(row_permits=262_144))
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with ExchangeServer(exchange) as server:
-            ends = {role: start(role, server.address, *WINDOW) for role in ("produce", "consume")}
-            for role, event in (("produce", "ready"), ("consume", "ready"), ("consume", "flowing")):
-                await asyncio.to_thread(ends[role].hears, event)
-            assert rings()
-            await asyncio.sleep(random.Random(f"{victim}{seed}").random() / 2)  # whatever they are doing then
-            ends.pop(victim).signal(signal.SIGKILL)
-            ((_, other),) = ends.items()
-            heard = await asyncio.to_thread(other.ends, SECONDS_UNTIL_MISSED)
-            assert heard["type"] in ("PeerGoneError", "ChannelAbortedError")
-            assert "is gone: " in heard["message"]
+    exchange = Exchange(parameters=ChannelParameters(row_permits=262_144))
+    exchange.add_channel(CHANNEL, schema=SCHEMA)
+    async with ExchangeServer(exchange) as server:
+        ends = {role: start(role, server.address, *WINDOW) for role in ("produce", "consume")}
+        for role, event in (("produce", "ready"), ("consume", "ready"), ("consume", "flowing")):
+            await asyncio.to_thread(ends[role].hears, event)
+        assert rings()
+        await asyncio.sleep(random.Random(f"{victim}{seed}").random() / 2)  # whatever they are doing then
+        ends.pop(victim).signal(signal.SIGKILL)
+        ((_, other),) = ends.items()
+        heard = await asyncio.to_thread(other.ends, SECONDS_UNTIL_MISSED)
+        assert heard["type"] in ("PeerGoneError", "ChannelAbortedError")
+        assert "is gone: " in heard["message"]
 
-    complete(test())
     gc.collect()
     assert not rings()
 

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from random import Random
 from types import ModuleType
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -53,41 +52,6 @@ def test_many_rows_pass_within_the_bound_and_a_slow_consumer_costs_no_memory(rep
     assert slow["peak_rows_held"] == slow["peak_rows_in_the_exchange"] == 8192
     assert slow["blocked_share"] > 0.5
     assert slow["rows_per_second"] < fast["rows_per_second"] / 20
-
-
-def a_run(soak: ModuleType, **changes: Any) -> Any:
-    """A run that kept every promise, but for these changes."""
-    stream = {"stream": "rows/0#get1", "numbers": {"peak_rows_held": changes.get("peak", 8)}}
-    source = {"name": "rows/0", "numbers": {"peak_rows_held": 8}, "streams": [stream]}
-    growth, step, step_at = changes.get("growth", 0), changes.get("step", 0), changes.get("step_at", 0)
-    sizes = [10**8 + n * growth // 10 + step * (n >= step_at) for n in range(changes.get("samples", 100))]
-    samples = [soak.Sample(n / 10, size, 10**8) for n, size in enumerate(sizes)]
-    return soak.Run(1.0, source, changes.get("rows", 100), samples)
-
-
-def test_broken_promises_would_be_seen(soak: ModuleType) -> None:
-    assert soak.broken_promises("x", a_run(soak), 100, 8) == []
-    assert soak.broken_promises("x", a_run(soak, peak=9), 100, 8) == [
-        "x: 9 permits were out on rows/0#get1, more than 8"
-    ]
-    assert soak.broken_promises("x", a_run(soak, rows=99), 100, 8) == ["x: 99 rows arrived, not 100"]
-
-
-@pytest.mark.parametrize("samples", [40, 100, 3_000])
-def test_growing_memory_would_be_seen(soak: ModuleType, samples: int) -> None:
-    assert soak.growing(soak.growths(a_run(soak, samples=samples))) == []
-    assert soak.growing(soak.growths(a_run(soak, samples=samples, growth=255 * 1024))) == []
-    assert soak.growing(soak.growths(a_run(soak, samples=samples, growth=257 * 1024))) == [
-        "slow consumer: the memory of the source grows by 257 KiB per second"
-    ]
-
-
-@pytest.mark.parametrize("at", [30, 40, 50, 80, 99])
-def test_a_pool_that_is_filled_late_is_no_growth_and_hides_none(soak: ModuleType, at: int) -> None:
-    assert soak.growing(soak.growths(a_run(soak, step=4 << 20, step_at=at))) == []
-    assert soak.growing(soak.growths(a_run(soak, step=4 << 20, step_at=at, growth=2**19))) != []
-    # Freed again, it hides nothing either.
-    assert soak.growing(soak.growths(a_run(soak, step=-(4 << 20), step_at=at, growth=2**19))) != []
 
 
 pytestmark = pytest.mark.usefixtures("path")

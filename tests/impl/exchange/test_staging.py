@@ -7,10 +7,9 @@ store on disk starts again: what is staged and published is neither lost nor rep
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -138,17 +137,6 @@ async def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_o
         assert await here.read(1, "b") == [7]
 
 
-async def test_published_rows_are_in_the_channel_at_once_and_can_be_read_however_small_the_window_is(
-    listen: str,
-) -> None:
-    async with world(listen) as here:
-        assert not await here.publish(await here.stage([*range(16)]))
-        channel = here.exchange.replay_channel("a")
-        await channel.end()
-        for _ in range(2):
-            assert [n async for batch in channel.read() for n in batch["n"].to_pylist()] == [*range(16)]
-
-
 async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_are_acknowledged(listen: str) -> None:
     async with world(listen) as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(12)]))
@@ -252,15 +240,6 @@ async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(liste
         assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
 
 
-async def test_a_batch_is_not_published_into_a_channel_that_has_ended(listen: str) -> None:
-    async with world(listen) as here, control(here.address) as orders:
-        parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
-        await orders.close_channels(["b"])
-        with pytest.raises(ChannelClosedError):
-            await here.publish(*parts)
-        assert here.next_row("a") == 0
-
-
 async def test_what_is_refused_is_said(listen: str) -> None:
     async with world(listen) as here:
         here.exchange.add_channel("once")
@@ -275,75 +254,6 @@ async def test_what_is_refused_is_said(listen: str) -> None:
                 await here.stage([1], attempt="y")
         here.exchange.remove_channel("once")
 
-
-class Query:
-    """Writes batches as Spark does: attempts fail, run on late, and are repeated; batches are run again."""
-
-    def __init__(self, here: World, chance: random.Random) -> None:
-        self.here = here
-        self.chance = chance
-        self.written = 0
-        self.expected: dict[str, list[int]] = {name: [] for name in CHANNELS}
-        self.attempts = 0
-
-    async def run(self, batches: int) -> None:
-        async with asyncio.TaskGroup() as late:
-            for batch in range(batches):
-                tasks = [self.rows() for _ in CHANNELS]
-                for _ in range(self.chance.randint(1, 3)):  # the driver crashes, and runs the batch again
-                    parts = [await self.task(batch, at, numbers, late) for at, numbers in enumerate(tasks)]
-                    await self.here.publish(*parts, batch=batch)
-                for channel, numbers in zip(CHANNELS, tasks, strict=True):
-                    self.expected[channel] += numbers
-
-    def rows(self) -> list[int]:
-        first, self.written = self.written, self.written + self.chance.randint(1, 7)
-        return [*range(first, self.written)]
-
-    async def task(self, batch: int, partition: int, numbers: list[int], late: asyncio.TaskGroup) -> StagedPart:
-        channel = CHANNELS[partition]
-        match self.chance.choice(["well", "fails", "runs on"]):
-            case "fails":
-                await self.here.fail(partition, self.name(), batch=batch, channel=channel)
-            case "runs on":
-                late.create_task(self.run_on(batch, partition, numbers))
-        return await self.here.stage(numbers, partition, self.name(), batch=batch, channel=channel)
-
-    async def run_on(self, batch: int, partition: int, numbers: list[int]) -> None:
-        """Nobody waits for it: whatever becomes of it concerns nobody."""
-        with contextlib.suppress(StagedPartError):
-            await self.here.stage(numbers, partition, self.name(), batch=batch, channel=CHANNELS[partition])
-
-    def name(self) -> str:
-        self.attempts += 1
-        return str(self.attempts)
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_whatever_is_repeated_the_channels_have_each_row_once_in_order(listen: str, seed: int) -> None:
-    async with world(listen) as here:
-        query = Query(here, random.Random(seed))
-        found: dict[str, list[int]] = {name: [] for name in CHANNELS}
-
-        async def consume(channel: str) -> None:
-            log = here.exchange.replay_channel(channel)
-            async for batch in log.read():
-                found[channel] += batch.column(0).to_pylist()
-                await log.acknowledge(len(found[channel]))
-
-        async with asyncio.TaskGroup() as group:
-            for name in CHANNELS:
-                group.create_task(consume(name))
-            await query.run(8)
-            async with control(here.address) as orders:
-                await orders.close_channels(CHANNELS)
-        assert found == query.expected
-        for name in CHANNELS:
-            left = await here.until(lambda staged: not staged.attempts, name)
-            assert (left.staged_rows, left.published_rows) == (0, 0)
-
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 WINDOW = ChannelParameters(row_permits=4, permit_batch=1)
 FEW_ROWS = 12
@@ -431,27 +341,22 @@ async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_af
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_however_often_the_exchange_starts_again_each_row_comes_once_in_order(
-    complete: Complete, tmp_path: Path, seed: int
-) -> None:
+async def test_however_often_the_exchange_starts_again_each_row_comes_once_in_order(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     batches = [[*range(first, first + 6)] for first in range(0, 36, 6)]
 
-    async def story() -> list[int]:
-        found: list[int] = []
-        done = -1
-        while done < len(batches) - 1 or len(found) < 36:
-            with exchange_in(tmp_path) as (exchange, channel):
-                for batch in range(max(done, 0), min(done + 1 + chance.randint(0, 2), len(batches))):
-                    # So that there is room: 4 rows have permits, and 12 others have room.
-                    while len(found) < 6 * (done + 1) - 4 - 6:
-                        found += await read(channel, 1)
-                    part = await stage(exchange, batches[batch], batch)
-                    was_published = await exchange.staging.publish("q", batch, [part])
-                    assert was_published == (batch <= done)
-                    done = max(done, batch)
-                if len(found) < 6 * (done + 1) and chance.random() < 0.7:
+    found: list[int] = []
+    done = -1
+    while done < len(batches) - 1 or len(found) < 36:
+        with exchange_in(tmp_path) as (exchange, channel):
+            for batch in range(max(done, 0), min(done + 1 + chance.randint(0, 2), len(batches))):
+                # So that there is room: 4 rows have permits, and 12 others have room.
+                while len(found) < 6 * (done + 1) - 4 - 6:
                     found += await read(channel, 1)
-        return found
-
-    assert complete(story()) == [*range(36)]
+                part = await stage(exchange, batches[batch], batch)
+                was_published = await exchange.staging.publish("q", batch, [part])
+                assert was_published == (batch <= done)
+                done = max(done, batch)
+            if len(found) < 6 * (done + 1) and chance.random() < 0.7:
+                found += await read(channel, 1)
+    assert found == [*range(36)]

@@ -14,12 +14,10 @@ from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.staging import Part
 from tests.support.number_streams import turns
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
-LONGEST_SECONDS = 20.0
 
 
 class Clock:
@@ -137,51 +135,6 @@ async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -
     await channel.break_("its disk burnt")
     with pytest.raises(ChannelAbortedError, match="its disk burnt"):
         await waiting
-    areas.stop()
-
-
-async def test_what_happens_at_one_channel_wakes_nobody_who_waits_at_another(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Store()
-    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    logs = [add_channel(areas, store, name) for name in ("a", "b")]
-    await logs[0].declare(rows(1).schema)
-    full, part = (areas.open("b", Staging(query, 0, 0, "x")) for query in ("p", "q"))
-    assert await areas.stage(full, [rows(8), rows(8)]) == 2
-    looks: list[Part] = []
-    stage = areas.books.stage
-
-    def watched(of: Part, count: int, now: float) -> bool:
-        looks.append(of)
-        return stage(of, count, now)
-
-    monkeypatch.setattr(areas.books, "stage", watched)
-    waiting = asyncio.create_task(areas.stage(part, [rows(2)]))
-    other = areas.open("a", Staging("r", 0, 0, "x"))
-    assert await areas.stage(other, [rows(8)]) == 1
-    areas.end(other)
-    await areas.publish("r", 0, [StagedPart("a", 0, "x", 8)])
-    assert logs[0].books.next_row == 8
-    assert looks.count(part) == 1, "it looked when it came"
-    areas.break_off(full)
-    assert await waiting == 1
-    assert looks.count(part) == 2, "and when there was room"
-    areas.stop()
-
-
-async def test_who_waits_for_room_in_a_channel_that_is_removed_is_told(clock: Clock) -> None:
-    store = Store()
-    areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
-    channel = add_channel(areas, store, "a")
-    full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
-    assert await areas.stage(full, [rows(8), rows(8)]) == 2
-    waiting = asyncio.create_task(areas.stage(part, [rows(1)]))
-    await turns()
-    channel.remove()
-    areas.remove_channel("a")
-    with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
-        await asyncio.wait_for(waiting, LONGEST_SECONDS)
     areas.stop()
 
 

@@ -1,9 +1,8 @@
 """Record batches and schemas as bytes: every kind of column, gathered, joined or copied; and peers that lie."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
-from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
-from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas, runs
+from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas
 from permitflow.transports.joined import JoinedChunks
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
@@ -61,28 +60,6 @@ def test_a_large_batch_is_encoded_without_a_copy_of_it(kind: str) -> None:
     before = pa.total_allocated_bytes()
     pieces = BatchCodec(batch.schema).encode([repeated])
     assert pa.total_allocated_bytes() - before < repeated.nbytes / 10
-
-
-def test_many_short_buffers_travel_as_one_piece() -> None:
-    views = pa.concat_batches([batches()["views"]] * 5_000)
-    (piece,) = BatchCodec(views.schema).encode([views])
-    assert piece == views.serialize().to_pybytes()
-
-
-def test_a_slice_carries_its_own_rows_only() -> None:
-    large = pa.record_batch({"a": list(range(100_000))})
-    codec = BatchCodec(large.schema)
-    assert len(b"".join(codec.encode([large.slice(500, 10)]))) < 1_000
-
-
-def test_a_different_dictionary_in_each_chunk_arrives() -> None:
-    first = pa.record_batch({"d": pa.array(["x"]).dictionary_encode()})
-    second = pa.record_batch({"d": pa.array(["y", "z"]).dictionary_encode()})
-    codec = BatchCodec(first.schema)
-    assert [codec.decode(b"".join(codec.encode([b])), [b.num_rows]).to_pydict() for b in (first, second)] == [
-        {"d": ["x"]},
-        {"d": ["y", "z"]},
-    ]
 
 
 def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,26 +120,6 @@ def test_a_chunk_that_no_message_can_carry_is_refused(monkeypatch: pytest.Monkey
     assert caught.value.rows == 2_000
     assert caught.value.size_bytes > caught.value.limit_bytes == 10_000
     codec.require(batch.slice(0, 1_000))
-
-
-@pytest.mark.parametrize(
-    "values", [list(range(2_000)), [str(number) for number in range(2_000)]], ids=["fixed", "text"]
-)
-def test_chunks_are_accepted_up_to_one_that_no_message_can_carry(
-    monkeypatch: pytest.MonkeyPatch, values: list[object]
-) -> None:
-    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
-    small, large = pa.record_batch({"a": values[:10]}), pa.record_batch({"a": values})
-    codec = BatchCodec(small.schema)
-    assert codec.accepted([small, small]) == ([small, small], [10, 10])
-    assert codec.accepted([small, large, small]) == ([small], [10])
-
-
-def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
-    batch = pa.record_batch({"d": pa.array([str(n) * 10 for n in range(500)]).dictionary_encode()}).slice(0, 1)
-    with pytest.raises(ChunkTooLargeError):
-        BatchCodec(batch.schema).encode([batch])
 
 
 def test_schemas_may_differ_in_metadata_only() -> None:
@@ -235,46 +192,6 @@ def test_a_schema_with_a_name_that_is_not_utf8_is_refused(names: tuple[str, str]
         read_schema(data)
 
 
-def test_a_chunk_with_dictionaries_has_the_schema_of_the_stream() -> None:
-    other = pa.record_batch({"d": pa.array(["x"]).dictionary_encode(), "b": [1]})
-    with pytest.raises(UndecodableDataError, match="its schema is not that of the stream"):
-        BatchCodec(batches()["dictionary"].schema).decode(b"".join(BatchCodec(other.schema).encode([other])), [1])
-
-
-@pytest.mark.parametrize("kind", ["plain", "dictionary"])
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_what_nobody_agreed_to_compress_is_not_decompressed(kind: str, compression: str) -> None:
-    """A few bytes could become gigabytes."""
-    batch = batches()[kind]
-    large = pa.Table.from_batches([batch] * 4_000).combine_chunks().to_batches()[0]
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(large)
-    stream = sink.getvalue()
-    data = stream.to_pybytes() if kind == "dictionary" else _last_message(stream)
-    with pytest.raises(UndecodableDataError, match="Arrow has compressed its buffers"):
-        BatchCodec(batch.schema).decode(data, [large.num_rows])
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_what_is_compressed_as_of_old_is_not_decompressed_either(compression: str) -> None:
-    """Arrow's reader still heeds what version 0.17 wrote among the custom metadata."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
-    with pa.ipc.new_stream(sink, NUMBERS.schema, options=options) as writer:
-        writer.write_batch(NUMBERS, custom_metadata={"ARROW:experimental_compression": compression})
-    with pytest.raises(UndecodableDataError, match="Arrow has compressed its buffers"):
-        BatchCodec(NUMBERS.schema).decode(_last_message(sink.getvalue()), [NUMBERS.num_rows])
-
-
-def _last_message(stream: pa.Buffer) -> bytes:
-    """The batch of a stream of one, as it is in there."""
-    (batch,) = (message for message in pa.ipc.MessageReader.open_stream(stream) if message.type == "record batch")
-    data: bytes = batch.serialize().to_pybytes()
-    return data
-
-
 @pytest.mark.parametrize("kind", [kind for kind in batches() if "dictionary" not in kind])
 def test_chunks_that_are_joined_are_taken_apart_again(kind: str) -> None:
     batch = batches()[kind]
@@ -322,20 +239,6 @@ def places(buffers: Iterable[pa.Buffer | None]) -> set[int]:
     return {buffer.address for buffer in buffers if buffer is not None}
 
 
-def test_nothing_is_copied_once_the_length_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = [columns(), columns()]
-    codec = BatchCodec(batches[0].schema)
-    expected = codec.encode(batches)
-
-    def refuse(_: object) -> NoReturn:
-        raise AssertionError("batches of a known length are joined")
-
-    monkeypatch.setattr(pa, "concat_batches", refuse)
-    pieces = codec.encode(batches)
-    assert b"".join(pieces) == b"".join(expected)
-    assert places(columns().to_struct_array().buffers()) <= places(map(pa.py_buffer, pieces))
-
-
 def test_who_would_make_more_pieces_than_a_copy_is_worth_copies() -> None:
     batch = columns()
     codec = BatchCodec(batch.schema)
@@ -367,38 +270,6 @@ def test_what_does_not_lie_side_by_side_is_joined(odd: pa.RecordBatch) -> None:
         assert arrived.equals(pa.concat_batches(batches))
 
 
-def test_nulls_that_come_later_are_not_lost() -> None:
-    holes = with_nulls()
-    full = pa.record_batch({"a": pa.array(range(ROWS), pa.int64())})
-    codec = BatchCodec(full.schema)
-    for batches in ([full, full], [full, holes], [holes, full], [full, full]):
-        arrived = codec.decode(b"".join(codec.encode(batches)), [2 * ROWS])
-        assert arrived.equals(pa.concat_batches(batches))
-
-
-def test_more_lengths_than_are_remembered_arrive() -> None:
-    batch = columns((pa.int64(),))
-    codec = BatchCodec(batch.schema)
-    for rows in range(ROWS, ROWS + 200):
-        arrived = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
-        assert arrived.equals(batch.slice(0, rows))
-    assert codec._gathering is not None
-    assert 0 < len(codec._gathering._gaps) < 100
-
-
-def test_columns_that_could_hold_nulls_and_do_not_are_gathered_like_others() -> None:
-    values = pa.array(range(ROWS + 7), pa.int64()).buffers()[1]
-    could = pa.Array.from_buffers(pa.int64(), ROWS, [pa.py_buffer(b"\xff" * ROWS), values], offset=7)
-    numbers = pa.array(range(ROWS), pa.int64())
-    batches = [pa.record_batch({"a": could}), pa.record_batch({"a": numbers})]
-    codec = BatchCodec(batches[0].schema)
-    codec.encode(batches)
-    pieces = codec.encode(batches)
-    assert {values.address + 7 * 8, numbers.buffers()[1].address} <= places(map(pa.py_buffer, pieces))
-    arrived = codec.decode(b"".join(pieces), [2 * ROWS])
-    assert arrived.column(0).to_pylist() == [*range(7, ROWS + 7), *range(ROWS)]
-
-
 # The rows of a batch say how many bytes it is to take.
 SMALL_BYTES, MOST_BYTES = 10, 100
 
@@ -412,34 +283,6 @@ def nulls(values: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.ListArray.from_arrays(pa.array([0, values], pa.int32()), pa.nulls(values))})
 
 
-def address_of(chunk: pa.RecordBatch) -> int:
-    return int(chunk.column(0).buffers()[1].address)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "found"),
-    [
-        ([], []),
-        ([5], [[5]]),
-        ([200], [[200]]),
-        ([5, 5, 5], [[5, 5, 5]]),
-        ([5, 200, 200], [[5], [200], [200]]),
-        ([200, 5, 200], [[200], [5], [200]]),
-        ([5, 5, 11, 5, 5], [[5, 5], [11], [5, 5]]),
-        ([10] * 12, [[10] * 10, [10] * 2]),
-    ],
-)
-def test_small_neighbours_stand_together_up_to_a_bound(sizes: Sequence[int], found: list[list[int]]) -> None:
-    batches = [batch(size) for size in sizes]
-    together = runs(batches, lambda each: each.num_rows, small_bytes=SMALL_BYTES, most_bytes=MOST_BYTES)
-    assert [[each.num_rows for each in run] for run in together] == found
-
-
-def test_rows_are_bounded_as_well() -> None:
-    together = runs([batch(3) for _ in range(5)], lambda _: 1, most_bytes=MOST_BYTES, most_rows=7)
-    assert [len(run) for run in together] == [2, 2, 1]
-
-
 def test_batches_that_one_could_not_hold_stay_as_they_came() -> None:
     many = [nulls(1_500_000_000), nulls(1_500_000_000)]
     assert joined(many) == many
@@ -447,9 +290,8 @@ def test_batches_that_one_could_not_hold_stay_as_they_came() -> None:
     assert [len(each.column(0)[0]) for each in owned(many)] == [1_500_000_000] * 2
 
 
-def test_what_is_owned_lies_elsewhere_with_the_same_rows() -> None:
-    given = [batch(3), batch(1), batch(5)]
-    taken = owned(given)
-    assert taken == given
-    assert not {address_of(each) for each in taken} & {address_of(each) for each in given}
-    assert owned([]) == []
+def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 10_000)
+    batch = pa.record_batch({"d": pa.array([str(n) * 10 for n in range(500)]).dictionary_encode()}).slice(0, 1)
+    with pytest.raises(ChunkTooLargeError):
+        BatchCodec(batch.schema).encode([batch])

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh32_intdigest
 
-from permitflow.errors import ChunkTooLargeError, PermitflowError, UndecodableDataError
+from permitflow.errors import UndecodableDataError
 from permitflow.protocol.compression import Codec
-from permitflow.transports import arrow
 from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
 from permitflow.transports.arrow_compression import MOST_EXPANSION, available_codecs, compressed
 
@@ -66,14 +65,6 @@ def test_what_does_not_become_smaller_travels_as_it_is() -> None:
         pieces, size = compressed([noise], codec)
         assert size == 0 or sum(map(len, pieces)) < len(noise)
     assert compressed([random.Random(7).randbytes(10_000)], Codec.LZ4)[1] == 0
-
-
-@codecs
-def test_what_is_short_is_not_compressed(codec: Codec) -> None:
-    short = NUMBERS.slice(0, 10)
-    assert encoded(short, codec) == (plain(short), 0)
-    arrived = BatchCodec(NUMBERS.schema, codec).decode(plain(short), [10])
-    assert arrived.equals(short)
 
 
 @pytest.mark.parametrize("agreed", [None, *Codec])
@@ -190,40 +181,6 @@ def test_nothing_that_was_in_memory_follows_what_a_short_frame_of_lz4_becomes(ki
                 receiving.decode(lie, [batch.num_rows], stated)
 
 
-@codecs
-@pytest.mark.parametrize("kind", ["numbers", "text", "dictionary"])
-def test_a_message_that_is_cut_off_is_refused(kind: str, codec: Codec) -> None:
-    batch = batches()[kind]
-    (message, size), receiving = encoded(batch, codec), BatchCodec(batch.schema, codec)
-    for length in range(0, len(message), 97):
-        with pytest.raises(UndecodableDataError):
-            receiving.decode(message[:length], [batch.num_rows], size)
-
-
-@codecs
-@pytest.mark.parametrize("kind", ["numbers", "nulls", "text", "dictionary"])
-def test_damaged_bytes_are_an_error_or_a_batch(kind: str, codec: Codec) -> None:
-    """No lying offset or length reaches whoever reads, and nothing else than our error."""
-    batch = batches()[kind]
-    receiving, (sound, size) = BatchCodec(batch.schema, codec), encoded(batch, codec)
-    dice = random.Random(20221120)
-    refused = 0
-    for _ in range(400):
-        damaged = bytearray(sound)
-        for _ in range(dice.randint(1, 4)):
-            at = dice.randrange(min(len(damaged), dice.choice((60, len(damaged)))))
-            damaged[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
-        try:
-            arrived = receiving.decode(bytes(damaged), [batch.num_rows], size)
-        except PermitflowError as error:
-            assert isinstance(error, UndecodableDataError)  # noqa: PT017
-            refused += 1
-        else:
-            arrived.validate(full=True)
-            assert arrived.get_total_buffer_size() <= MAX_CHUNK_BYTES
-    assert refused > 50
-
-
 @settings(max_examples=60)
 @given(
     st.sampled_from(list(Codec)),
@@ -250,24 +207,6 @@ def test_no_change_of_a_message_takes_more_memory_than_a_chunk_may(
         else:
             assert arrived.num_rows == rows
     assert pool.max_memory() <= most
-
-
-@given(st.binary(max_size=200), st.integers(0, 1_000))
-def test_no_bytes_are_decompressed_into_anything_else_than_an_error(data: bytes, stated: int) -> None:
-    for codec in Codec:
-        with pytest.raises(UndecodableDataError):
-            BatchCodec(NUMBERS.schema, codec).decode(data, [ROWS], stated)
-
-
-@codecs
-def test_a_sender_refuses_dictionaries_that_its_receiver_would_refuse(
-    codec: Codec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compressed, they would fit: what counts is what they take at the other end."""
-    batch = pa.record_batch({"d": pa.array([f"{n:0100}" for n in range(1_000)]).dictionary_encode()})
-    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 50_000)
-    with pytest.raises(ChunkTooLargeError):
-        BatchCodec(batch.schema, codec).encode([batch])
 
 
 def test_this_pyarrow_has_both_codecs() -> None:

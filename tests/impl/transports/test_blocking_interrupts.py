@@ -1,5 +1,6 @@
 """A signal's exception in a blocking end, wherever it hits: nothing is lost, nothing comes twice; forks; exits."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
+from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -18,7 +21,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, control, open_source
 from permitflow.transports.joined import JoinedChunks
 from tests.impl.transports.conftest import PATHS
-from tests.support.interrupting import Interrupting, Peer, SignalError
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
     ServedExchange,
@@ -66,7 +68,7 @@ WAYS: dict[str, Callable[[BlockingSource], Callable[[], object]]] = {
 }
 
 
-def read_on(source: BlockingSource, way: str, interrupting: Interrupting) -> list[int]:
+def read_on(source: BlockingSource, way: str, interrupting: "Interrupting") -> list[int]:
     """All that comes, as a caller reads who goes on after an exception."""
     seen: list[int] = []
     receive = WAYS[way](source)
@@ -79,24 +81,71 @@ def read_on(source: BlockingSource, way: str, interrupting: Interrupting) -> lis
             return seen
 
 
+class SignalError(Exception):
+    """What a signal's handler raises."""
+
+
+class Interrupting:
+    """Raises once while ``call`` runs what a signal's handler would raise; counts on from call to call.
+
+    Python heeds signals where a function begins and where a C function has returned: there it calls a profile function.
+    """
+
+    def __init__(self, place: int) -> None:
+        """In the place with this number, from 0."""
+        self.where = ""
+        """In which function it was; empty before that."""
+        self._left = place
+
+    def call(self, function: Callable[[], object]) -> object:
+        """Call a function."""
+
+        def heed(frame: FrameType, event: str, arg: object) -> None:
+            if event not in ("call", "c_return") or frame is own or self.where:
+                return
+            self._left -= 1
+            if self._left < 0:
+                self.where = f"{frame.f_code.co_name}: {event}"
+                raise SignalError
+
+        if self.where:
+            return function()
+        own: FrameType | None = sys._getframe()
+        before = sys.getprofile()
+        # An exception raised during garbage collection has no caller, and is lost.
+        gc.disable()
+        sys.setprofile(heed)
+        try:
+            return function()
+        finally:
+            sys.setprofile(before)
+            gc.enable()
+            own = None  # else this frame would refer to itself, and to the function
+
+
+def in_each_place(least: int) -> Iterator[Interrupting]:
+    """One place after the other, until the last one was passed; they must be more than so many."""
+    for place in count():
+        interrupting = Interrupting(place)
+        yield interrupting
+        if not interrupting.where:
+            break
+    assert place > least, "it was interrupted in too few places"
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_receive_that_is_interrupted_anywhere_loses_no_row(kept: ServedExchange, way: str) -> None:
     channel, starts = kept.channel(), [sum(CHUNKS[:n]) for n in range(len(CHUNKS))]
     send_all(kept, channel, [numbers(start, start + rows) for start, rows in zip(starts, CHUNKS, strict=True)])
-    for place in range(100_000):
-        interrupting = Interrupting(place, Peer())
+    for interrupting in in_each_place(least=30):
         with open_source(kept.address, channel, from_row=0, timeout_seconds=PATIENCE_SECONDS) as source:
             assert read_on(source, way, interrupting) == list(range(ROWS)), interrupting.where
-        if not interrupting.where:
-            break
-    assert place > 30, "it was interrupted in too few places"
 
 
 def test_a_send_that_is_interrupted_anywhere_sends_each_row_once(kept: ServedExchange) -> None:
     channel, start = kept.channel(), 0
     with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
-        for place in range(100_000):
-            interrupting = Interrupting(place, Peer())
+        for interrupting in in_each_place(least=100):
             with sink_of(kept, channel) as sink:
                 send_on(sink, start, interrupting)
             stop = start + SENT_ROWS
@@ -104,9 +153,6 @@ def test_a_send_that_is_interrupted_anywhere_sends_each_row_once(kept: ServedExc
                 assert values(list(source)) == list(range(start, stop)), interrupting.where
             start = stop
             orders.acknowledge({channel: start})
-            if not interrupting.where:
-                break
-    assert place > 100, "it was interrupted in too few places"
 
 
 def send_on(sink: BlockingSink, start: int, interrupting: Interrupting) -> None:
@@ -126,55 +172,41 @@ def send_on(sink: BlockingSink, start: int, interrupting: Interrupting) -> None:
         return
 
 
-def test_who_is_interrupted_anywhere_while_opening_leaves_nothing_behind(kept: ServedExchange) -> None:
+def test_an_opening_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
     channel, ends = kept.channel(), held_ends()
     send_all(kept, channel, [numbers(0, 3)])
-    for place in range(100_000):
-        interrupting = Interrupting(place, Peer())
-        try:
+    for interrupting in in_each_place(least=30):
+        with suppress(SignalError):
             opened = interrupting.call(lambda: source_of(kept, channel))
-        except SignalError:
-            assert held_ends() == ends, interrupting.where
-            continue
-        assert isinstance(opened, BlockingSource)
-        opened.close()
-        break
-    assert place > 30, "it was interrupted in too few places"
+            assert isinstance(opened, BlockingSource)
+            opened.close()
+        assert held_ends() == ends, interrupting.where
 
 
 def test_an_order_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
     channel, ends = kept.channel(), held_ends()
     send_all(kept, channel, [numbers(0, 3)])
-    for place in range(100_000):
-        interrupting = Interrupting(place, Peer())
+    for interrupting in in_each_place(least=10):
         with suppress(SignalError), control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
-            interrupting.call(lambda: orders.acknowledge({channel: 3}))
+            interrupting.call(partial(orders.acknowledge, {channel: 3}))
         assert held_ends() == ends, interrupting.where
-        if not interrupting.where:
-            break
-    assert place > 10, "it was interrupted in too few places"
     with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
         (position,) = orders.positions([channel])
         assert position.acknowledged_row == 3
 
 
 @pytest.mark.filterwarnings("ignore:.*was dropped and hangs up:ResourceWarning")
-def test_who_is_interrupted_anywhere_while_leaving_leaves_nothing_behind_once_the_end_is_dropped(
+def test_an_abort_that_is_interrupted_anywhere_leaves_nothing_behind_once_the_end_is_dropped(
     exchange: ServedExchange,
 ) -> None:
-    """An abort closes as well."""
     ends = held_ends()
-    for place in range(100_000):
-        interrupting = Interrupting(place, Peer())
+    for interrupting in in_each_place(least=10):
         sink = sink_of(exchange, exchange.channel())
         sink.send(numbers(0, 3))
         with suppress(SignalError):
             interrupting.call(partial(sink.abort, "it was enough"))
         del sink
         wait_for_ends_but(ends)
-        if not interrupting.where:
-            break
-    assert place > 10, "it was interrupted in too few places"
 
 
 class Armed:

@@ -7,14 +7,9 @@ import pytest
 
 from permitflow.errors import (
     ChannelClosedError,
-    InvalidParametersError,
-    LogReplacedError,
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
-    ProducerReplacedError,
-    RetentionError,
-    RowsForgottenError,
     RowsNotThereError,
     UnknownChannelError,
     UnknownConsumerError,
@@ -65,29 +60,6 @@ def read(exchange: ServedExchange, channel: str, **wanted: object) -> list[int]:
         return [number for batch in source for number in batch.column(0).to_pylist()]
 
 
-def test_ranges_are_read_again_and_again(exchange: ServedExchange) -> None:
-    channel = filled(exchange, 200, closes=True)
-    for from_row, to_row in ((0, 200), (37, 38), (0, 200), (150, 200), (5, 5)):
-        assert read(exchange, channel, from_row=from_row, to_row=to_row) == list(range(from_row, to_row))
-    assert read(exchange, channel, consumer="audit") == list(range(200))
-    with open_source(exchange.address, channel, from_row=7, timeout_seconds=PATIENCE_SECONDS) as source:
-        assert source.first_row == 7
-
-
-def test_who_acknowledges_makes_room_and_reads_on(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    window = SMALL_WINDOW.row_permits
-    with orders_to(exchange) as orders:
-        for start in range(0, 4 * window, window):
-            with sink_of(exchange, channel) as sink:
-                sink.send(numbers(start, start + window))
-                sink.end(closes_channel=False)
-            assert read(exchange, channel, to_row=start + window) == list(range(start, start + window))
-            for consumer in ("", "audit"):
-                (at,) = orders.acknowledge({channel: start + window}, consumer=consumer)
-                assert (at.acknowledged_row, at.next_row) == (start + window, start + window)
-
-
 def test_a_sink_waits_for_acknowledgements_and_says_so_when_there_are_none(exchange: ServedExchange) -> None:
     channel, chunk_rows = exchange.channel(), SMALL_WINDOW.max_chunk_cost
     with sink_of(exchange, channel, "p") as sink, orders_to(exchange) as orders:
@@ -128,30 +100,6 @@ def test_a_producer_goes_on_where_it_was_and_an_error_in_its_block_breaks_nothin
     assert read(exchange, channel) == list(range(200))
 
 
-def test_of_two_producers_of_one_name_the_newer_one_goes_on(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel, "p") as older, sink_of(exchange, channel, "p") as newer:
-        with pytest.raises(ProducerReplacedError):
-            older.send(numbers(0, 100 * SMALL_WINDOW.row_permits))
-        newer.end(closes_channel=True)
-
-
-def test_what_cannot_be_read_is_refused(exchange: ServedExchange) -> None:
-    channel = filled(exchange, 10)
-    with orders_to(exchange) as orders:
-        orders.acknowledge({channel: 4})
-    cases: list[tuple[type[PermitflowError], dict[str, object]]] = [
-        (UnknownConsumerError, {"consumer": "nobody"}),
-        (RowsForgottenError, {"from_row": 3, "to_row": 9}),
-        (RowsNotThereError, {"from_row": 4, "to_row": 11}),
-        (InvalidParametersError, {"from_row": 5, "to_row": 4}),
-        (LogReplacedError, {"log_id": "another"}),
-    ]
-    for kind, wanted in cases:
-        with pytest.raises(kind):
-            read(exchange, channel, **wanted)
-
-
 def test_orders_of_all_kinds(exchange: ServedExchange) -> None:
     one, two = filled(exchange, 10), filled(exchange, 20)
     with orders_to(exchange) as orders:
@@ -178,39 +126,6 @@ def test_an_order_that_fails_ends_the_stream(exchange: ServedExchange) -> None:
                 order(orders)
             with pytest.raises(ChannelClosedError):
                 orders.positions([channel])
-
-
-def test_an_order_that_does_not_fit_the_wire_is_not_sent(exchange: ServedExchange) -> None:
-    with orders_to(exchange) as orders:
-        with pytest.raises(InvalidParametersError, match="row must fit 64 bits"):
-            orders.acknowledge({"c": 2**63})
-        assert orders.positions([]) == ()
-
-
-def test_a_stream_of_orders_that_was_closed_takes_none(exchange: ServedExchange) -> None:
-    orders = orders_to(exchange)
-    orders.close()
-    orders.close()
-    with pytest.raises(ChannelClosedError):
-        orders.positions([])
-
-
-@pytest.mark.parametrize("timeout_seconds", [0, -1.0, float("nan")])
-def test_a_time_out_that_is_none_is_refused(timeout_seconds: float) -> None:
-    with pytest.raises(InvalidParametersError, match="timeout_seconds must be above 0"):
-        control("127.0.0.1:1", timeout_seconds=timeout_seconds)
-
-
-def test_channels_that_are_read_once_have_neither_ranges_nor_names_nor_positions() -> None:
-    with served_exchange() as exchange:
-        channel = exchange.channel()
-        for deed in (
-            lambda: open_sink(exchange.address, channel, SCHEMA, producer="p", timeout_seconds=PATIENCE_SECONDS),
-            lambda: open_source(exchange.address, channel, from_row=0, timeout_seconds=PATIENCE_SECONDS),
-            lambda: orders_to(exchange).positions([channel]),
-        ):
-            with pytest.raises(RetentionError, match="whose retention is once"):
-                deed()
 
 
 @pytest.mark.parametrize("listen", OVER.values(), ids=OVER)

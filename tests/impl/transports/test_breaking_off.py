@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,6 @@ import pytest
 from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.protocol.frames import Agreement, Failure
 from permitflow.protocol.permits import PERMITS, ChannelParameters
-from permitflow.transports import grpc_blocking
 from permitflow.transports.carrier import Carrier, Conversation, Ear
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
 from permitflow.transports.grpc_aio import SameHost, get, put
@@ -156,7 +155,7 @@ WRONG: dict[str, tuple[Wrong, type[PermitflowError], Sequence[str]]] = {
 }
 
 
-async def use_asyncio(method: str, address: str, same_host: SameHost) -> None:
+async def use(method: str, address: str, same_host: SameHost) -> None:
     """Read or write for as long as it goes well."""
     if method == GET_STREAM:
         async with get(address, "orders/0", same_host=same_host) as receiver:
@@ -168,36 +167,15 @@ async def use_asyncio(method: str, address: str, same_host: SameHost) -> None:
             await sender.send(BATCH)
 
 
-def use_blocking(method: str, address: str, same_host: SameHost) -> None:
-    """As ``use_asyncio``."""
-    if method == GET_STREAM:
-        with grpc_blocking.open_source(address, "orders/0", same_host=same_host) as source:
-            for _ in source:
-                pass
-        return
-    with grpc_blocking.open_sink(address, "orders/0", BATCH.schema, same_host=same_host) as sink:
-        while True:
-            sink.send(BATCH)
-
-
-CLIENTS: dict[str, Callable[[str, str, SameHost], Awaitable[None]]] = {
-    "asyncio": use_asyncio,
-    "blocking": lambda *call: asyncio.to_thread(use_blocking, *call),
-}
-
-
-@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("method", METHODS, ids=["consumer", "producer"])
 @pytest.mark.parametrize(("path", "wrong"), [(path, name) for name, (_, _, paths) in WRONG.items() for path in paths])
-async def test_what_is_wrong_is_told_to_the_peer_before_hanging_up(
-    path: str, wrong: str, method: str, client: str
-) -> None:
+async def test_the_peer_is_told_what_is_wrong_before_hanging_up(path: str, wrong: str, method: str) -> None:
     lie, error, _ = WRONG[wrong]
     same_host = SameHost.REQUIRE if path == "shared memory" else SameHost.NEVER
     exchange = LyingExchange(lie, same_host)
     async with asyncio.timeout(SOON_SECONDS), served(path, exchange) as address:
         with pytest.raises(error) as caught:
-            await CLIENTS[client](method, address, same_host)
+            await use(method, address, same_host)
         await exchange.is_over.wait()
     last = exchange.came[-1]
     assert isinstance(last, Failure)

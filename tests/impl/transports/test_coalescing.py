@@ -10,7 +10,7 @@ from permitflow.protocol.frames import Chunks
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.coalescing import MessageWriter, even_rows, rows_in_whole_batches
+from permitflow.transports.coalescing import MessageWriter, rows_in_whole_batches
 from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, encode_upstream
 
 LARGE_ROWS = 32_768
@@ -97,24 +97,8 @@ def test_small_chunks_are_copied_into_one_batch() -> None:
     assert [len(each.rows) for each in written([numbers(100), with_a_null(100), numbers(50)])] == [3]
 
 
-@pytest.mark.parametrize("rows", [1, 100, 2_013, 2_017, LARGE_ROWS], ids=str)
-def test_a_chunk_alone_is_a_batch_whatever_its_size(rows: int) -> None:
-    assert [each.rows for each in written([numbers(rows)])] == [(rows,)]
-
-
-@pytest.mark.parametrize(
-    "values", [pa.array(["a", None]), pa.array(["x", "y"]).dictionary_encode()], ids=["text", "dictionary"]
-)
-def test_a_chunk_alone_of_any_type_travels_as_in_a_train(values: pa.Array) -> None:
-    written([pa.record_batch({"v": values})])
-
-
 def test_a_batch_has_at_most_so_many_chunks_however_short_they_are() -> None:
     assert [len(each.rows) for each in written([numbers(1)] * 9_000)] == [8_192, 808]
-
-
-def test_more_chunks_than_are_remembered_are_one_batch() -> None:
-    assert [len(each.rows) for each in written([numbers(1)] * 1_000)] == [1_000]
 
 
 @pytest.mark.parametrize("texts", [["a"], ["a" * 100_000]], ids=["short", "long"])
@@ -152,8 +136,3 @@ def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in
     messages = -(-in_window // most)
     assert len(written([chunk] * at_once, parameters)) == 1
     assert 0 <= messages * at_once - in_window < messages
-
-
-def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
-    assert rows_in_whole_batches(LARGE_ROWS * 4, 8.0) == rows_in_whole_batches(10, None) > WINDOW.row_permits
-    assert even_rows(LARGE_ROWS, 2 * LARGE_ROWS - 1, WINDOW.row_permits) > WINDOW.row_permits

@@ -20,9 +20,9 @@ from permitflow.protocol.frames import (
     SameHostOffer,
     Staging,
 )
-from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
+from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits, StatedParameters
+from permitflow.protocol.permits import PERMITS, Permits, StatedParameters
 from permitflow.transports.codec import (
     FULL_MESSAGE_BYTES,
     LONE_BODY_AT,
@@ -143,31 +143,6 @@ def test_a_chunk_longer_than_a_train_travels_alone() -> None:
     assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
 
 
-def test_chunks_like_the_ones_before_are_read_with_their_own_bytes() -> None:
-    contents = [b"abc", b"def", b"abcd", b"abc"]
-    read = [decode_upstream(messages_of([EncodedChunks((2, 1), (content,))])[0]) for content in contents]
-    assert read == [[EncodedChunks((2, 1), (memoryview(content),))] for content in contents]
-
-
-def test_a_train_like_the_one_before_says_what_its_own_chunks_are() -> None:
-    trains = [
-        [EncodedChunks((2, 1), (b"abc",)), EncodedChunks(rows, (content,))]
-        for rows, content in [((4,), b"de"), ((4,), b"fgh"), ((5,), b"fgh"), ((4,), b"de")]
-    ]
-    for train in trains:
-        (message,) = messages_of(train)
-        assert decode_upstream(message) == train
-
-
-@pytest.mark.parametrize("batches", [1, 2])
-@pytest.mark.parametrize("length", [-1, -3, 1])
-def test_a_message_that_begins_like_the_one_before_and_has_another_length_is_refused(batches: int, length: int) -> None:
-    (whole,) = messages_of([EncodedChunks((2, 1), (b"abc",))] * batches)
-    assert len(decode_upstream(whole)) == batches
-    with pytest.raises(UndecodableDataError):
-        decode_upstream(whole[:length] if length < 0 else whole + bytes(length))
-
-
 @pytest.mark.parametrize("stated_bytes", [0, 8, 63, 65])
 def test_a_lone_batch_that_is_not_all_of_its_body_is_refused(stated_bytes: int) -> None:
     train, body = pb.FromUpstream(), bytes(64)
@@ -264,14 +239,6 @@ def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> Non
         messages_of([Data(Message(kind, payload))])
     assert caught.value.name == kind.value
     assert caught.value.value == payload
-
-
-def test_numbers_that_the_wire_cannot_hold_are_refused() -> None:
-    wanted = ChannelParameters(row_permits=2**64)
-    with pytest.raises(InvalidParametersError, match="row_permits must fit 64 bits"):
-        encode_downstream([Get(PROTOCOL_VERSION, "orders/0", **stated(wanted))], None)
-    with pytest.raises(InvalidParametersError, match="channel must be text"):
-        messages_of([Put(PROTOCOL_VERSION, "\udfff")])
 
 
 def test_a_stated_zero_is_not_silence() -> None:

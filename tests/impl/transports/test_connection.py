@@ -4,9 +4,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc.aio
 import pyarrow as pa
@@ -47,7 +46,6 @@ def test_a_list_of_addresses_is_refused_in_words(dial: Callable[[str], object], 
 MESSAGE = bytes(1 << 20)
 # Some of it fits into the kernel's sockets, and gRPC's windows grow to a few MiB by themselves.
 MESSAGES = 64
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 METHOD = "/test/Stream"
 
 
@@ -130,8 +128,3 @@ def faults(preparation: str, **environment: str) -> int:
 @LINUX
 def test_blocks_of_messages_are_kept_once_they_are_expected() -> None:
     assert faults("expect_large_blocks()") < 1_000 < faults("")
-
-
-@LINUX
-def test_who_has_decided_otherwise_is_heeded() -> None:
-    assert faults("expect_large_blocks()", MALLOC_MMAP_THRESHOLD_="131072") > 1_000

@@ -8,10 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import (
-    ChannelClosedError,
-    ChunkTooLargeError,
     EndOfStream,
     InvalidParametersError,
     LocalProtocolError,
@@ -21,10 +18,7 @@ from permitflow.errors import (
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.remote_sender import RemoteSender
 from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -32,28 +26,18 @@ Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 pytestmark = pytest.mark.usefixtures("path")
 
 
-def test_both_ends_keep_the_promises_of_every_channel() -> None:
-    """Checked by the type checker, too: they are what the local ends are."""
-    sender: type[SendEnd[pa.RecordBatch]] = RemoteSender
-    receiver: type[ReceiveEnd[pa.RecordBatch]] = RemoteReceiver
-    for end, interface in ((sender, SendEnd), (receiver, ReceiveEnd)):
-        assert {name for name in vars(interface) if not name.startswith("_")} <= set(dir(end))
+async def test_messages_arrive_in_order_through_the_exchange() -> None:
+    async with serving(schema=None) as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            for n in range(50):
+                await sender.send(batch(n, n))
+            await sender.send_barrier("epoch 1")
+            await sender.send(batch())
+            sender.send_watermark(49)
+            await sender.end()
+    messages = reading.result()
 
-
-def test_messages_arrive_in_order_through_the_exchange(complete: Complete) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(schema=None) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                for n in range(50):
-                    await sender.send(batch(n, n))
-                await sender.send_barrier("epoch 1")
-                await sender.send(batch())
-                sender.send_watermark(49)
-                await sender.end()
-        return reading.result()
-
-    messages = complete(test())
     assert numbers(messages) == [n for n in range(50) for _ in range(2)]
     assert [(m.kind, m.payload) for m in messages[50:] if m.kind is not Kind.CHUNK] == [
         (Kind.BARRIER, "epoch 1"),
@@ -61,39 +45,34 @@ def test_messages_arrive_in_order_through_the_exchange(complete: Complete) -> No
     ]
 
 
-def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement(complete: Complete) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(ChannelParameters(row_permits=100)) as (_, server), asyncio.TaskGroup() as group:
+async def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement() -> None:
+    async with serving(ChannelParameters(row_permits=100)) as (_, server), asyncio.TaskGroup() as group:
 
-            async def read_few() -> list[Message[pa.RecordBatch]]:
-                async with get(server.address, "orders/0", wanted=SMALL) as receiver:
-                    assert receiver.parameters == SMALL
-                    return await everything(receiver)
+        async def read_few() -> list[Message[pa.RecordBatch]]:
+            async with get(server.address, "orders/0", wanted=SMALL) as receiver:
+                assert receiver.parameters == SMALL
+                return await everything(receiver)
 
-            reading = group.create_task(read_few())
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                await sender.send(batch(*range(1000)))
-                await sender.end()
-                assert sender.statistics().peak_rows_held <= 100
-        return reading.result()
+        reading = group.create_task(read_few())
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.send(batch(*range(1000)))
+            await sender.end()
+            assert sender.statistics().peak_rows_held <= 100
+    messages = reading.result()
 
-    messages = complete(test())
     assert numbers(messages) == list(range(1000))
     assert max(m.rows for m in messages) <= SMALL.max_chunk_cost
 
 
-def test_a_whole_chunk_passes_where_that_was_agreed(complete: Complete) -> None:
+async def test_a_whole_chunk_passes_where_that_was_agreed() -> None:
     whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
 
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(whole) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", SCHEMA, wanted=whole) as sender:
-                await sender.send(batch(*range(1000)))
-                await sender.end()
-        return reading.result()
-
-    assert [m.rows for m in complete(test())] == [1000]
+    async with serving(whole) as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA, wanted=whole) as sender:
+            await sender.send(batch(*range(1000)))
+            await sender.end()
+    assert [m.rows for m in reading.result()] == [1000]
 
 
 async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
@@ -153,62 +132,29 @@ async def test_a_chunk_that_was_taken_keeps_its_permits() -> None:
             await receiver.take()
 
 
-async def test_an_idle_consumer_has_returned_all_permits() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        channel = exchange.channel("orders/0")
-        await channel.sender.send(batch(1, 2))
-        await receiver.receive()
-        # Two rows are below the batch: only an idle flush returns them.
-
-        def permits_here() -> int:
-            (stream,) = exchange.statistics()[0].streams
-            return stream.numbers.gauges["row_permits_here"]
-
-        await until(lambda: permits_here() == 8)
-        await channel.sender.end()
-        assert await everything(receiver) == []
-
-
-async def test_a_consumer_that_never_waits_returns_permits_all_the_same() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        sender = exchange.channel("orders/0").sender
-        for n in range(8):
-            await sender.send(batch(n))
-        await until(lambda: receiver.statistics().inbox_rows == 8)
-        for _ in range(6):
-            await receiver.receive()
-        # The batch of four is on its way though two more messages were here all the time.
-        assert not receiver._session.inbound.haste
-        await sender.end()
-        assert numbers(await everything(receiver)) == [6, 7]
-
-
-def test_a_cancelled_send_has_sent_nothing(complete: Complete) -> None:
-    async def test() -> list[int]:
-        async with (
-            serving() as (_, server),
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", SCHEMA) as sender,
-        ):
-            sent: list[int] = []
-            n = 0
-            for _ in range(40):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.002):
-                        n += 1
-                        await sender.send(batch(n, n, n))
-                        sent.append(n)
-                if n % 4 == 0:
-                    with contextlib.suppress(WouldBlock):
-                        receiver.receive_nowait()
-                        sent.remove(min(sent))
-            async with asyncio.TaskGroup() as group:
-                group.create_task(sender.end())
-                received = await everything(receiver)
-            assert numbers(received) == [m for m in sent for _ in range(3)]
-            return sent
-
-    assert complete(test())
+async def test_a_cancelled_send_has_sent_nothing() -> None:
+    async with (
+        serving() as (_, server),
+        get(server.address, "orders/0") as receiver,
+        put(server.address, "orders/0", SCHEMA) as sender,
+    ):
+        sent: list[int] = []
+        n = 0
+        for _ in range(40):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.002):
+                    n += 1
+                    await sender.send(batch(n, n, n))
+                    sent.append(n)
+            if n % 4 == 0:
+                with contextlib.suppress(WouldBlock):
+                    receiver.receive_nowait()
+                    sent.remove(min(sent))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sender.end())
+            received = await everything(receiver)
+        assert numbers(received) == [m for m in sent for _ in range(3)]
+        assert sent
 
 
 async def test_a_cancelled_receive_has_received_nothing() -> None:
@@ -242,54 +188,18 @@ async def test_tasks_that_wait_are_served_in_turn() -> None:
             await receiver.receive_many(3)
 
 
-async def test_many_messages_are_received_at_once() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        sender = exchange.channel("orders/0").sender
-        for n in range(4):
-            await sender.send(batch(n))
-        received: list[Message[pa.RecordBatch]] = []
-        while len(received) < 4:
-            received += await receiver.receive_many(3)
-        assert numbers(received) == [0, 1, 2, 3]
-        with pytest.raises(InvalidParametersError, match="max_messages"):
-            await receiver.receive_many(0)
-        await sender.end()
-        assert await everything(receiver) == []
-
-
-async def test_barriers_have_permits_of_their_own() -> None:
+async def test_watermarks_are_conflated_and_never_wait() -> None:
     async with (
         serving() as (_, server),
         get(server.address, "orders/0") as receiver,
         put(server.address, "orders/0", SCHEMA) as sender,
     ):
+        for n in range(10_000):
+            sender.send_watermark(n)
         async with asyncio.TaskGroup() as group:
-            for n in range(8):
-                await sender.send(batch(n, n, n, n)) if n < 2 else None
-            group.create_task(sender.send_barrier("a"))
-            group.create_task(sender.send_barrier("b"))
-            group.create_task(sender.send_barrier("c"))
-            group.create_task(sender.send_barrier("d"))
-            kinds = [(await receiver.receive()).kind for _ in range(6)]
-        assert kinds == [Kind.CHUNK] * 2 + [Kind.BARRIER] * 4
-        await sender.end()
-        assert await everything(receiver) == []
+            group.create_task(sender.end())
+            messages = await everything(receiver)
 
-
-def test_watermarks_are_conflated_and_never_wait(complete: Complete) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with (
-            serving() as (_, server),
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", SCHEMA) as sender,
-        ):
-            for n in range(10_000):
-                sender.send_watermark(n)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(sender.end())
-                return await everything(receiver)
-
-    messages = complete(test())
     assert [m.kind for m in messages] == [Kind.WATERMARK] * len(messages)
     assert messages[-1].payload == 9_999
     assert len(messages) <= 4
@@ -314,112 +224,60 @@ async def test_the_end_of_a_stream_loses_nothing_and_raises_nothing() -> None:
         assert len(streams) == 200
 
 
-def test_a_channel_takes_many_producers_until_one_closes_it(complete: Complete) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving() as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
+async def test_a_channel_takes_many_producers_until_one_closes_it() -> None:
+    async with serving() as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
 
-            async def produce(first: int, *, closes_channel: bool = False) -> None:
-                async with put(server.address, "orders/0", SCHEMA) as sender:
-                    for n in range(first, first + 20):
-                        await sender.send(batch(n))
-                    await sender.end(closes_channel=closes_channel)
+        async def produce(first: int, *, closes_channel: bool = False) -> None:
+            async with put(server.address, "orders/0", SCHEMA) as sender:
+                for n in range(first, first + 20):
+                    await sender.send(batch(n))
+                await sender.end(closes_channel=closes_channel)
 
-            async with asyncio.TaskGroup() as producers:
-                for first in (0, 100, 200):
-                    producers.create_task(produce(first))
-            assert not reading.done()
-            await produce(300, closes_channel=True)
-        return reading.result()
+        async with asyncio.TaskGroup() as producers:
+            for first in (0, 100, 200):
+                producers.create_task(produce(first))
+        assert not reading.done()
+        await produce(300, closes_channel=True)
+    received = numbers(reading.result())
 
-    received = numbers(complete(test()))
     assert sorted(received) == [n for first in (0, 100, 200, 300) for n in range(first, first + 20)]
     for first in (0, 100, 200, 300):
         own = [n for n in received if first <= n < first + 20]
         assert own == sorted(own)
 
 
-async def test_end_may_be_said_twice_but_nothing_after_it() -> None:
-    async with serving() as (_, server), asyncio.TaskGroup() as group:
-        group.create_task(read(server.address))
-        async with put(server.address, "orders/0", SCHEMA) as sender:
-            await sender.end()
-            await sender.end()
-            with pytest.raises(ChannelClosedError) as caught:
-                await sender.send(batch(1))
-            assert caught.value.undelivered == batch(1)
-
-
-def test_dictionaries_arrive_as_they_were_sent(complete: Complete) -> None:
-    chunks = [pa.record_batch({"d": pa.array(texts).dictionary_encode()}) for texts in (["a", "b"], ["c"], ["a", "a"])]
-
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(schema=None) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", chunks[0].schema) as sender:
-                for chunk in chunks:
-                    await sender.send(chunk)
-                await sender.end()
-        return reading.result()
-
-    assert [m.payload.to_pydict() for m in complete(test())] == [chunk.to_pydict() for chunk in chunks]
-
-
-def test_a_chunk_of_many_megabytes_arrives(complete: Complete) -> None:
+async def test_a_chunk_of_many_megabytes_arrives() -> None:
     """Above gRPC's default limit of 4 MiB for a message."""
     text = pa.record_batch({"t": ["x" * 1024] * 20_000})
 
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving(ChannelParameters(), schema=None) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", text.schema) as sender:
-                await sender.send(text)
-                await sender.end()
-        return reading.result()
+    async with serving(ChannelParameters(), schema=None) as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
+        async with put(server.address, "orders/0", text.schema) as sender:
+            await sender.send(text)
+            await sender.end()
+    (message,) = reading.result()
 
-    (message,) = complete(test())
     assert message.payload.equals(text)
 
 
-def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_on(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)
-
-    async def test() -> list[Message[pa.RecordBatch]]:
-        parameters = ChannelParameters(row_permits=10_000)
-        async with serving(parameters) as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                with pytest.raises(ChunkTooLargeError, match="send chunks of fewer rows"):
-                    await sender.send(batch(*range(5_000)))
-                await sender.send(batch(1))
-                await sender.end()
-        return reading.result()
-
-    assert numbers(complete(test())) == [1]
-
-
-def test_what_does_not_fit_the_stream_is_refused_and_the_stream_goes_on(complete: Complete) -> None:
-    async def test() -> list[Message[pa.RecordBatch]]:
-        async with serving() as (_, server), asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server.address))
-            async with put(server.address, "orders/0", SCHEMA) as sender:
-                with pytest.raises(SchemaMismatchError):
-                    await sender.send(pa.record_batch({"n": ["text"]}))
-                with pytest.raises(TypeError):
-                    await sender.send([1, 2])
-                with pytest.raises(InvalidParametersError, match="rows must be the batch's own 1"):
-                    await sender.send(batch(1), rows=7)
-                with pytest.raises(InvalidParametersError, match="barrier"):
-                    await sender.send_barrier(object())
-                with pytest.raises(InvalidParametersError, match="watermark"):
-                    sender.send_watermark(2**63)
-                await sender.send(batch(1))
-                await sender.end()
-        return reading.result()
-
-    assert numbers(complete(test())) == [1]
+async def test_what_does_not_fit_the_stream_is_refused_and_the_stream_goes_on() -> None:
+    async with serving() as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            with pytest.raises(SchemaMismatchError):
+                await sender.send(pa.record_batch({"n": ["text"]}))
+            with pytest.raises(TypeError):
+                await sender.send([1, 2])
+            with pytest.raises(InvalidParametersError, match="rows must be the batch's own 1"):
+                await sender.send(batch(1), rows=7)
+            with pytest.raises(InvalidParametersError, match="barrier"):
+                await sender.send_barrier(object())
+            with pytest.raises(InvalidParametersError, match="watermark"):
+                sender.send_watermark(2**63)
+            await sender.send(batch(1))
+            await sender.end()
+    assert numbers(reading.result()) == [1]
 
 
 async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:

@@ -143,20 +143,6 @@ async def test_a_consumer_that_leaves_halfway_is_named_to_the_producer() -> None
                 pass
 
 
-async def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block() -> None:
-    async with (
-        serving() as (exchange, server),
-        put(server.address, "orders/0", SCHEMA) as sender,
-        get(server.address, "orders/0") as receiver,
-    ):
-        await sender.send(batch(1, 2, 3))
-        await receiver.receive()
-        receiver.close()
-        with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
-            await send_for_ever(sender)
-        assert exchange.channel("orders/0").state is BridgeState.BROKEN
-
-
 async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced() -> None:
     async with serving() as (exchange, server):
         async with get(server.address, "orders/0"):
@@ -168,23 +154,6 @@ async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced()
         assert numbers(await read(server.address)) == [1]
         with pytest.raises(ChannelSpentError, match="it was read to its end by"):
             await read(server.address)
-
-
-async def test_an_exchange_that_stops_says_so_to_both_sides() -> None:
-    async with (
-        serving() as (_, server),
-        get(server.address, "orders/0") as receiver,
-        put(server.address, "orders/0", SCHEMA) as sender,
-    ):
-        await sender.send(batch(1))
-        await receiver.receive()
-        async with asyncio.TaskGroup() as group:
-            stopping = group.create_task(server.stop())
-            with pytest.raises(PeerGoneError, match=r"the exchange .*is gone: it is being stopped"):
-                await receiver.receive()
-            with pytest.raises(PeerGoneError, match=r"the exchange .*is gone"):
-                await sender.end()
-        assert stopping.done()
 
 
 async def test_a_stop_with_grace_lets_streams_end() -> None:
@@ -264,19 +233,6 @@ async def test_what_the_exchange_refuses_arrives_as_the_same_error() -> None:
                 pass
         with pytest.raises(InvalidParametersError, match="channel must not be empty"):
             await read(server.address, "")
-
-
-async def test_a_producer_that_was_refused_does_not_decide_on_the_schema() -> None:
-    async with serving(schema=None) as (exchange, server):
-        with pytest.raises(ParameterMismatchError):
-            async with put(
-                server.address,
-                "orders/0",
-                pa.schema([("m", pa.string())]),
-                wanted=ChannelParameters(oversize=Oversize.WHOLE),
-            ):
-                pass
-        assert exchange.channel("orders/0").state is BridgeState.WAITING
 
 
 async def test_an_address_that_is_taken_is_refused() -> None:

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ import pytest
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     ChannelAbortedError,
-    ChannelBusyError,
     ChannelClosedError,
     ChannelSpentError,
     InvalidParametersError,
@@ -29,11 +27,8 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownChannelError,
 )
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import (
-    BlockingSink,
-    BlockingSource,
     EndOutcome,
     control,
     open_sink,
@@ -43,10 +38,8 @@ from permitflow.transports.grpc_blocking import (
 from tests.support.process import within
 from tests.support.served_exchange import (
     CLOSED_SECONDS,
-    HANGING_SECONDS,
     INTERRUPTED_SECONDS,
     KILLED_SECONDS,
-    NOBODY_SECONDS,
     PATIENCE_SECONDS,
     SCHEMA,
     SHORT_SECONDS,
@@ -67,7 +60,6 @@ from tests.support.served_exchange import (
 )
 
 pytestmark = pytest.mark.usefixtures("patient_diagnosis")
-Opens = Callable[[ServedExchange, str], BlockingSink | BlockingSource]
 
 
 def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
@@ -163,22 +155,6 @@ def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
         assert values(received) == list(range(10_010))
 
 
-def test_an_end_that_is_starved_says_so_and_can_be_waited_for_again(
-    exchange: ServedExchange, pool: ThreadPoolExecutor
-) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink:
-        sink.send(numbers(0, 10_000))
-        with in_a_hurry(sink), pytest.raises(PeerTimeoutError, match="row permits; "):
-            sink.end(closes_channel=True)
-        with pytest.raises(ChannelClosedError) as caught:
-            sink.send(numbers(0, 1))
-        assert caught.value.undelivered == [numbers(0, 1)]
-        reading = pool.submit(read_all, exchange, channel)
-        sink.end(closes_channel=True)
-        assert reading.result(PATIENCE_SECONDS) == list(range(10_000))
-
-
 def test_what_did_not_leave_is_handed_back_when_the_consumer_is_gone(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink:
@@ -192,32 +168,6 @@ def test_what_did_not_leave_is_handed_back_when_the_consumer_is_gone(exchange: S
         refused = rest.pop()
         assert refused == numbers(0, 64)
         assert sink.statistics().sent_rows + sum(batch.num_rows for batch in rest) == sink.accepted_rows
-
-
-def test_the_smaller_window_is_agreed_on(exchange: ServedExchange) -> None:
-    channel, small = exchange.channel(), ChannelParameters(row_permits=16, permit_batch=4)
-    with (
-        open_sink(exchange.address, channel, SCHEMA, wanted=small, timeout_seconds=PATIENCE_SECONDS) as sink,
-        open_source(
-            exchange.address,
-            channel,
-            wanted=ChannelParameters(row_permits=1 << 20),
-            timeout_seconds=PATIENCE_SECONDS,
-        ) as source,
-    ):
-        assert sink.parameters == small
-        assert source.parameters == exchange.parameters
-        sink.send(numbers(0, 12))
-        assert next(source).num_rows == 12
-        sink.abort("over")
-
-
-def test_several_producers_feed_one_channel(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    for start in (0, 10, 20):
-        send_all(exchange, channel, [numbers(start, start + 10)], closes=False)
-    send_all(exchange, channel, [])
-    assert sorted(read_all(exchange, channel)) == list(range(30))
 
 
 def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> None:
@@ -253,61 +203,10 @@ def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange:
     assert read_all(exchange, channel) == [0]
 
 
-def test_a_second_consumer_is_refused(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of(exchange, channel) as source:
-        with pytest.raises(ChannelBusyError):
-            source_of(exchange, channel)
-        sink.send(numbers(0, 5))
-        sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
-        assert values(list(source)) == list(range(5))
-
-
-def test_a_channel_is_read_once(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    send_all(exchange, channel, [numbers(0, 5)])
-    assert read_all(exchange, channel) == list(range(5))
-    with pytest.raises(ChannelSpentError, match="read to its end"):
-        read_all(exchange, channel)
-    with pytest.raises(ChannelClosedError):
-        send_all(exchange, channel, [numbers(0, 5)])
-
-
-def test_a_channel_without_a_producer_times_out_and_says_so(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with pytest.raises(PeerTimeoutError, match="no schema, because no producer has dialled") as caught:
-        source_of(exchange, channel, SHORT_SECONDS)
-    assert channel in str(caught.value)
-    assert exchange.address in str(caught.value)
-
-
 @pytest.mark.parametrize("timeout_seconds", [0.0, -1.0, float("nan")])
 def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: float) -> None:
     with pytest.raises(InvalidParametersError, match="timeout_seconds must be above 0"):
         source_of(exchange, "s0/0", timeout_seconds)
-
-
-def test_nobody_at_the_address_is_noticed_at_once(unused_tcp_address: str) -> None:
-    with within(NOBODY_SECONDS), pytest.raises(PeerGoneError, match=unused_tcp_address):
-        open_source(unused_tcp_address, "orders/0", timeout_seconds=PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def unused_tcp_address() -> Iterator[str]:
-    """Where nobody listens, and nobody else will."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{silent.getsockname()[1]}"
-
-
-def test_an_exception_in_the_senders_block_reaches_the_consumer(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    with source_of(exchange, channel) as source:
-        with pytest.raises(ZeroDivisionError), sink:
-            sink.send(numbers(0, 10 // len(source.schema.names[1:])))
-        with pytest.raises(ChannelAbortedError, match="ZeroDivisionError: "):
-            list(source)
 
 
 def test_an_exception_that_utf_8_cannot_hold_stays_as_it_is_and_reaches_the_consumer_in_other_words(
@@ -333,23 +232,6 @@ def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exch
         send_for_ever(sink)
     with pytest.raises(ChannelAbortedError, match=r"gave up: PeerTimeoutError: .*the chunk needs 64 row permits"):
         read_all(exchange, channel)
-
-
-def test_a_sender_that_leaves_without_end_fails_its_consumer(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with source_of_first(exchange, channel, sink := sink_of(exchange, channel)) as source:
-        sink.close()
-        with pytest.raises(ChannelAbortedError, match="is gone"):
-            list(source)
-
-
-def test_a_consumer_that_leaves_halfway_fails_its_sender(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    with source_of_first(exchange, channel, sink) as source:
-        next(source)
-    with pytest.raises(PeerGoneError, match=f"the consumer of channel '{channel}'"), sink:
-        send_for_ever(sink)
 
 
 def test_an_abort_is_harmless_after_the_end_and_twice(exchange: ServedExchange) -> None:
@@ -472,22 +354,6 @@ def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchan
                 reading.result(PATIENCE_SECONDS)
 
 
-def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
-    """Its kernel still acknowledges what is sent to it; only the missing sign of life tells."""
-    exchange = mortal_exchange
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, open_source(exchange.address, channel, silence_seconds=3.0) as source:
-        sink.send(numbers(0, 64))
-        next(source)
-        exchange.signal(signal.SIGSTOP)
-        try:
-            with within(HANGING_SECONDS), pytest.raises(PeerGoneError) as caught:
-                next(source)
-            assert not isinstance(caught.value, PeerTimeoutError)
-        finally:
-            exchange.signal(signal.SIGCONT)
-
-
 def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
@@ -497,17 +363,6 @@ def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) 
         sink.send(numbers(64, 128))
         sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
         assert values(list(source)) == list(range(64, 128))
-
-
-def test_ctrl_c_interrupts_a_send_and_nothing_is_lost(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        with interrupted_once(lambda: sink.statistics().sent_rows > exchange.parameters.row_permits):
-            send_for_ever(sink)
-        reading = pool.submit(list, source)
-        sink.end(closes_channel=True)
-        received = sum(batch.num_rows for batch in reading.result(PATIENCE_SECONDS))
-    assert received == sink.statistics().sent_rows > exchange.parameters.row_permits
 
 
 @contextmanager

@@ -117,14 +117,11 @@ def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complet
     assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
 
 
-def test_what_nobody_reads_any_more_is_drained(complete: Complete) -> None:
-    async def test() -> list[bytes]:
-        call: Any = PlayedCall()
-        call.messages = [b"one", b"two", b"three"]
-        carrier = ClientCall(call, "the exchange at here:1")
-        call.set(CROSSED)
-        await carrier.settle()
-        left: list[bytes] = call.messages
-        return left
-
-    assert complete(test()) == []
+async def test_what_nobody_reads_any_more_is_drained() -> None:
+    call: Any = PlayedCall()
+    call.messages = [b"one", b"two", b"three"]
+    carrier = ClientCall(call, "the exchange at here:1")
+    call.set(CROSSED)
+    await carrier.settle()
+    left: list[bytes] = call.messages
+    assert left == []

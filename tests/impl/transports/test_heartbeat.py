@@ -82,25 +82,3 @@ def test_a_busy_loop_blames_nobody(watched: Watched) -> None:
         watched.clock.be_busy(3 * SILENCE_SECONDS)
         watched.clock.pass_seconds(heartbeat._PING_EVERY_SECONDS)
     assert watched.silences == []
-
-
-def test_who_is_watched_no_more_is_not_given_up(watched: Watched) -> None:
-    watched.heartbeat.stop()
-    watched.clock.pass_seconds(100)
-    assert watched.silences == []
-
-
-def test_signs_are_given_though_the_loop_is_busy_and_end_with_the_last_who_gives_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heartbeat, "_PING_EVERY_SECONDS", 0.01)
-    before = set(threading.enumerate())
-    watched = Watched()
-    threads = set(threading.enumerate()) - before
-    for _ in range(3):
-        assert watched.pinged.wait(10)
-        watched.pinged.clear()
-    watched.heartbeat.stop()
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()

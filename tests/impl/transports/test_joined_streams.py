@@ -12,7 +12,7 @@ import pytest
 from permitflow.channels.local import LocalSender
 from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters, PermitReceiver
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import open_source
@@ -59,121 +59,86 @@ def content(found: Sequence[JoinedChunks | Message[Any]]) -> list[int]:
 
 
 @over_every_path
-def test_chunks_that_were_sent_together_are_one_batch_and_its_rows_tell_their_bounds(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            await sender.send_many(chunks(3, 1, 4, 1, 5))
-            await sender.end()
-            found = await all_joined(receiver)
-            assert content(found) == [*range(14)]
-            assert [rows for each in found if isinstance(each, JoinedChunks) for rows in each.rows] == [3, 1, 4, 1, 5]
-            assert len(found) < 5
-            statistics = receiver.statistics()
-            assert (statistics.consumed_chunks, statistics.consumed_rows) == (5, 14)
-
-    complete(test())
+async def test_chunks_that_were_sent_together_are_one_batch_and_its_rows_tell_their_bounds() -> None:
+    async with stream() as (sender, receiver):
+        await sender.send_many(chunks(3, 1, 4, 1, 5))
+        await sender.end()
+        found = await all_joined(receiver)
+        assert content(found) == [*range(14)]
+        assert [rows for each in found if isinstance(each, JoinedChunks) for rows in each.rows] == [3, 1, 4, 1, 5]
+        assert len(found) < 5
+        statistics = receiver.statistics()
+        assert (statistics.consumed_chunks, statistics.consumed_rows) == (5, 14)
 
 
 @over_every_path
-def test_barriers_and_watermarks_stay_in_their_place(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            await sender.send_many(chunks(2, 2))
-            await sender.send_barrier("epoch")
-            await sender.send_many(chunks(2, 2))
-            sender.send_watermark(7)
-            await sender.end()
-            found = await all_joined(receiver)
-            kinds = [Kind.CHUNK if isinstance(each, JoinedChunks) else each.kind for each in found]
-            at = kinds.index(Kind.BARRIER)
-            assert content(found[:at]) == content(found[at:]) == [0, 1, 2, 3]
-            assert kinds[-1] is Kind.WATERMARK
-
-    complete(test())
+async def test_barriers_and_watermarks_stay_in_their_place() -> None:
+    async with stream() as (sender, receiver):
+        await sender.send_many(chunks(2, 2))
+        await sender.send_barrier("epoch")
+        await sender.send_many(chunks(2, 2))
+        sender.send_watermark(7)
+        await sender.end()
+        found = await all_joined(receiver)
+        kinds = [Kind.CHUNK if isinstance(each, JoinedChunks) else each.kind for each in found]
+        at = kinds.index(Kind.BARRIER)
+        assert content(found[:at]) == content(found[at:]) == [0, 1, 2, 3]
+        assert kinds[-1] is Kind.WATERMARK
 
 
 @over_every_path
 @pytest.mark.parametrize("max_rows", [1, 3, 7, None])
-def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(
-    complete: Complete, max_rows: int | None
-) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            sending = asyncio.ensure_future(sender.send_many(chunks(*[1, 2, 5] * 20)))
-            found: list[JoinedChunks | Message[Any]] = []
-            while len(content(found)) < 160:
-                found.append(await receiver.receive_joined(max_rows))
-            assert content(found) == [*range(160)]
-            for each in found:
-                assert isinstance(each, JoinedChunks)
-                assert max_rows is None or len(each) == 1 or each.num_rows <= max_rows
-            await sending
-
-    complete(test())
+async def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(max_rows: int | None) -> None:
+    async with stream() as (sender, receiver):
+        sending = asyncio.ensure_future(sender.send_many(chunks(*[1, 2, 5] * 20)))
+        found: list[JoinedChunks | Message[Any]] = []
+        while len(content(found)) < 160:
+            found.append(await receiver.receive_joined(max_rows))
+        assert content(found) == [*range(160)]
+        for each in found:
+            assert isinstance(each, JoinedChunks)
+            assert max_rows is None or len(each) == 1 or each.num_rows <= max_rows
+        await sending
 
 
-def test_joined_and_single_reads_take_turns(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            await sender.send_many(chunks(1, 2, 3, 4, 5))
-            await until(lambda: receiver.statistics().inbox_rows == 15)
-            first = await receiver.receive_joined(3)
-            second = receiver.receive_nowait()
-            third = await receiver.receive_joined(4)
-            (fourth,) = await receiver.receive_many()
-            assert [content([first]), second.payload.column(0).to_pylist()] == [[0, 1, 2], [3, 4, 5]]
-            assert [content([third]), fourth.payload.column(0).to_pylist()] == [[6, 7, 8, 9], [10, 11, 12, 13, 14]]
-
-    complete(test())
-
-
-def test_what_was_taken_jointly_keeps_its_permits_until_it_is_consumed(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            await sender.send_many(chunks(8, 8, 8))
-            await until(lambda: receiver.statistics().inbox_rows == 24)
-            taken = await receiver.take_joined(16)
-            assert isinstance(taken, JoinedChunks)
-            assert receiver.statistics().consumed_rows == 0
-            with pytest.raises(LocalProtocolError):
-                await receiver.receive_joined()
-            rest = await receiver.take()
-            receiver.consume(len(taken))
-            assert (receiver.statistics().consumed_rows, rest.rows) == (16, 8)
-            receiver.consume()
-            await until(lambda: sender.statistics().gauges["row_permits_here"] == 64)
-
-    complete(test())
+async def test_what_was_taken_jointly_keeps_its_permits_until_it_is_consumed() -> None:
+    async with stream() as (sender, receiver):
+        await sender.send_many(chunks(8, 8, 8))
+        await until(lambda: receiver.statistics().inbox_rows == 24)
+        taken = await receiver.take_joined(16)
+        assert isinstance(taken, JoinedChunks)
+        assert receiver.statistics().consumed_rows == 0
+        with pytest.raises(LocalProtocolError):
+            await receiver.receive_joined()
+        rest = await receiver.take()
+        receiver.consume(len(taken))
+        assert (receiver.statistics().consumed_rows, rest.rows) == (16, 8)
+        receiver.consume()
+        await until(lambda: sender.statistics().gauges["row_permits_here"] == 64)
 
 
-def test_a_joined_read_that_is_cancelled_has_received_nothing(complete: Complete) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            for way in receiver.receive_joined, receiver.take_joined:
-                waiting = asyncio.ensure_future(way())
-                await asyncio.sleep(0)
-                waiting.cancel()
-                assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
-            await sender.send(batch(1))
-            assert content([await receiver.receive_joined()]) == [1]
-
-    complete(test())
+async def test_a_joined_read_that_is_cancelled_has_received_nothing() -> None:
+    async with stream() as (sender, receiver):
+        for way in receiver.receive_joined, receiver.take_joined:
+            waiting = asyncio.ensure_future(way())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+        await sender.send(batch(1))
+        assert content([await receiver.receive_joined()]) == [1]
 
 
 @pytest.mark.parametrize("max_rows", [0, -1, 1.5, True])
-def test_only_a_number_of_rows_can_be_wanted(complete: Complete, max_rows: int) -> None:
-    async def test() -> None:
-        async with stream() as (sender, receiver):
-            await sender.send(batch(1))
-            for way in receiver.receive_joined, receiver.take_joined:
-                with pytest.raises(InvalidParametersError, match="max_rows"):
-                    await way(max_rows)
-            assert content([await receiver.receive_joined()]) == [1]
-            receiver.close()
-            with pytest.raises(ChannelClosedError):
-                await receiver.receive_joined()
-
-    complete(test())
+async def test_only_a_number_of_rows_can_be_wanted(max_rows: int) -> None:
+    async with stream() as (sender, receiver):
+        await sender.send(batch(1))
+        for way in receiver.receive_joined, receiver.take_joined:
+            with pytest.raises(InvalidParametersError, match="max_rows"):
+                await way(max_rows)
+        assert content([await receiver.receive_joined()]) == [1]
+        receiver.close()
+        with pytest.raises(ChannelClosedError):
+            await receiver.receive_joined()
 
 
 def test_a_blocking_source_hands_chunks_over_jointly(exchange: ServedExchange) -> None:
@@ -200,53 +165,10 @@ def test_permits_of_what_was_read_jointly_return_when_the_next_is_asked_for(exch
     assert values([first.batch, second.payload, *rest]) == [*range(64)]
 
 
-@pytest.mark.parametrize("max_rows", [0, -1, 1.5])
-def test_a_blocking_source_refuses_what_is_no_number_of_rows(exchange: ServedExchange, max_rows: int) -> None:
-    channel = exchange.channel()
-    send_all(exchange, channel, [numbers(0, 4)])
-    with source_of(exchange, channel) as source:
-        with pytest.raises(InvalidParametersError, match="max_rows"):
-            source.receive_joined(max_rows)
-        assert values(list(source)) == [0, 1, 2, 3]
-
-
-def owed_rows(receiver: RemoteReceiver) -> int:
-    """Row permits of consumed chunks that have not been written yet."""
-    core = receiver._core
-    assert isinstance(core, PermitReceiver)
-    owed: int = core.parameters.row_permits - core.granted.rows - core.inbox_rows
-    return owed
-
-
-@over_every_path
-def test_permits_wait_for_company_up_to_a_quarter_of_the_window_and_for_one_turn(complete: Complete) -> None:
-    async def run() -> None:
-        async with stream(ChannelParameters(row_permits=64, permit_batch=1)) as (sender, receiver):
-            await sender.send_many(chunks(*[4] * 16))
-            await until(lambda: receiver._core.untaken == 16)
-            owed = []
-            for _ in range(12):
-                await receiver.receive()
-                owed.append(owed_rows(receiver))
-            # Over gRPC, whose writer is a task, the fourth chunk's permits leave with the next turn as well.
-            assert owed[:4] in ([4, 8, 12, 0], [4, 8, 12, 16])
-            # The same while it writes: as much again may be owed until it is done, and no more.
-            assert max(owed) <= 2 * 64 // 4
-            await until(lambda: owed_rows(receiver) == 0)
-            await receiver.receive()
-            assert owed_rows(receiver) == 4
-            await until(lambda: owed_rows(receiver) == 0)
-
-    complete(run())
-
-
-def test_small_chunks_that_came_one_by_one_are_one_batch(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            for rows in (2, 3):
-                producer.send(rows)
-            joined = await receiver.receive_joined()
-            assert isinstance(joined, JoinedChunks)
-            assert (joined.rows, content([joined])) == ((2, 3), [*range(5)])
-
-    complete(test())
+async def test_small_chunks_that_came_one_by_one_are_one_batch() -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        for rows in (2, 3):
+            producer.send(rows)
+        joined = await receiver.receive_joined()
+        assert isinstance(joined, JoinedChunks)
+        assert (joined.rows, content([joined])) == ((2, 3), [*range(5)])

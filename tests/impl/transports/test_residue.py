@@ -33,98 +33,80 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("rows", "returned"), [(9, []), (10, [10])], ids=["less than a sixteenth", "a sixteenth"])
-def test_a_residue_below_a_sixteenth_of_the_window_waits(complete: Complete, rows: int, returned: list[int]) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(rows)
-            await receiver.receive()
-            await turns()
-            assert producer.returned_rows == returned
-
-    complete(test())
+async def test_a_residue_below_a_sixteenth_of_the_window_waits(rows: int, returned: list[int]) -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(rows)
+        await receiver.receive()
+        await turns()
+        assert producer.returned_rows == returned
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_waits_returns_with_what_makes_it_a_sixteenth(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            for _ in range(4):
-                producer.send(4)
-                await receiver.receive()
-                await turns()
-            assert producer.returned_rows == [12]
-
-    complete(test())
-
-
-@pytest.mark.usefixtures("hasty")
-def test_what_waits_returns_by_itself(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            for _ in range(3):
-                producer.returned_rows.clear()
-                producer.send(4)
-                await receiver.receive()
-                await turns()
-                assert producer.returned_rows == [4]
-
-    complete(test())
-
-
-@pytest.mark.usefixtures("hasty")
-def test_what_waits_stays_while_a_message_is_held(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
+async def test_what_waits_returns_with_what_makes_it_a_sixteenth() -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        for _ in range(4):
             producer.send(4)
             await receiver.receive()
-            producer.send(4)
-            await receiver.take()
             await turns()
-            assert producer.returned_rows == []
-            receiver.consume()
-            await turns()
-            assert producer.returned_rows == [8]
+        assert producer.returned_rows == [12]
 
-    complete(test())
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_waits_returns_by_itself() -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        for _ in range(3):
+            producer.returned_rows.clear()
+            producer.send(4)
+            await receiver.receive()
+            await turns()
+            assert producer.returned_rows == [4]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_what_waits_stays_while_a_message_is_held() -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(4)
+        await receiver.receive()
+        producer.send(4)
+        await receiver.take()
+        await turns()
+        assert producer.returned_rows == []
+        receiver.consume()
+        await turns()
+        assert producer.returned_rows == [8]
 
 
 @pytest.mark.usefixtures("patient")
-def test_no_chunk_needs_what_waits(complete: Complete) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(9)
-            await receiver.receive()
-            await turns()
-            assert WINDOW.max_chunk_cost <= WINDOW.row_permits - receiver.statistics().gauges["unreturned_permits"]
-            producer.send(WINDOW.max_chunk_cost)
-            await receiver.receive()
-            await turns()
-            assert producer.returned_rows == [9 + WINDOW.max_chunk_cost]
-
-    complete(test())
+async def test_no_chunk_needs_what_waits() -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(9)
+        await receiver.receive()
+        await turns()
+        assert WINDOW.max_chunk_cost <= WINDOW.row_permits - receiver.statistics().gauges["unreturned_permits"]
+        producer.send(WINDOW.max_chunk_cost)
+        await receiver.receive()
+        await turns()
+        assert producer.returned_rows == [9 + WINDOW.max_chunk_cost]
 
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("is_end_first", [True, False], ids=["the end is known", "the end comes"])
-def test_at_the_end_no_residue_waits(complete: Complete, *, is_end_first: bool) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(4)
-            if is_end_first:
-                producer.end()
-                await turns()
-            await receiver.receive()
+async def test_at_the_end_no_residue_waits(*, is_end_first: bool) -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(4)
+        if is_end_first:
+            producer.end()
             await turns()
-            if not is_end_first:
-                producer.end()
-                await turns()
-            assert producer.returned_rows == [4]
+        await receiver.receive()
+        await turns()
+        if not is_end_first:
+            producer.end()
+            await turns()
+        assert producer.returned_rows == [4]
 
-    complete(test())
 
-
-def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
+async def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write = PlayedProducer.write
 
@@ -135,12 +117,9 @@ def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_bu
 
     monkeypatch.setattr(PlayedProducer, "write", take_a_turn)
 
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(*[10] * 16)
-            for _ in range(16):
-                await receiver.receive()
-            assert len(producer.returned_rows) > 1
-            assert sum(producer.returned_rows) > WINDOW.row_permits // 2
-
-    complete(test())
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(*[10] * 16)
+        for _ in range(16):
+            await receiver.receive()
+        assert len(producer.returned_rows) > 1
+        assert sum(producer.returned_rows) > WINDOW.row_permits // 2

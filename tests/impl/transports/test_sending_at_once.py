@@ -1,6 +1,7 @@
 """Chunks that are moved into a stream at once: only usual ones, on an open stream, while their permits last."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelClosedError, PeerGoneError, WouldBlock
-from permitflow.protocol.frames import Abort, Feedback, Get
+from permitflow.protocol.frames import Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
@@ -52,6 +53,11 @@ class Wire(PlayedCarrier):
         self.is_full = False
         self.take_more()
 
+    def messages(self) -> list[tuple[int, ...]]:
+        """The rows of the chunks in each message that was written."""
+        frames = [frame for message in self.written for frame in decode_upstream(message)]
+        return [frame.rows for frame in frames if isinstance(frame, EncodedChunks)]
+
     def sent(self) -> list[int | None]:
         """The rows of each chunk that was written; None for a barrier."""
         frames = [frame for message in self.written for frame in decode_upstream(message)]
@@ -74,71 +80,35 @@ async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender
 
 
 @pytest.mark.parametrize("unusual", [chunk(301), chunk(7, "other"), "no chunk"], ids=["large", "other", "text"])
-def test_what_is_unusual_is_left_to_the_general_way(complete: Complete, unusual: Any) -> None:
-    async def test() -> None:
-        async with agreed() as (end, wire):
-            assert end.send_at_once([unusual], [7]) == 0
-            assert (wire.written, end.statistics().sent_chunks) == ([], 0)
-
-    complete(test())
+async def test_unusual_chunks_are_left_to_the_general_way(unusual: Any) -> None:
+    async with agreed() as (end, wire):
+        assert end.send_at_once([unusual], [7]) == 0
+        assert (wire.written, end.statistics().sent_chunks) == ([], 0)
 
 
-def test_chunks_leave_at_once_while_their_permits_last(complete: Complete) -> None:
-    async def test() -> None:
-        async with agreed() as (end, wire):
-            assert end.send_at_once([chunk(300), chunk(300)], [300, 300]) == 1
-            assert end.send_at_once([chunk(300)], [300]) == 0
-            assert len(wire.written) == 1
-            numbers = end.statistics()
-            assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
-            wire.bring(*encode_downstream([Feedback(Permits(rows=300))], PERMITS))
-            assert end.send_at_once([chunk(100), chunk(100), chunk(100)], [100, 100, 100]) == 2
-
-    complete(test())
+async def test_chunks_leave_at_once_while_their_permits_last() -> None:
+    async with agreed() as (end, wire):
+        assert end.send_at_once([chunk(300), chunk(300)], [300, 300]) == 1
+        assert end.send_at_once([chunk(300)], [300]) == 0
+        assert len(wire.written) == 1
+        numbers = end.statistics()
+        assert (numbers.sent_chunks, numbers.sent_rows, numbers.gauges["row_permits_here"]) == (1, 300, 100)
+        wire.bring(*encode_downstream([Feedback(Permits(rows=300))], PERMITS))
+        assert end.send_at_once([chunk(100), chunk(100), chunk(100)], [100, 100, 100]) == 2
 
 
-def test_chunks_that_came_as_one_batch_leave_as_one(complete: Complete) -> None:
+async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
     """However many bytes they take, which would bound what is joined here."""
     texts = pa.record_batch({"text": ["x" * 10_000] * 120})
     joined = JoinedChunks(texts, (30, 50, 40))
 
-    async def test() -> None:
-        async with agreed(texts.schema) as (end, wire):
-            assert end.send_at_once(joined, joined.rows) == 3
-            ((frame,),) = (decode_upstream(wire.checksums.check(message)) for message in wire.written)
-            assert isinstance(frame, EncodedChunks)
-            assert frame.rows == joined.rows
-            (arrow,) = frame.arrow
-            assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
-
-    complete(test())
-
-
-def test_of_chunks_that_came_as_one_batch_the_first_ones_leave_while_their_permits_last(complete: Complete) -> None:
-    joined = JoinedChunks(chunk(600), (150, 150, 150, 150))
-
-    async def test() -> None:
-        async with agreed() as (end, wire):
-            assert end.send_at_once(joined, joined.rows) == 2
-            assert wire.sent() == [150, 150]
-
-    complete(test())
-
-
-def test_a_batch_that_is_none_of_the_stream_leaves_neither_whole_nor_in_chunks(complete: Complete) -> None:
-    joined = JoinedChunks(chunk(9, "other"), (4, 5))
-
-    async def test() -> None:
-        async with agreed() as (end, wire):
-            assert end.send_at_once(joined, joined.rows) == 0
-            assert wire.written == []
-
-    complete(test())
-
-
-def on_a_carrier_that_is_full(end: RemoteSender, wire: Wire) -> None:
-    wire.is_full = True
-    end.send_at_once([chunk(1)], [1])
+    async with agreed(texts.schema) as (end, wire):
+        assert end.send_at_once(joined, joined.rows) == 3
+        ((frame,),) = (decode_upstream(wire.checksums.check(message)) for message in wire.written)
+        assert isinstance(frame, EncodedChunks)
+        assert frame.rows == joined.rows
+        (arrow,) = frame.arrow
+        assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
 
 
 def after_it_was_closed(end: RemoteSender) -> None:
@@ -154,40 +124,19 @@ def after_it_was_given_up(end: RemoteSender) -> None:
 
 
 @pytest.mark.parametrize("before", [after_it_was_closed, after_it_has_failed, after_it_was_given_up])
-def test_nothing_leaves_at_once_on_a_stream_that_is_over(
-    complete: Complete, before: Callable[[RemoteSender], None]
-) -> None:
-    async def test() -> None:
-        async with agreed() as (end, _):
-            before(end)
-            assert end.send_at_once([chunk(1)], [1]) == 0
-
-    complete(test())
+async def test_nothing_leaves_at_once_on_a_stream_that_is_over(before: Callable[[RemoteSender], None]) -> None:
+    async with agreed() as (end, _):
+        before(end)
+        assert end.send_at_once([chunk(1)], [1]) == 0
 
 
-def test_a_stream_that_is_given_up_while_its_carrier_is_full_says_so_once_there_is_room(complete: Complete) -> None:
-    async def test() -> None:
-        async with agreed() as (end, wire):
-            on_a_carrier_that_is_full(end, wire)
-            wire.is_full = False
-            wire.take_more()
-            end.abort("a test")
-            await turns()
-            assert decode_upstream(wire.written[-1]) == [Abort("a test")]
-
-    complete(test())
-
-
-def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy(complete: Complete) -> None:
-    async def test() -> None:
-        wide = pa.record_batch({"w": pa.array([bytes(FULL_MESSAGE_BYTES // 4)], pa.binary(FULL_MESSAGE_BYTES // 4))})
-        async with agreed(wide.schema) as (end, wire):
-            wire.is_busy = True
-            for _ in range(20):
-                await end.send(wide)
-            assert len(wire.written) > 1
-
-    complete(test())
+async def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy() -> None:
+    wide = pa.record_batch({"w": pa.array([bytes(FULL_MESSAGE_BYTES // 4)], pa.binary(FULL_MESSAGE_BYTES // 4))})
+    async with agreed(wide.schema) as (end, wire):
+        wire.is_busy = True
+        for _ in range(20):
+            await end.send(wide)
+        assert len(wire.written) > 1
 
 
 @asynccontextmanager
@@ -260,3 +209,17 @@ async def test_a_sender_that_waits_while_much_is_to_be_written_is_told_that_the_
         with pytest.raises(ChannelClosedError) as closed:
             await waiting
         assert closed.value.facts["undelivered"] == chunk(1)
+
+
+async def test_permits_that_come_together_are_used_together() -> None:
+    """Messages that were short grow again."""
+    async with agreed() as (end, wire):
+        sending = asyncio.create_task(end.send_many(deque([chunk(100)] * 20)))
+        await turns()
+        assert sum(map(sum, wire.messages())) == WINDOW.row_permits
+        wire.written.clear()
+        wire.bring(*(encode_downstream([Feedback(Permits(count))], PERMITS)[0] for count in (100, 100)))
+        await turns()
+        assert wire.messages() == [(100, 100)]
+        sending.cancel()
+        await asyncio.wait({sending})

@@ -44,64 +44,53 @@ def numbers(read: Read) -> list[int]:
 
 @TRAINS
 @pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
-def test_nobody_receives_what_came_after_another_task_has_taken_something(
-    complete: Complete, rows: int, way: Way
-) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
-            producer.send(rows, rows)
-            taken = await taking
-            producer.send(rows, rows)
+async def test_nobody_receives_what_came_after_another_task_has_taken_something(rows: int, way: Way) -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
+        producer.send(rows, rows)
+        taken = await taking
+        producer.send(rows, rows)
 
-            with pytest.raises(LocalProtocolError, match="2 messages were taken and not consumed"):
-                await receiving
+        with pytest.raises(LocalProtocolError, match="2 messages were taken and not consumed"):
+            await receiving
 
-            assert receiver.statistics().consumed_rows == 0
-            receiver.consume(2)
-            rest = [await receiver.receive_joined(max_rows=rows) for _ in range(2)]
-            assert [number for read in (taken, *rest) for number in numbers(read)] == [*range(4 * rows)]
-            statistics = receiver.statistics()
-            assert (statistics.consumed_chunks, statistics.consumed_rows) == (4, 4 * rows)
-            assert (statistics.inbox_rows, statistics.gauges["unreturned_permits"]) == (0, 0)
-
-    complete(test())
+        assert receiver.statistics().consumed_rows == 0
+        receiver.consume(2)
+        rest = [await receiver.receive_joined(max_rows=rows) for _ in range(2)]
+        assert [number for read in (taken, *rest) for number in numbers(read)] == [*range(4 * rows)]
+        statistics = receiver.statistics()
+        assert (statistics.consumed_chunks, statistics.consumed_rows) == (4, 4 * rows)
+        assert (statistics.inbox_rows, statistics.gauges["unreturned_permits"]) == (0, 0)
 
 
 @TRAINS
 @pytest.mark.parametrize("first", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
 @pytest.mark.parametrize("second", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
-def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps_its_permits(
-    complete: Complete, rows: int, first: Way, second: Way
+async def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps_its_permits(
+    rows: int, first: Way, second: Way
 ) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            tasks = await two_that_wait(receiver, first, second)
-            producer.send(rows, rows)
-            taken = [await tasks[0]]
-            producer.send(rows, rows)
-            taken.append(await tasks[1])
+    async with played_stream(WINDOW) as (producer, receiver):
+        tasks = await two_that_wait(receiver, first, second)
+        producer.send(rows, rows)
+        taken = [await tasks[0]]
+        producer.send(rows, rows)
+        taken.append(await tasks[1])
 
-            assert [numbers(read) for read in taken] == [[*range(2 * rows)], [*range(2 * rows, 4 * rows)]]
-            assert receiver.statistics().consumed_rows == 0
-            receiver.consume(2)
-            assert receiver.statistics().consumed_rows == 2 * rows
-            with pytest.raises(LocalProtocolError):
-                await receiver.receive_joined()
-            receiver.consume(2)
-            assert receiver.statistics().inbox_rows == 0
-
-    complete(test())
+        assert [numbers(read) for read in taken] == [[*range(2 * rows)], [*range(2 * rows, 4 * rows)]]
+        assert receiver.statistics().consumed_rows == 0
+        receiver.consume(2)
+        assert receiver.statistics().consumed_rows == 2 * rows
+        with pytest.raises(LocalProtocolError):
+            await receiver.receive_joined()
+        receiver.consume(2)
+        assert receiver.statistics().inbox_rows == 0
 
 
 @pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
-def test_who_holds_a_message_is_refused_and_does_not_wait_for_one_to_receive(complete: Complete, way: Way) -> None:
-    async def test() -> None:
-        async with played_stream(WINDOW) as (producer, receiver):
-            producer.send(1)
-            await receiver.take()
-            receiving = asyncio.ensure_future(way(receiver))
-            await turns()
-            assert isinstance(receiving.done() and receiving.exception(), LocalProtocolError)
-
-    complete(test())
+async def test_who_holds_a_message_is_refused_and_does_not_wait_for_one_to_receive(way: Way) -> None:
+    async with played_stream(WINDOW) as (producer, receiver):
+        producer.send(1)
+        await receiver.take()
+        receiving = asyncio.ensure_future(way(receiver))
+        await turns()
+        assert isinstance(receiving.done() and receiving.exception(), LocalProtocolError)

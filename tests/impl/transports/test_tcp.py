@@ -1,9 +1,8 @@
 """Streams over TCP: each address of a name is tried, messages arrive whole and in order, strangers are refused."""
 
 import asyncio
-import random
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -18,10 +17,10 @@ from permitflow.errors import (
 )
 from permitflow.transports import tcp
 from permitflow.transports.addresses import host_and_port
-from permitflow.transports.carrier import Buffer, Conversation
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.tcp import HEADER_BYTES, Kind, _connected, calling, header
-from tests.support.carriers import connected, conversing, dialled_by_a_stranger
+from permitflow.transports.tcp import HEADER_BYTES, Kind, calling, header
+from tests.support.carriers import connected, dialled_by_a_stranger
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 # No system has it: as IPv6 where that is switched off.
@@ -58,62 +57,10 @@ def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled
         complete(test(listener))
 
 
-async def heard_of_two() -> dict[object, OSError]:
-    """What two addresses of a name have answered."""
-    failures: dict[object, OSError] = {}
-    dialling = asyncio.create_task(_connected("twofold", 1, failures))
-    while len(failures) < 2:  # noqa: ASYNC110 - what is waited for is the socket's business
-        await asyncio.sleep(0)
-    dialling.cancel()
-    await asyncio.wait({dialling})
-    return failures
-
-
-async def test_that_an_address_was_silent_is_noted(
-    resolve_to: Callable[..., None],
-    silent_port: int,
-    deaf_port: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
-    resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, deaf_port))
-    failures = await heard_of_two()
-    assert str(failures["127.0.0.1", silent_port]) == "127.0.0.1 does not answer"
-
-
-async def test_what_every_address_has_answered_is_noted(resolve_to: Callable[..., None], deaf_port: int) -> None:
-    resolve_to((UNKNOWN_FAMILY, 1), (socket.AF_INET, deaf_port))
-    failures = await heard_of_two()
-    assert [type(failure) for failure in failures.values()] == [OSError, ConnectionRefusedError]
-
-
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\udcffb", "."])
 def test_a_name_that_nobody_can_look_up_is_refused(host: str) -> None:
     with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
         host_and_port(f"tcp://{host}:5600")
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_messages_of_all_sizes_arrive_as_they_were_written(seed: int) -> None:
-    chance = random.Random(seed)
-
-    sizes = [chance.choice([0, 1, 55, 56, 57, 5_000, 16_376, 16_384, 70_000, 3_000_000]) for _ in range(60)]
-
-    contents = [chance.randbytes(size) for size in sizes]
-
-    async def write(stream: Conversation) -> None:
-        for content in contents:
-            cuts = sorted(chance.randrange(len(content) + 1) for _ in range(3))
-            pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
-            await stream.write([pieces[0], *[memoryview(piece) for piece in pieces[1:]]])
-        stream.half_close()
-
-    async with conversing() as (dialler, acceptor), asyncio.TaskGroup() as group:
-        group.create_task(write(dialler))
-        for content in contents:
-            assert await acceptor.read() == content
-        assert await acceptor.read() is None
-        assert await acceptor.read() is None
 
 
 async def test_what_arrives_byte_by_byte_is_put_together() -> None:
@@ -221,17 +168,6 @@ async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothi
         assert received == whole[: len(received)]
 
 
-async def test_an_error_that_is_not_ours_arrives_in_words() -> None:
-    async with connected() as (dialler, acceptor):
-        near = Conversation(dialler)
-        assert await near.read() == b"agreed"
-        finishing = asyncio.create_task(acceptor.finish(ZeroDivisionError("by zero")))
-        with pytest.raises(Exception, match=r"ZeroDivisionError: by zero .*INTERNAL"):
-            await near.read()
-        dialler.close()
-        await finishing
-
-
 async def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it() -> None:
     async with connected() as (dialler, acceptor):
         near = Conversation(dialler)
@@ -252,44 +188,3 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 def test_addresses_of_both_versions_are_understood() -> None:
     assert host_and_port("tcp://localhost:5600") == ("localhost", 5600)
     assert host_and_port("tcp://[::1]:0") == ("::1", 0)
-
-
-async def test_what_the_socket_does_not_take_now_is_left_and_comes_in_order() -> None:
-    async with conversing() as (near, far):
-        large = random.Random(1).randbytes(20_000_000)
-
-        async def write() -> None:
-            await near.write([b"head", large])
-            await near.write([b"next"])
-
-        writing = asyncio.create_task(write())
-        assert await far.read() == b"head" + large
-        assert await far.read() == b"next"
-        await writing
-
-
-class Trickle:
-    """A socket that takes a little at a time, each within its time-out, and all of it in more."""
-
-    def __init__(self, at_once: int = 1_000) -> None:
-        self.taken = bytearray()
-        self._at_once = at_once
-
-    def sendmsg(self, pieces: Sequence[Buffer]) -> int:
-        taken = b"".join(pieces)[: self._at_once]
-        self.taken += taken
-        return len(taken)
-
-
-async def test_the_rest_of_a_sign_of_life_is_no_part_of_the_message_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket that takes as much at once as the message has bytes has not taken all of it."""
-    rest, message = header(Kind.PING)[3:], header(Kind.MESSAGE, 4) + b"next"
-
-    async with connected() as (dialler, _):
-        trickle = Trickle(len(message))
-        dialler._heartbeat.stop()
-        with monkeypatch.context() as patch:
-            patch.setattr(dialler, "_socket", trickle)
-            dialler._ping_rest = rest
-            assert dialler.write([b"next"])
-        assert trickle.taken == rest + message

@@ -40,9 +40,8 @@ from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
 from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.traffic import ChannelTraffic, Statistics
-from permitflow.transports.arrow import MAX_MESSAGE_BYTES, require_equal_schemas
+from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.codec import decode_upstream, encode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import control, open_source
@@ -53,7 +52,6 @@ from permitflow.transports.wire_errors import (
     encode_status,
     error_from_status,
     status_of,
-    stranger_behind_grpc,
     stranger_who_says,
 )
 from tests.support.peers_by_hand import AGREED
@@ -127,16 +125,6 @@ def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exceptio
     assert isinstance(arrived, TransportError if kind is ValueError else kind)
 
 
-def test_of_a_long_error_the_type_the_message_and_the_first_of_each_fact_arrive() -> None:
-    known = tuple(f"{'lines' * 40}/{number}" for number in range(10_000))
-    arrived = error_from_status(*status_of(UnknownChannelError(channel="orders", known=known)), who="x")
-    assert isinstance(arrived, UnknownChannelError)
-    assert str(arrived).startswith("unknown channel 'orders'; known channels: lineslines")
-    assert arrived.channel == "orders"
-    assert len(arrived.known) == 20
-    assert all(name.startswith("lines") for name in arrived.known)
-
-
 @pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
 def test_what_must_not_look_like_an_ordinary_outcome_becomes_an_internal_error(error: Exception) -> None:
     code, details, metadata = status_of(error)
@@ -198,43 +186,6 @@ def test_facts_that_are_too_deep_are_not_believed_and_not_fallen_for(depth: int)
     assert type(error_from_status(grpc.StatusCode.INTERNAL, "", ((ERROR_KEY, told),), who="x")) in EITHER
 
 
-def test_a_fact_that_is_none_is_a_text() -> None:
-    told = {"type": "PeerGoneError", "message": "m", "facts": {"who": "y", "reason": {"a": "\udcff"}}}
-    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
-    assert error.facts == {"who": "y", "reason": r"{'a': '\udcff'}"}
-
-
-def test_a_peer_cannot_overwrite_what_every_error_has() -> None:
-    facts = {"who": "y", "reason": "r", "__class__": "z", "args": [1], "add_note": 3, "no name": 4}
-    told = {"type": "PeerGoneError", "message": "m", "facts": facts}
-    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "", metadata(told), who="x")
-    assert error.facts == {"who": "y", "reason": "r"}
-    assert error.args == ("m",)
-
-
-@given(st.binary(max_size=100))
-def test_any_bytes_in_the_metadata_are_survived(data: bytes) -> None:
-    error = error_from_status(grpc.StatusCode.ABORTED, "d", ((ERROR_KEY, data), ("other", "text")), who="x")
-    assert isinstance(error, PermitflowError)
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    )
-)
-def test_any_json_in_the_metadata_is_survived(told: Any) -> None:
-    sound = {"type": "PeerGoneError", "message": told, "facts": told}
-    for one in (told, sound):
-        assert isinstance(error_from_status(None, None, metadata(one), who="x"), PermitflowError)
-
-
-def test_methods_are_named_by_the_definition() -> None:
-    assert GET_STREAM == "/permitflow.wire.v1.ExchangeService/GetStream"
-    assert PUT_STREAM == "/permitflow.wire.v1.ExchangeService/PutStream"
-
-
 # As Python reads a file name that is no UTF-8.
 NAME = b"/data/\xff.csv".decode(errors="surrogateescape")
 REASON, ARRIVES = f"cannot read {NAME}", "cannot read /data/?.csv"
@@ -248,17 +199,6 @@ def test_what_is_sent_is_the_beginning_and_utf_8_can_hold_it(text: str, most: in
     assert len(sent) == min(len(text), most)
     kept = text if len(text) <= most else text[: most - 1]
     assert all(one in (another, "?") for one, another in zip(sent, kept, strict=False))
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_a_proper_text_is_sent_as_it_is(text: str) -> None:
-    require_text("a text", text)
-    assert sendable(text) == text
-
-
-def test_a_name_that_cannot_travel_is_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="channel must be text that UTF-8 can hold"):
-        require_text("channel", NAME)
 
 
 def aborted(reason: str) -> str:
@@ -339,13 +279,6 @@ def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
     error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
     assert (str(error), error.facts["who"]) == (SHOWN, HOSTILE)
     assert SHOWN in str(error_from_status(None, HOSTILE, (), who="x"))
-
-
-def test_names_of_fields_in_an_error_are_printable() -> None:
-    ours, theirs = (pa.schema([pa.field(name, pa.int64())]) for name in ("a", HOSTILE))
-    with pytest.raises(SchemaMismatchError) as caught:
-        require_equal_schemas(ours=ours, theirs=theirs)
-    assert str(caught.value) == f"schemas differ: here a: int64; at the peer {SHOWN}: int64"
 
 
 def test_why_a_peer_refuses_something_is_printable_in_the_log() -> None:
@@ -472,10 +405,6 @@ def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
 )
 def test_the_first_bytes_tell_who_it_is(first: bytes, words: str) -> None:
     assert words in stranger_who_says(first)
-
-
-def test_what_grpc_says_of_an_exchange_is_left_as_it_is() -> None:
-    assert stranger_behind_grpc("unknown channel 'orders/9'") == ""
 
 
 SCRIPT = """

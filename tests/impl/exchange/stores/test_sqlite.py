@@ -80,39 +80,6 @@ def test_all_that_was_written_is_there_again(run: asyncio.Runner, open_store: Op
     assert numbers(run.run(read())) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
 
 
-def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_store: OpenStore) -> None:
-    table = {
-        "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
-        "list": pa.array([[1], [], None, [2, 3]]),
-        "struct": pa.array([{"x": 1.5}, None, {"x": None}, {"x": -0.0}]),
-    }
-    batch = pa.record_batch(table)
-
-    async def write() -> None:
-        place = channel(open_store())
-        await place.declare(batch.schema)
-        await place.append(0, [batch.slice(1, 2), batch])
-
-    run.run(write())
-    read = run.run(channel(open_store()).read(0, 6))
-    assert pa.Table.from_batches(read).to_pylist() == [*batch.slice(1, 2).to_pylist(), *batch.to_pylist()]
-
-
-def test_small_batches_are_stored_together_and_none_is_longer_than_a_chunk_may_be(
-    run: asyncio.Runner, open_store: OpenStore
-) -> None:
-    parameters = ChannelParameters(row_permits=1000, max_chunk_cost=64)
-
-    async def write() -> None:
-        place = open_store().open_channels(["orders/0"], parameters=parameters, consumers=CONSUMERS)[0]
-        await place.declare(rows(0, 0).schema)
-        await place.append(0, [rows(number, 1) for number in range(300)])
-
-    run.run(write())
-    place = open_store().open_channels(["orders/0"], parameters=parameters, consumers=CONSUMERS)[0]
-    assert [batch.num_rows for batch in run.run(place.read(0, 300))] == [64, 64, 64, 64, 44]
-
-
 def test_a_store_that_is_open_cannot_be_opened_again(open_store: OpenStore, tmp_path: Path) -> None:
     open_store()
     with pytest.raises(StoreInUseError, match="in use by another exchange"):
@@ -170,17 +137,6 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
         open_store().require_fitting(channels, parameters=parameters, consumers=CONSUMERS)
     open_store().require_fitting(names, parameters=PARAMETERS, consumers=CONSUMERS)
     open_store().require_fitting([*names, "new/0"], parameters=PARAMETERS, consumers=CONSUMERS)
-
-
-def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> NoReturn:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(sqlite, "Database", failing)
-    with nothing_stays_open():
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                SqliteStore(tmp_path)
 
 
 NAMES = [f"orders/{number}" for number in range(500)]
@@ -245,13 +201,6 @@ def test_of_channels_that_cannot_be_added_together_none_is(open_store: OpenStore
     store.require_fitting(["b"], parameters=ChannelParameters(row_permits=50), consumers=CONSUMERS)
 
 
-def test_new_channels_join_those_that_are_stored(open_store: OpenStore) -> None:
-    open_store().open_channels(NAMES[100:200], parameters=PARAMETERS, consumers=CONSUMERS)
-    store = open_store()
-    added(store)
-    assert store.commits == 1
-
-
 @pytest.mark.parametrize("names", [["a", "a"], ["a", ""], ["a", "taken"]])
 def test_an_exchange_adds_all_channels_or_none(store: Store, names: list[str]) -> None:
     exchange = Exchange(store=store)
@@ -288,14 +237,6 @@ def test_who_was_refused_can_try_again(run: asyncio.Runner, open_store: OpenStor
     run.run(try_twice())
 
 
-def test_what_was_refused_has_left_nothing_in_the_store(open_store: OpenStore) -> None:
-    for facts in REFUSED.values():
-        if "schema" not in facts:
-            with pytest.raises(PermitflowError):
-                Exchange(store=open_store()).add_channels(["new"], retention=Retention.REPLAY, **facts)
-    open_store().require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say what is left over
-
-
 CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
 CODEC = BatchCodec(CHUNK.schema)
 CHANNEL = 1
@@ -330,21 +271,6 @@ def publish(connection: sqlite3.Connection, parts: int, batch: int) -> int:
     publish_parts(connection, "q", batch, parts_and_rows, ())
     connection.set_progress_handler(None, STEPS_AT_ONCE)
     return steps
-
-
-def test_publishing_costs_as_much_for_each_part_however_many_there_are(connection: sqlite3.Connection) -> None:
-    few = publish(connection, 100, 0)
-    many = publish(connection, 800, 1)
-    assert few > 0
-    assert many < 2 * 8 * few
-
-
-def test_every_commit_is_flushed(open_store: OpenStore) -> None:
-    def asked_of(connection: sqlite3.Connection) -> list[object]:
-        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
-
-    full = 2
-    assert open_store()._database.done(asked_of) == ["wal", full]
 
 
 def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
@@ -398,29 +324,6 @@ def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: OpenStore
     assert late < early + (1 << 20) < 8 << 20
 
 
-def test_a_file_that_is_mostly_free_becomes_small_again(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
-) -> None:
-    async def fill() -> ChannelStore:
-        place = channel(open_store())
-        await place.declare(rows(0, 0).schema)
-        await place.append(0, [rows(row, 50_000) for row in range(0, 1_000_000, 50_000)])
-        return place
-
-    async def forget(place: ChannelStore) -> None:
-        for consumer in CONSUMERS * 60:  # now and then, one of them gives some of it back
-            await place.acknowledge(consumer, 1_000_000, 1_000_000)
-
-    def closed_size_bytes() -> int:
-        open_store().close()
-        return (tmp_path / "store" / FILE_NAME).stat().st_size
-
-    run.run(fill())
-    full = closed_size_bytes()
-    run.run(forget(channel(open_store())))
-    assert closed_size_bytes() < 12 << 20 < full
-
-
 def test_who_waits_for_the_disk_does_not_keep_others_from_running(run: asyncio.Runner, open_store: OpenStore) -> None:
     may_go_on = threading.Event()
 
@@ -455,22 +358,6 @@ def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: Ope
 
     # That for which the disk was busy, and one for all that has come meanwhile.
     assert run.run(write()) <= 2
-
-
-def test_one_that_cannot_be_written_does_not_keep_others_from_being(run: asyncio.Runner, open_store: OpenStore) -> None:
-    async def write() -> list[BaseException | None]:
-        store = open_store()
-        places = [channel(store, f"orders/{number}") for number in range(3)]
-        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
-        gap = 7
-        return await asyncio.gather(
-            *(place.append(first_row, [rows(0, 1)]) for place, first_row in zip(places, (0, gap, 0), strict=True)),
-            return_exceptions=True,
-        )
-
-    outcomes = run.run(write())
-    assert [type(outcome).__name__ for outcome in outcomes] == ["NoneType", "LocalProtocolError", "NoneType"]
-    assert "row 7 does not follow" in str(outcomes[1])
 
 
 def on_a_small_disk(disk: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -537,3 +424,48 @@ def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
         assert reserve.stat().st_size == RESERVE_BYTES
 
     run.run(write())
+
+
+def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_store: OpenStore) -> None:
+    table = {
+        "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+        "list": pa.array([[1], [], None, [2, 3]]),
+        "struct": pa.array([{"x": 1.5}, None, {"x": None}, {"x": -0.0}]),
+    }
+    batch = pa.record_batch(table)
+
+    async def write() -> None:
+        place = channel(open_store())
+        await place.declare(batch.schema)
+        await place.append(0, [batch.slice(1, 2), batch])
+
+    run.run(write())
+    read = run.run(channel(open_store()).read(0, 6))
+    assert pa.Table.from_batches(read).to_pylist() == [*batch.slice(1, 2).to_pylist(), *batch.to_pylist()]
+
+
+def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sqlite, "Database", failing)
+    with nothing_stays_open():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                SqliteStore(tmp_path)
+
+
+def test_one_that_cannot_be_written_does_not_keep_others_from_being(run: asyncio.Runner, open_store: OpenStore) -> None:
+    async def write() -> list[BaseException | None]:
+        store = open_store()
+        places = [channel(store, f"orders/{number}") for number in range(3)]
+        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
+        gap = 7
+        return await asyncio.gather(
+            *(place.append(first_row, [rows(0, 1)]) for place, first_row in zip(places, (0, gap, 0), strict=True)),
+            return_exceptions=True,
+        )
+
+    outcomes = run.run(write())
+    assert [type(outcome).__name__ for outcome in outcomes] == ["NoneType", "LocalProtocolError", "NoneType"]
+    assert "row 7 does not follow" in str(outcomes[1])

@@ -65,50 +65,34 @@ def left(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> Path:
     return tmp_path / "left"
 
 
-def cut_the_last_byte(left: Path) -> None:
-    os.truncate(left / LOG_NAME, (left / LOG_NAME).stat().st_size - 1)
-
-
-def flip_a_bit(left: Path) -> None:
-    flip(left / LOG_NAME, (left.parent / "newest" / LOG_NAME).stat().st_size + 5000)
-
-
-def flip_an_early_bit(left: Path) -> None:
-    flip(left / LOG_NAME, 5000)
-
-
-def take_an_older_log(left: Path) -> None:
-    shutil.copy(left.parent / "older" / LOG_NAME, left)
-
-
-def take_an_older_store(left: Path) -> None:
-    for name in (FILE_NAME, LOG_NAME):
+def take_an_older(left: Path, *names: str) -> None:
+    for name in names:
         shutil.copy(left.parent / "older" / name, left)
 
 
-def lose_the_log(left: Path) -> None:
-    (left / LOG_NAME).unlink()
+def flip_bits(left: Path, *places: int) -> None:
+    for at in places:
+        flip(left / JOURNAL_NAME, at)
 
 
-def empty_the_log(left: Path) -> None:
-    (left / LOG_NAME).write_bytes(b"")
+def size_of_log(folder: Path) -> int:
+    return (folder / LOG_NAME).stat().st_size
 
 
-@pytest.mark.parametrize(
-    ("damage", "kept_rows"),
-    [
-        (cut_the_last_byte, 2000),
-        (flip_a_bit, 2000),
-        (flip_an_early_bit, 0),
-        (take_an_older_log, 1000),
-        (take_an_older_store, 1000),
-        (lose_the_log, 0),
-        (empty_the_log, 0),
-    ],
-)
-def test_rows_that_were_confirmed_and_are_missing_are_named(
-    left: Path, damage: Callable[[Path], None], kept_rows: int
-) -> None:
+LOST: dict[str, tuple[Callable[[Path], None], int]] = {
+    "the last byte of the log": (lambda left: os.truncate(left / LOG_NAME, size_of_log(left) - 1), 2000),
+    "a late bit": (lambda left: flip(left / LOG_NAME, size_of_log(left.parent / "newest") + 5000), 2000),
+    "an early bit": (lambda left: flip(left / LOG_NAME, 5000), 0),
+    "an older log": (lambda left: take_an_older(left, LOG_NAME), 1000),
+    "an older store": (lambda left: take_an_older(left, FILE_NAME, LOG_NAME), 1000),
+    "the log": (lambda left: (left / LOG_NAME).unlink(), 0),
+    "what was in the log": (lambda left: os.truncate(left / LOG_NAME, 0), 0),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_rows_that_were_confirmed_and_are_missing_are_named(left: Path, lost: str) -> None:
+    damage, kept_rows = LOST[lost]
     damage(left)
     before = contents(left)
     words = (
@@ -120,69 +104,35 @@ def test_rows_that_were_confirmed_and_are_missing_are_named(
         assert contents(left) == before
 
 
-@pytest.mark.parametrize("is_empty", [False, True])
-def test_a_database_that_is_gone_is_missed(left: Path, is_empty: bool) -> None:
-    (left / FILE_NAME).unlink()
-    if is_empty:
-        (left / FILE_NAME).touch()
-    before = contents(left)
-    with pytest.raises(StoreUnusableError, match="5 commits that were confirmed, 3000 rows of channel 'orders/0'"):
-        SqliteStore(left)
-    assert contents(left) == before
-
-
-def test_a_commit_that_is_missing_is_named_though_it_has_no_rows(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
-) -> None:
-    place = run.run(filled(open_store()))
-    log = (tmp_path / "store" / LOG_NAME).read_bytes()
-    run.run(place.acknowledge(CONSUMERS[0], 7, 0))
-    left = copied(tmp_path / "store", tmp_path / "left")
-    (left / LOG_NAME).write_bytes(log)
-    with pytest.raises(StoreUnusableError, match=r"1 of the . commits that were confirmed: no rows, but ackn"):
-        SqliteStore(left)
-
-
-def lose_the_journal(left: Path) -> None:
-    (left / JOURNAL_NAME).unlink()
-
-
-def empty_the_journal(left: Path) -> None:
-    (left / JOURNAL_NAME).write_bytes(b"")
-
-
-def damage_both_slots(left: Path) -> None:
-    for at in (20, SLOT_BYTES + 20):
-        flip(left / JOURNAL_NAME, at)
-
-
-def damage_the_older_slot(left: Path) -> None:
-    flip(left / JOURNAL_NAME, 20)  # commit 5 is in the other one
-
-
-def take_an_older_journal(left: Path) -> None:
-    shutil.copy(left.parent / "older" / JOURNAL_NAME, left)
-
-
 def take_the_journal_of_another_store(left: Path) -> None:
     SqliteStore(left.parent / "other").close()
     shutil.copy(left.parent / "other" / JOURNAL_NAME, left)
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lose_the_journal, "is not there, so nothing tells whether rows are missing"),
-        (empty_the_journal, "is damaged, so nothing tells whether rows are missing"),
-        (damage_both_slots, "is damaged, so nothing tells whether rows are missing"),
-        (damage_the_older_slot, "half of its journal, .* so nothing tells whether commit 6 is missing"),
-        (take_an_older_journal, "an older copy: that has noted commit 3, and the database has commit 5"),
-        (take_the_journal_of_another_store, "is the journal of another store"),
-    ],
-)
-def test_a_journal_that_proves_nothing_is_refused_and_can_be_put_back(
-    left: Path, damage: Callable[[Path], None], words: str
-) -> None:
+DAMAGED = "is damaged, so nothing tells whether rows are missing"
+JOURNALS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "gone": (lambda left: (left / JOURNAL_NAME).unlink(), "is not there, so nothing tells whether rows are missing"),
+    "empty": (
+        lambda left: os.truncate(left / JOURNAL_NAME, 0),
+        "is damaged, so nothing tells whether rows are missing",
+    ),
+    "damaged": (
+        lambda left: flip_bits(left, 20, SLOT_BYTES + 20),
+        "is damaged, so nothing tells whether rows are missing",
+    ),
+    # Commit 5 is in the other slot.
+    "half": (lambda left: flip_bits(left, 20), "half of its journal, .* so nothing tells whether commit 6 is missing"),
+    "older": (
+        lambda left: take_an_older(left, JOURNAL_NAME),
+        "an older copy: that has noted commit 3, and the database has commit 5",
+    ),
+    "another store's": (take_the_journal_of_another_store, "is the journal of another store"),
+}
+
+
+@pytest.mark.parametrize("is_now", JOURNALS)
+def test_a_journal_that_proves_nothing_is_refused_and_can_be_put_back(left: Path, is_now: str) -> None:
+    damage, words = JOURNALS[is_now]
     journal = (left / JOURNAL_NAME).read_bytes()
     damage(left)
     before = contents(left)
@@ -214,7 +164,7 @@ def test_a_journal_with_another_history_of_the_same_length_is_refused(run: async
 
 
 def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> None:
-    take_an_older_log(left)
+    take_an_older(left, LOG_NAME)
     with closing(sqlite3.connect(left / FILE_NAME)) as shell:
         shell.execute("PRAGMA user_version = 0")
     with pytest.raises(StoreUnusableError, match="knows of 5 commits"):
@@ -223,23 +173,6 @@ def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> N
     with SqliteStore(left) as store:
         run.run(channel(store).append(1000, [rows(1000, 1)]))
     assert next_row(left) == 1001
-
-
-def test_many_channels_with_long_names_fit_into_the_journal(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
-) -> None:
-    async def write() -> None:
-        store = open_store()
-        for number in range(100):
-            place = channel(store, f"{number}/{'x' * 300}")
-            await place.declare(rows(0, 0).schema)
-            await place.append(0, [rows(0, 3)])
-
-    run.run(write())
-    left = copied(tmp_path / "store", tmp_path / "left")
-    lose_the_log(left)
-    with pytest.raises(StoreUnusableError, match=r"the 300 commits.*: 3 rows of channel '99/x"):
-        SqliteStore(left)
 
 
 def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
@@ -387,8 +320,10 @@ def test_a_damaged_file_is_refused_or_everything_is_there(run: asyncio.Runner, t
     assert opened > DAMAGES // 10
 
 
-def damage_header(path: Path) -> None:
-    path.write_bytes(b"this is no database" + path.read_bytes()[19:])
+def write_at(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
 
 
 def damage_a_name(path: Path) -> None:
@@ -400,86 +335,38 @@ def damage_a_name(path: Path) -> None:
     path.write_bytes(content)
 
 
-def damage_tables(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.seek(3 * (16 << 10))
-        file.write(b"\xff" * (64 << 10))
+def changing(statement: str) -> Callable[[Path], None]:
+    """SQLite has no checksums of its own: it says nothing."""
+
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            assert connection.execute(statement).rowcount
+
+    return change
 
 
-def cut_off(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(path.stat().st_size // 2)
+DAMAGES_OF_FILE: dict[str, Callable[[Path], None]] = {
+    "header": lambda path: write_at(path, 0, b"this is no database"),
+    "name of a table": damage_a_name,
+    "tables": lambda path: write_at(path, 3 * (16 << 10), b"\xff" * (64 << 10)),
+    "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "rows lost": changing("DELETE FROM kept WHERE first_row = 10"),
+    "last rows lost": changing("UPDATE channels SET next_row = 29"),
+    "batch lost": changing("DELETE FROM batches WHERE id = 3"),
+    "batch named twice": changing("UPDATE kept SET batch = 3 WHERE batch = 2"),
+    "batch cut": changing("UPDATE batches SET arrow = substr(arrow, 1, 200) WHERE id = 2"),
+    "consumer that would never get rows": changing("UPDATE consumers SET acknowledged_row = 16 WHERE name = 'audit'"),
+}
 
 
-def lose_rows(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM kept WHERE first_row = 10")
-    connection.close()
-
-
-def lose_a_batch(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM batches WHERE id = 3")
-    connection.close()
-
-
-def change_a_batch(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE batches SET arrow = substr(arrow, 1, 200) WHERE id = 2")
-    connection.close()
-
-
-def lose_the_last_rows(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE channels SET next_row = 29")
-    connection.close()
-
-
-def change_a_position(path: Path) -> None:
-    """SQLite has no checksums of its own: a bit more, and a consumer would never get these rows."""
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE consumers SET acknowledged_row = 16 WHERE name = 'audit'")
-    connection.close()
-
-
-def name_a_batch_twice(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE kept SET batch = 3 WHERE batch = 2")
-    connection.close()
-
-
-def flip_a_bit_of_a_row(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        ((arrow,),) = connection.execute("SELECT arrow FROM batches WHERE id = 2")
-        content = arrow.replace(b"row 12", b"row 13")
-        assert content != arrow
-        connection.execute("UPDATE batches SET arrow = ? WHERE id = 2", (content,))
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        damage_header,
-        damage_a_name,
-        damage_tables,
-        cut_off,
-        lose_rows,
-        lose_the_last_rows,
-        lose_a_batch,
-        name_a_batch_twice,
-        change_a_batch,
-        change_a_position,
-        flip_a_bit_of_a_row,
-    ],
-)
+@pytest.mark.parametrize("what", DAMAGES_OF_FILE)
 def test_a_damaged_store_is_refused_and_left_as_it_is(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, damage: Callable[[Path], None]
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, what: str
 ) -> None:
     run.run(filled(open_store()))
     open_store().close()
     path = tmp_path / "store" / FILE_NAME
-    damage(path)
+    DAMAGES_OF_FILE[what](path)
     before = {path.name: path.read_bytes() for path in path.parent.iterdir()}
     with pytest.raises(StoreUnusableError, match=r"damaged.*take another folder"):
         open_store()
@@ -563,3 +450,20 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("notes")
     with pytest.raises(StoreUnusableError, match="store cannot be used as a store: it is no folder; name one"):
         SqliteStore(tmp_path / "store")
+
+
+def test_many_channels_with_long_names_fit_into_the_journal(
+    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
+) -> None:
+    async def write() -> None:
+        store = open_store()
+        for number in range(100):
+            place = channel(store, f"{number}/{'x' * 300}")
+            await place.declare(rows(0, 0).schema)
+            await place.append(0, [rows(0, 3)])
+
+    run.run(write())
+    left = copied(tmp_path / "store", tmp_path / "left")
+    (left / LOG_NAME).unlink()
+    with pytest.raises(StoreUnusableError, match=r"the 300 commits.*: 3 rows of channel '99/x"):
+        SqliteStore(left)

@@ -2,15 +2,13 @@
 
 import array
 import asyncio
-import errno
 import os
 import resource
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,14 +19,10 @@ from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, Received, accepted, connect, nonce_digest
 from permitflow.transports.shared_memory.region import create_region
 from permitflow.transports.shared_memory.ring import Ring
-from tests.support.process import limited, nothing_stays_open, open_descriptors, ring_mappings
+from tests.support.process import limited, nothing_stays_open
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 GREETING = b"permitflow same host 1"
-
-
-def test_another_host_is_a_reason(complete: Complete) -> None:
-    assert "no process listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/socket", "permitflow-../../x", "permitflow-" + "0" * 33, "\0" * 43])
@@ -202,43 +196,6 @@ def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, v
         assert words in offer.reason
 
 
-@pytest.mark.parametrize(("module", "call"), [(os, "eventfd"), (socket, "socket")])
-def test_what_was_opened_before_a_limit_was_reached_is_closed(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: str
-) -> None:
-    def refuse(*_: object) -> NoReturn:
-        raise OSError(24, "Too many open files")
-
-    with nothing_stays_open():
-        with monkeypatch.context() as limited_now:
-            limited_now.setattr(module, call, refuse)
-            offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-        assert offer.reason == "this system refuses: Too many open files"
-
-
-@pytest.mark.parametrize("answer", [None, SameHostAnswer(b"", "the server has switched it off")])
-def test_an_offer_that_is_not_taken_leaves_nothing_open(answer: SameHostAnswer | None) -> None:
-    before, rings = open_descriptors(), ring_mappings()
-    with nothing_stays_open():
-        offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
-        assert open_descriptors() - before
-        assert ring_mappings() - rings
-        assert offer.settle(answer, lambda *ends: ends) is None
-
-
-def test_memory_that_cannot_be_mapped_is_a_reason(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
-    with offered() as offer:
-        before = open_descriptors()
-
-        def refuse(*_: object, **__: object) -> None:
-            raise OSError(12, "Cannot allocate memory")
-
-        monkeypatch.setattr(handover, "open_region", refuse)
-        assert "Cannot allocate memory" in complete(accepted(name_of(offer), writes=False))
-        # The other end of the connection, which the offer keeps until it is settled.
-        assert len(open_descriptors() - before) == 1
-
-
 def test_processes_of_another_user_are_refused(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = os.geteuid() + 1
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
@@ -248,24 +205,6 @@ def test_processes_of_another_user_are_refused(complete: Complete, monkeypatch: 
         answer = SameHostAnswer(b"x")
         with pytest.raises(UndecodableDataError):
             offer.settle(answer, lambda *ends: ends)
-
-
-def test_a_cancelled_acceptance_leaves_nothing_open(complete: Complete) -> None:
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-
-        async def test() -> None:
-            with nothing_stays_open():
-                task = asyncio.create_task(accepted(name_of(offer), writes=False))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.wait({task})
-                assert task.cancelled()
-
-        complete(test())
-
-
-GUARD_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -303,35 +242,3 @@ async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
             with pytest.raises(ConnectionResetError):
                 await loop.sock_recv(second, 1)
         assert not loop.remove_reader(watched)
-
-
-def test_visitors_of_other_users_are_sent_away_and_keep_nobody_out(
-    offer: Offer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ExitStack() as visits:
-        strangers = [visits.enter_context(visit(offer)) for _ in range(5)]
-        own = visits.enter_context(visit(offer))
-        answers = iter([False] * 5 + [True])
-        monkeypatch.setattr(handover, "is_same_user", lambda _: next(answers))
-        assert [offer.serve() for _ in range(6)] == [0.0] * 5 + [None]
-        assert [visitor.recv(1) for visitor in strangers] == [b""] * 5
-        assert own.recv(1)
-
-
-def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(_: socket.socket) -> NoReturn:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    with (
-        nothing_stays_open(),
-        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
-        closing(visit(offer)) as visitor,
-    ):
-        monkeypatch.setattr(socket.socket, "accept", failing)
-        assert offer.serve() is None
-        offer.turn_away()
-        with pytest.raises(ConnectionResetError):
-            visitor.recv(100)
-        with pytest.raises(ConnectionRefusedError):
-            visit(offer)
-        assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None

@@ -6,22 +6,18 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from permitflow.errors import TransportError, UndecodableDataError
+from permitflow.errors import UndecodableDataError
 from permitflow.transports.carrier import Buffer, Conversation, Ear
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting
-from permitflow.transports.shared_memory.link import AsyncioLink, NoteReader, inline_header, place_note
+from permitflow.transports.shared_memory.link import AsyncioLink, place_note
 from permitflow.transports.shared_memory.ring import Place, RingReader, RingWriter
 from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds, PlayedCarrier, memory_ends
 
 MOST_BYTES = 8 << 20
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def content(number: int, size: int) -> bytes:
@@ -90,23 +86,6 @@ async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: Mem
     reader.close()
 
 
-async def test_both_directions_carry_messages(ends: MemoryEnds) -> None:
-    writer, reader = asyncio_links(ends)
-    await reader.write([b"permits"])
-    await writer.write([b"rows"])
-    assert (await writer.read(), await reader.read()) == (b"permits", b"rows")
-    writer.close()
-    reader.close()
-
-
-async def test_a_writer_whose_peer_is_gone_is_told(ends: MemoryEnds) -> None:
-    writer, reader = asyncio_links(ends)
-    reader.close()
-    with pytest.raises(TransportError, match="Broken pipe"):
-        await writer.write([b"y" * 1000])
-    writer.close()
-
-
 async def test_what_had_arrived_before_the_peer_was_gone_is_read(ends: MemoryEnds) -> None:
     writer, reader = asyncio_links(ends)
     messages = [content(1, 10), content(2, 50_000), content(3, 10)]
@@ -141,59 +120,6 @@ async def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds) -> None:
     with pytest.raises(UndecodableDataError, match="writes the ring"):
         await writer.read()
     writer.close()
-
-
-def test_descriptors_are_not_inherited(ends: MemoryEnds) -> None:
-    for end in (ends.writer_socket, ends.reader_socket):
-        assert isinstance(end, socket.socket)
-        assert not end.get_inheritable()
-
-
-MOST_NOTE_BYTES = 1 << 20
-
-
-def encoded(message: bytes | Place) -> bytes:
-    return place_note(message) if isinstance(message, Place) else inline_header(len(message)) + message
-
-
-def read_notes(reader: NoteReader, data: bytes, most_at_once: int) -> list[bytes | Place]:
-    messages: list[bytes | Place] = []
-    while data:
-        room = reader.room()
-        count = min(len(room), most_at_once, len(data))
-        room[:count] = data[:count]
-        taken = reader.take(count)
-        messages += [message if isinstance(message, Place) else bytes(message) for message in taken]
-        data = data[count:]
-    return messages
-
-
-MESSAGES = st.lists(
-    st.one_of(
-        st.binary(max_size=40),
-        st.integers(60_000, 300_000).map(lambda size: bytes([size % 251]) * size),
-        st.builds(Place, *[st.integers(0, 2**32 - 1)] * 3),
-    ),
-    max_size=6,
-)
-
-
-@given(MESSAGES, st.sampled_from([1 << 20, 65_536, 4_099, 1_001]))
-def test_messages_arrive_however_their_bytes_do(messages: list[bytes | Place], most_at_once: int) -> None:
-    reader = NoteReader(MOST_NOTE_BYTES)
-    assert read_notes(reader, b"".join(map(encoded, messages)), most_at_once) == messages
-    assert reader.is_between_messages
-
-
-def test_a_message_arrives_byte_by_byte() -> None:
-    messages: list[bytes | Place] = [b"", b"ab", Place(1, 2, 3), b"c" * 100]
-    assert read_notes(NoteReader(MOST_NOTE_BYTES), b"".join(map(encoded, messages)), 1) == messages
-
-
-@pytest.mark.parametrize("wrong", [b"\0" * 16, b"pf:x" + b"\1" * 12, inline_header(MOST_NOTE_BYTES + 1)])
-def test_what_is_no_message_is_refused(wrong: bytes) -> None:
-    with pytest.raises(UndecodableDataError):
-        read_notes(NoteReader(MOST_NOTE_BYTES), wrong, 16)
 
 
 # In a process of its own: where gRPC runs, nobody must fork.
