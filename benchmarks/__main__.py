@@ -89,13 +89,11 @@ def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
 
 
 def require_known(what: str, wanted: Iterable[str] | None, known: Collection[str]) -> None:
-    """Refuse names that do not exist."""
     if unknown := set(wanted or ()) - set(known):
         raise typer.BadParameter(f"no such {what}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
 
 
 def require_ways(wanted: Iterable[str] | None) -> None:
-    """Refuse parts of names that no way has."""
     names = find_ways()[0]
     for part in wanted or ():
         if not any(part in name for name in names):
@@ -103,7 +101,6 @@ def require_ways(wanted: Iterable[str] | None) -> None:
 
 
 def measured(folder: Path) -> Results:
-    """Earlier results."""
     try:
         return Results.read(folder)
     except FileNotFoundError:
@@ -128,7 +125,6 @@ def former_results(folder: Path) -> Results | None:
 
 
 def tables_of(results: Results) -> dict[str, str]:
-    """Those that were measured."""
     tables = {name: made(results) for name, made in TABLES.items()}
     return {name: made for name, made in tables.items() if made != UNMEASURED}
 

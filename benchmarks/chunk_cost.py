@@ -110,7 +110,6 @@ class Competitor(NamedTuple):
 
 
 def main() -> None:
-    """Measure, and print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, by the first way to read")
     options.add_argument("--read", nargs="+", choices=READS, default=["many"], help="receive_many, _joined, or receive")

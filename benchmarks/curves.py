@@ -243,7 +243,6 @@ class Stalled(Record):
 
     @property
     def window_bytes(self) -> int:
-        """Data of a full window."""
         return self.row_permits * WIDE_ROW_BYTES
 
 

@@ -28,7 +28,6 @@ Drawing = Callable[["Axes", Results], bool]
 
 
 def throughput(axes: "Axes", results: Results) -> bool:
-    """Chunks per second of all ways."""
     cells = results.get("throughput", Cell)
     tuned = {cell.way for cell in cells if cell.is_tuned}
     cells = [cell for cell in cells if cell.is_tuned or cell.way not in tuned]
@@ -53,7 +52,6 @@ def throughput(axes: "Axes", results: Results) -> bool:
 
 
 def imbalance(axes: "Axes", results: Results) -> bool:
-    """Rows per second of both upstreams of the join."""
     found = results.get("imbalance", Imbalance)
     places = range(len(found))
     bars = [
@@ -69,7 +67,6 @@ def imbalance(axes: "Axes", results: Results) -> bool:
 
 
 def curve(part: str, number: str, label: str, axes: "Axes", results: Results) -> bool:
-    """Rows per second against the window, or against the batch."""
     points = results.get(part, Point)
     for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
         mine = [point for point in points if (point.way, point.payload) == (way, payload)]
@@ -110,7 +107,6 @@ DRAWINGS: dict[str, Drawing] = {
 
 
 def can_draw() -> bool:
-    """Is matplotlib here?"""
     return find_spec("matplotlib") is not None
 
 

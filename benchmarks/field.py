@@ -213,7 +213,6 @@ class Pair:
         return self._partners[-1]
 
     def close(self) -> None:
-        """End both processes."""
         partners, self._partners = self._partners, []
         for partner in partners:
             partner.close()
@@ -223,7 +222,6 @@ class Field:
     """All ways that compete, and their processes."""
 
     def __init__(self, pairs: Sequence[Pair], settings: Settings, console: Console) -> None:
-        """Use ``open_field``."""
         self.settings = settings
         self.console = console
         self.failures: list[str] = []
@@ -233,7 +231,6 @@ class Field:
 
     @property
     def ways(self) -> list[Way]:
-        """In the order of tables."""
         return [pair.way for pair in self._pairs.values()]
 
     def shuffled(self, items: Iterable[T]) -> list[T]:
@@ -295,7 +292,6 @@ class Field:
 
 @contextmanager
 def open_field(settings: Settings, console: Console) -> Iterator[Field]:
-    """All ways whose libraries are here."""
     found, skipped = find_ways()
     for module, reason in skipped.items():
         console.print(f"skipped {module}: {reason}", markup=False)

@@ -45,7 +45,6 @@ class Partner:
     """
 
     def __init__(self, function: Callable[..., None], *arguments: object) -> None:
-        """Start it."""
         self._pipe, theirs = SPAWNING.Pipe()
         self._process = SPAWNING.Process(target=_run, args=(function, theirs, *arguments))
         self._process.start()
@@ -79,7 +78,6 @@ class Partner:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         assert self._process.pid is not None, "it was started"
         return self._process.pid
 
@@ -88,7 +86,6 @@ class Partner:
         return not self._process.is_alive()
 
     def kill(self) -> None:
-        """End it at once."""
         self._process.kill()
         self.close()
 

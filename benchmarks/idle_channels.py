@@ -60,7 +60,6 @@ class IdleChannels(Record):
 
 
 def measure_idle_channels(settings: Settings) -> list[IdleChannels]:
-    """All kinds and numbers."""
     counts, seconds = (SMOKE_COUNTS, SMOKE_SECONDS) if settings.is_smoke else (COUNTS, SECONDS)
     found = [_joined("in a process", count, [_local(count, seconds)]) for count in counts]
     for kind, same_host in CARRIERS.items():
@@ -107,7 +106,6 @@ class Watch:
     """Memory from now on, and processor time while everything is idle."""
 
     def __init__(self) -> None:
-        """Before anything is opened."""
         self._bytes_before = self._bytes()
 
     @staticmethod
@@ -116,7 +114,6 @@ class Watch:
         return int(psutil.Process().memory_info().rss)
 
     async def tell(self, pipe: Connection, seconds: float) -> None:
-        """When the parent asks."""
         await asyncio.to_thread(pipe.recv)
         opened = self._bytes() - self._bytes_before
         began = time.process_time()
@@ -127,7 +124,6 @@ class Watch:
 
 
 async def local(pipe: Connection, count: int, seconds: float) -> None:
-    """Channels inside this process."""
     chunk = PAYLOAD.distinct()[0]
     watch = Watch()
     channels: list[tuple[LocalSender[pa.RecordBatch], LocalReceiver[pa.RecordBatch]]]
@@ -139,7 +135,6 @@ async def local(pipe: Connection, count: int, seconds: float) -> None:
 
 
 async def serve(pipe: Connection, count: int, seconds: float) -> None:
-    """An exchange whose channels are fed from inside."""
     chunk, exchange = PAYLOAD.distinct()[0], Exchange()
     async with ExchangeServer(exchange) as server:
         watch = Watch()
@@ -150,7 +145,6 @@ async def serve(pipe: Connection, count: int, seconds: float) -> None:
 
 
 async def read(pipe: Connection, count: int, seconds: float, address: str, same_host: SameHost) -> None:
-    """A consumer of all channels of the exchange."""
     watch, dialling = Watch(), asyncio.Semaphore(DIALLING)
     async with AsyncExitStack() as stack:
 

@@ -112,7 +112,6 @@ class Work:
     """
 
     def __init__(self, seconds: float) -> None:
-        """For each piece."""
         self._seconds = seconds
         self._due = 0.0
 
@@ -135,26 +134,22 @@ class Meter:
     """The back-pressure rate: which share of the time a sender waits.  ``with meter: send()``."""
 
     def __init__(self) -> None:
-        """Starts now."""
         self._waiting_since: float | None = None
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, also in the middle of waiting."""
         self._began = time.monotonic()
         self._waited = 0.0
         if self._waiting_since is not None:
             self._waiting_since = self._began
 
     def __enter__(self) -> Self:
-        """Waiting begins."""
         self._waiting_since = time.monotonic()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Waiting ends."""
         since, self._waiting_since = self._waiting_since, None
         assert since is not None, "it has begun"
         self._waited += time.monotonic() - since
@@ -194,7 +189,6 @@ def _obey(pipe: Connection, meter: Meter) -> None:
 
 
 async def send_with_permits(pipe: Connection, setup: Setup, meter: Meter) -> None:
-    """Through an exchange."""
     chunk, work = filtered_chunk(setup.row_bytes), Work(setup.remote_seconds)
     parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
     exchange = Exchange()
@@ -269,7 +263,6 @@ class LocalUpstream(Upstream):
     """A task beside the join."""
 
     def __init__(self, setup: Setup) -> None:
-        """Starts producing as soon as the join lets it."""
         self.meter = Meter()
         self.chunk = filtered_chunk(setup.row_bytes)
         self._work = Work(setup.local_seconds)
@@ -293,11 +286,9 @@ class LocalUpstream(Upstream):
         """Send a chunk as soon as it may leave."""
 
     def begin(self) -> None:
-        """Measure from now on."""
         self.meter.reset()
 
     def back_pressure_rate(self) -> float:
-        """As the meter says."""
         return self.meter.rate()
 
 
@@ -305,12 +296,10 @@ class BoundedInChunks(LocalUpstream):
     """An ``asyncio.Queue`` of 16 chunks."""
 
     def __init__(self, setup: Setup) -> None:
-        """As its base."""
         self._queue: asyncio.Queue[pa.RecordBatch] = asyncio.Queue(LOCAL_CHUNKS)
         super().__init__(setup)
 
     def try_send(self) -> bool:
-        """Into the queue."""
         try:
             self._queue.put_nowait(self.chunk)
         except asyncio.QueueFull:
@@ -318,15 +307,12 @@ class BoundedInChunks(LocalUpstream):
         return True
 
     async def send(self) -> None:
-        """Into the queue."""
         await self._queue.put(self.chunk)
 
     def ready(self) -> int:
-        """In the queue."""
         return self._queue.qsize()
 
     def consume(self) -> int:
-        """From the queue."""
         return int(self._queue.get_nowait().num_rows)
 
 
@@ -334,7 +320,6 @@ class BoundedInRows(LocalUpstream):
     """A local channel with permits."""
 
     def __init__(self, setup: Setup) -> None:
-        """As its base."""
         parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
         self._sender: LocalSender[pa.RecordBatch]
         self._receiver: LocalReceiver[pa.RecordBatch]
@@ -342,7 +327,6 @@ class BoundedInRows(LocalUpstream):
         super().__init__(setup)
 
     def try_send(self) -> bool:
-        """Into the channel."""
         try:
             self._sender.send_nowait(self.chunk)
         except WouldBlock:
@@ -350,7 +334,6 @@ class BoundedInRows(LocalUpstream):
         return True
 
     async def send(self) -> None:
-        """Into the channel."""
         await self._sender.send(self.chunk)
 
     def ready(self) -> int:
@@ -358,7 +341,6 @@ class BoundedInRows(LocalUpstream):
         return self._receiver.statistics().inbox_rows // CHUNK_ROWS
 
     def consume(self) -> int:
-        """From the channel."""
         return self._receiver.receive_nowait().rows
 
 
@@ -366,7 +348,6 @@ class RemoteUpstream(Upstream):
     """A process; a thread of ours hears it, as other threads serve the network beside a join."""
 
     def __init__(self, setup: Setup) -> None:
-        """Starts it."""
         self.inbox: deque[int] = deque()
         self._process = Partner(send, setup)
         self.address: str = self._process.hears()
@@ -382,21 +363,17 @@ class RemoteUpstream(Upstream):
         """Fill the inbox with the rows of each chunk, until the end."""
 
     def ready(self) -> int:
-        """In the inbox."""
         return len(self.inbox)
 
     def begin(self) -> None:
-        """Measure from now on."""
         self._process.tell()
 
     def back_pressure_rate(self) -> float:
-        """As the process says."""
         self._process.tell()
         rate: float = self._process.hears()
         return rate
 
     def close(self) -> None:
-        """End the process."""
         self._process.kill()
 
 
@@ -404,13 +381,11 @@ class BoundedInBytes(RemoteUpstream):
     """A window of bytes on a connection."""
 
     def __init__(self, setup: Setup) -> None:
-        """Connects."""
         self._chunk_bytes: deque[int] = deque()
         self._connection: socket.socket
         super().__init__(setup)
 
     def listen(self) -> None:
-        """Read chunks."""
         self._connection = socket.create_connection(("127.0.0.1", int(self.address)))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._connection.makefile("rb") as file:
@@ -421,7 +396,6 @@ class BoundedInBytes(RemoteUpstream):
                 self.inbox.append(CHUNK_ROWS)
 
     def consume(self) -> int:
-        """Give back the bytes of a chunk."""
         self._connection.sendall(self._chunk_bytes.popleft().to_bytes(LENGTH_BYTES, "little"))
         return self.inbox.popleft()
 
@@ -430,13 +404,11 @@ class BoundedInRowsRemotely(RemoteUpstream):
     """permitflow over gRPC."""
 
     def __init__(self, setup: Setup) -> None:
-        """Connects."""
         self._loop: asyncio.AbstractEventLoop
         self._receiver: RemoteReceiver
         super().__init__(setup)
 
     def listen(self) -> None:
-        """Read chunks, without consuming them."""
         asyncio.run(self._take_all())
 
     async def _take_all(self) -> None:
@@ -447,13 +419,11 @@ class BoundedInRowsRemotely(RemoteUpstream):
                 self.inbox.append(message.rows)
 
     def consume(self) -> int:
-        """Return the permits of a chunk."""
         self._loop.call_soon_threadsafe(self._receiver.consume)
         return self.inbox.popleft()
 
 
 def open_upstreams(setup: Setup) -> tuple[LocalUpstream, RemoteUpstream]:
-    """The local one and the remote one."""
     if setup.uses_permits:
         return BoundedInRows(setup), BoundedInRowsRemotely(setup)
     return BoundedInChunks(setup), BoundedInBytes(setup)
@@ -514,7 +484,6 @@ async def measure(setup: Setup, seconds: float) -> dict[str, list[float]]:
 
 
 def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
-    """Measure one setup, in a process of its own."""
     pipe.send(asyncio.run(measure(setup, seconds)))
     # The upstream beside the join would go on until the end of time.
     os._exit(0)
@@ -546,7 +515,6 @@ class Imbalance(Record):
 
 
 def measure_imbalance(settings: Settings) -> list[Imbalance]:
-    """Of all setups."""
     seconds = SMOKE_SECONDS if settings.is_smoke else SECONDS
     runs = {setup.name: partial(_run, setup, seconds) for setup in SETUPS}
     found = in_turns(runs, min(settings.rounds, MOST_ROUNDS), random.Random(settings.seed))

@@ -51,7 +51,6 @@ class Payload:
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of data in a chunk."""
         return self.rows * (WIDE_ROW_BYTES if self.is_wide else 3 * _INT64_BYTES)
 
     @property
@@ -64,7 +63,6 @@ class Payload:
         return _distinct(self)
 
     def chunks(self, count: int) -> Iterator[pa.RecordBatch]:
-        """So many chunks."""
         return islice(cycle(self.distinct()), count)
 
     def chunk(self, first: int) -> pa.RecordBatch:
@@ -142,7 +140,6 @@ class Job:
 
     @property
     def shape(self) -> Payload:
-        """The payload itself."""
         return PAYLOADS[self.payload]
 
     @property
@@ -161,14 +158,12 @@ class Job:
         return max(self.shape.rows, self.row_permits // 4)
 
     def bursts(self) -> Iterator[list[pa.RecordBatch]]:
-        """All chunks in lists, with pauses if the job is paced."""
         for burst in self._bursts():
             yield burst
             if self.is_paced:
                 time.sleep(self.pause_seconds)
 
     async def bursts_async(self) -> AsyncIterator[list[pa.RecordBatch]]:
-        """The same for an event loop."""
         for burst in self._bursts():
             yield burst
             if self.is_paced:
@@ -205,7 +200,6 @@ class Tally:
     """Counts and reads chunks as they come; the same for all."""
 
     def __init__(self, job: Job) -> None:
-        """The clock starts by itself."""
         self._job = job
         self._warm_up_chunks = max(1, int(job.chunks * WARM_UP_SHARE))
         self._pending: list[pa.RecordBatch] = []

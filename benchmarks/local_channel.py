@@ -43,7 +43,6 @@ class Chunk:
     __slots__ = ("num_rows", "value")
 
     def __init__(self, num_rows: int, value: int) -> None:
-        """``value`` is what the consumer adds up."""
         self.num_rows = num_rows
         self.value = value
 
@@ -92,14 +91,12 @@ async def anyio_stream(chunks: Chunks, row_permits: int) -> int:
 
 
 async def one_by_one(sender: LocalSender[Chunk], chunks: Chunks) -> None:
-    """Chunks by ``send``."""
     for chunk in chunks:
         await sender.send(chunk)
     await sender.end()
 
 
 async def many(sender: LocalSender[Chunk], chunks: Chunks) -> None:
-    """Chunks by ``send_many``."""
     left = iter(chunks)
     while train := deque(islice(left, AT_ONCE)):
         await sender.send_many(train)
@@ -107,7 +104,6 @@ async def many(sender: LocalSender[Chunk], chunks: Chunks) -> None:
 
 
 async def iterated(receiver: LocalReceiver[Chunk]) -> int:
-    """Messages by ``async for``."""
     total = 0
     async for message in receiver:
         total += message.payload.value
@@ -115,7 +111,6 @@ async def iterated(receiver: LocalReceiver[Chunk]) -> int:
 
 
 async def received(receiver: LocalReceiver[Chunk]) -> int:
-    """Messages by ``receive``."""
     total = 0
     try:
         while True:
@@ -126,7 +121,6 @@ async def received(receiver: LocalReceiver[Chunk]) -> int:
 
 
 async def received_many(receiver: LocalReceiver[Chunk]) -> int:
-    """Messages by ``receive_many``."""
     total = 0
     try:
         while True:

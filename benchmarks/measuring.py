@@ -59,7 +59,6 @@ COMMANDS = {
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:
-    """Measure these parts."""
     results = Results(machine=describe_machine(), settings=asdict(settings))
     for part in (part for part in ALONE if part in parts):
         console.print(f"{part} …")

@@ -156,7 +156,6 @@ TASKS = [
 
 
 def measure_checking(settings: Settings) -> list[CheckingSpeed]:
-    """The best of each task."""
     found = []
     for task in (task for task in TASKS if task.is_quick or not settings.is_smoke):
         rounds = [_measured(task) for _ in range(min(settings.rounds, task.most_rounds))]

@@ -46,7 +46,6 @@ CHUNKS_IN_TWO_WINDOWS = 2 * AGREED.row_permits // (2 * PRIME)
 
 
 def sizes(count: int, prime: int) -> Iterator[int]:
-    """Rows of the chunks."""
     for number in range(count):
         position = number % prime
         yield 2 * prime + (position + 1) ** 2 % prime - position**2 % prime
@@ -103,7 +102,6 @@ def record_run(folder: Path, chunk_sizes: Sequence[int], sabotage: str | None) -
 
 
 def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
-    """Record, judge, report."""
     started = time.monotonic()
     print(f"real run: {record_run(folder, list(sizes(chunks, SMALL_PRIME)), None)}, {seconds_since(started)}")
     started = time.monotonic()
@@ -140,18 +138,15 @@ def run_sabotaged(folder: Path, sabotage: str) -> bool:
 
 
 def is_right_step(channel: ChannelTrace, verdict: Verdict, sabotage: str) -> bool:
-    """Is the first objection to what went wrong?"""
     event = verdict.replay.blocked[0].event
     return (event.end, event.sequence) == first_wrong_event(channel, sabotage)
 
 
 def seconds_since(started: float) -> str:
-    """For a report."""
     return f"{time.monotonic() - started:.1f} s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for."""
     options = parser().parse_args(arguments)
     if options.serve is not None:
         if options.sabotage:
@@ -172,14 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def new_folder(base: Path, name: str) -> Path:
-    """A folder for the traces of one run."""
     folder = base / name
     folder.mkdir(parents=True)
     return folder
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--chunks", type=int, default=100_000, help="of the real run")
     options.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the traces in this new folder")

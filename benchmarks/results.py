@@ -34,22 +34,18 @@ class Series:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Series":
-        """From any values."""
         return cls(tuple(values))
 
     @property
     def median(self) -> float:
-        """In the middle."""
         return statistics.median(self.values)
 
     @property
     def low(self) -> float:
-        """The least."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """The most."""
         return max(self.values)
 
     def ratio_to(self, other: "Series") -> "Series":
@@ -104,7 +100,6 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def describe_machine() -> dict[str, str]:
-    """Cores, processor, memory, kernel, and versions."""
     return {
         "cores": str(os.cpu_count()),
         "processor": _processor(),
@@ -137,7 +132,6 @@ class StaleResultsError(Exception):
     """Records that this version does not understand."""
 
     def __init__(self, part: str, reason: str) -> None:
-        """Of a part."""
         super().__init__(f"{part!r} was measured by another version: {reason}")
         self.part = part
 
@@ -171,7 +165,6 @@ class Results:
         self.seconds = former.seconds | self.seconds
 
     def forget(self, part: str) -> None:
-        """Drop a part."""
         for facts in (self.parts, self.rounds, self.seconds):
             facts.pop(part, None)
 
@@ -187,7 +180,6 @@ class Results:
             raise StaleResultsError(part, str(error)) from None
 
     def write(self, folder: Path) -> Path:
-        """Write into a folder, and create it if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / RESULTS_FILE
         path.write_text(json.dumps(self.__dict__, indent=1) + "\n")

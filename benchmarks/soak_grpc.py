@@ -83,7 +83,6 @@ def heard(process: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
 
 
 def watch(source: "subprocess.Popen[str]", consumer: "subprocess.Popen[str]", began: float) -> list[Sample]:
-    """Sample the memory of both until the consumer has ended."""
     samples: list[Sample] = []
     here, there = psutil.Process(source.pid), psutil.Process(consumer.pid)
     while True:
@@ -116,7 +115,6 @@ def growth_bytes_per_second(times: list[float], sizes: list[int]) -> float:
 
 
 def broken_promises(name: str, result: Run, rows: int, row_permits: int) -> list[str]:
-    """The failed checks of a run."""
     channel = result.source
     peaks = {channel["name"]: channel["numbers"]["peak_rows_held"]} | {
         stream["stream"]: stream["numbers"]["peak_rows_held"] for stream in channel["streams"]
@@ -150,7 +148,6 @@ def growing(by_process: dict[str, float]) -> list[str]:
 
 
 def figures(result: Run, rows: int) -> dict[str, float]:
-    """The numbers of a run."""
     numbers = result.source["numbers"]
     (stream,) = result.source["streams"]
     return {
@@ -182,7 +179,6 @@ def soak(options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], list
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows at full speed")
     parser.add_argument("--slow-seconds", type=float, default=30.0, help="how long the slow consumer is watched")

@@ -44,7 +44,6 @@ class StoreRate(Record):
 
 
 def measure_stores(settings: Settings) -> list[StoreRate]:
-    """All sizes; of each, both stores in turns."""
     sizes, seconds = (SIZES[:1], 0.02) if settings.is_smoke else (SIZES, SECONDS)
     return [
         rate

@@ -46,11 +46,9 @@ class MemoryStream(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format()``."""
         return "memory_stream"
 
     def schema(self) -> str:
-        """Of the benchmark's chunks."""
         return "serial BIGINT, double BIGINT, square BIGINT"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -122,12 +120,10 @@ def exchange_rate(spark: SparkSession, sink: str, seconds: float, window: Sequen
 
 
 def memory_rate(spark: SparkSession, sink: str, seconds: float) -> float:
-    """Rows per second of the peer."""
     return rows_per_second(spark.readStream.format("memory_stream").load(), sink, seconds)
 
 
 def main() -> None:
-    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each query in each round")

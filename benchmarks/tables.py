@@ -84,7 +84,6 @@ def _default_rows(results: Results, part: str, number: str) -> Iterator[list[str
 
 
 def delays(results: Results) -> str:
-    """By distance and window."""
     full = "the pipe is full"
     return _listed(
         results.get("delays", DelayPoint),
@@ -101,7 +100,6 @@ def delays(results: Results) -> str:
 
 
 def full_pipe(results: Results) -> str:
-    """By distance: from which window on the pipe is full."""
     points = results.get("delays", DelayPoint)
     largest = max((point.row_permits for point in points), default=0)
     return _listed(
@@ -117,7 +115,6 @@ def full_pipe(results: Results) -> str:
 
 
 def stalled(results: Results) -> str:
-    """With a consumer that has stopped."""
     return _listed(
         results.get("stalled", Stalled),
         {
@@ -130,7 +127,6 @@ def stalled(results: Results) -> str:
 
 
 def channels(results: Results) -> str:
-    """Idle ones."""
     return _listed(
         results.get("channels", IdleChannels),
         {
@@ -143,7 +139,6 @@ def channels(results: Results) -> str:
 
 
 def stores(results: Results) -> str:
-    """Rows that are kept: on disk, beside in memory."""
     rates = {(rate.payload, rate.channels, rate.store): rate for rate in results.get("stores", StoreRate)}
     rows = []
     for payload, channels in dict.fromkeys((payload, channels) for payload, channels, _ in rates):
@@ -164,13 +159,11 @@ def machine(results: Results) -> str:
 
 
 def ways(_: Results) -> str:
-    """What is compared."""
     rows = [(way.name, str(way.group), way.about) for _, way in find_ways()[0].values()]
     return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def durations(results: Results) -> str:
-    """How long each part took to measure."""
     rows: list[list[str]] = []
     for command, parts in COMMANDS.items():
         seconds = {part: results.seconds[part] for part in parts if part in results.seconds}
@@ -196,7 +189,6 @@ def latency(results: Results) -> str:
 
 
 def local(results: Results) -> str:
-    """Inside a process."""
     rates = results.get("local", LocalRate)
     told = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second.told() for rate in rates}
     sizes = sorted({rate.chunk_rows for rate in rates})
@@ -205,7 +197,6 @@ def local(results: Results) -> str:
 
 
 def imbalance(results: Results) -> str:
-    """Both upstreams of the join."""
     return _listed(
         results.get("imbalance", Imbalance),
         {
@@ -220,7 +211,6 @@ def imbalance(results: Results) -> str:
 
 
 def spark(results: Results) -> str:
-    """Jobs with the exchange and without."""
     return _listed(
         results.get("spark", SparkJob),
         {
@@ -233,7 +223,6 @@ def spark(results: Results) -> str:
 
 
 def checking(results: Results) -> str:
-    """Explorer, TLC, recorded runs, proofs."""
     return _listed(
         results.get("checking", CheckingSpeed),
         {
@@ -246,7 +235,6 @@ def checking(results: Results) -> str:
 
 
 def verdicts(results: Results) -> str:
-    """Promises, and whether they are kept."""
     columns: dict[str, Callable[[Verdict], str]] = {
         "Promise": lambda verdict: verdict.promise,
         "found": lambda verdict: verdict.found.told(),

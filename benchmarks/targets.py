@@ -63,12 +63,10 @@ class Verdict:
 
     @property
     def told(self) -> str:
-        """For a table."""
         return "met" if self.is_met else "not met"
 
 
 def judge(results: Results) -> list[Verdict]:
-    """All promises about what was measured."""
     return [
         *_throughput(results.get("throughput", Cell)),
         *_latency(results.get("latency", Latency)),

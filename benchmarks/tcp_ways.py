@@ -39,7 +39,6 @@ class Frames(asyncio.BufferedProtocol):
     """Receives messages where they stay, told by whatever reads; sees to it that the writer waits."""
 
     def __init__(self, count: int = 0) -> None:
-        """Of so many messages."""
         self._scratch, self._filled = memoryview(bytearray(SCRATCH_BYTES)), 0
         self._body: memoryview | None = None
         self._body_filled, self._left = 0, count
@@ -47,11 +46,9 @@ class Frames(asyncio.BufferedProtocol):
         self.may_write.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
         return self._scratch[self._filled :] if self._body is None else self._body[self._body_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many have come."""
         self.is_answered.set()
         if self._body is not None:
             self._body_filled += nbytes
@@ -75,11 +72,9 @@ class Frames(asyncio.BufferedProtocol):
                 self.is_over.set()
 
     def pause_writing(self) -> None:
-        """The transport is full."""
         self.may_write.clear()
 
     def resume_writing(self) -> None:
-        """It is not."""
         self.may_write.set()
 
 
@@ -164,7 +159,6 @@ def play(end: str, way: str, port: int, count: int, size: int, certificate: Path
 
 
 def seconds_per_gigabyte(way: str, size: int, gigabytes: float, certificate: Path) -> float:
-    """Of the processor, for both ends together."""
     spawning, count, port, total = multiprocessing.get_context("spawn"), int(gigabytes * 1e9 / size), 0, 0.0
     processes, ears = [], []
     for end in ("receive", "send"):
@@ -182,7 +176,6 @@ def seconds_per_gigabyte(way: str, size: int, gigabytes: float, certificate: Pat
 
 
 def main() -> None:
-    """Print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--gigabytes", type=float, default=1.0, help="for each way and size, in each round")

@@ -78,7 +78,6 @@ async def calls_of_a_chunk(address: str, same_host: SameHost) -> list[Call]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each carrier."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carrier", action="append", choices=CARRIERS, help="this one; may be repeated")
     parser.add_argument("--list", action="store_true", help="the calls in their order, as well")

@@ -41,7 +41,6 @@ def peak_memory_bytes() -> int:
 
 
 def _jobs(pipe: Connection) -> Iterator[Job]:
-    """As they are told."""
     # Else each collection would look at all that was loaded: 50,000 objects, and longer than many a job.
     gc.collect()
     gc.freeze()

@@ -65,7 +65,6 @@ ONLY = {
 
 
 def reference() -> str:
-    """The whole document."""
     parts = [
         "# What can be imported",
         "Written by `make docs` from the first lines of docstrings; `help(name)` tells the rest: units, defaults,\n"

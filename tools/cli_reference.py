@@ -19,7 +19,6 @@ Command: TypeAlias = TyperCommand | TyperGroup
 
 
 def reference() -> str:
-    """The whole document."""
     parts = [
         "# The command line",
         "Written by `make docs` from the commands' own help; `permitflow COMMAND --help` says the same.",

@@ -38,7 +38,6 @@ CELLS = {Outcome.HOLDS: "holds", Outcome.BREAKS: "**breaks**", Outcome.NOT_APPLI
 
 
 def table(reports: Mapping[str, Report]) -> str:
-    """A line for each rule, a column for each report."""
     lines = [f"| Rule | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
     for rule in rulebook_of(PERMITS).rules:
         cells = [cell(report, rule.id) for report in reports.values()]
@@ -65,7 +64,6 @@ def rules(flow: str) -> str:
 
 
 def with_tables(document: str, reports: Mapping[str, Report]) -> str:
-    """The document with its tables written again."""
     for mark, text in zip(MARKS, (rules(PERMITS), table(reports), *map(rules, OTHERS)), strict=True):
         before, _, rest = document.partition(mark)
         document = f"{before}{mark}\n{text}\n{END}{rest.partition(END)[2]}"
@@ -73,7 +71,6 @@ def with_tables(document: str, reports: Mapping[str, Report]) -> str:
 
 
 def judged() -> dict[str, Report]:
-    """All reports."""
     with asyncio.Runner() as runner:
         reports = {CORE: judge_pair(make_core_pair, name=CORE)}
         for name, adapter in ADAPTERS.items():

@@ -24,7 +24,6 @@ END = "<!-- end -->\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it and show the report; write the table, if all is as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1)")
     parser.add_argument("--kills", type=int, default=50, help="how many (default: 50)")
@@ -46,7 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(report: PipelineReport) -> str:
-    """What was counted, a line each."""
     lines = ["| | |", "|---|---:|", *(f"| {what} | {count} |" for what, count in _counts(report))]
     return "\n".join(lines) + "\n"
 
@@ -67,7 +65,6 @@ def _counts(report: PipelineReport) -> Iterator[tuple[str, str]]:
 
 
 def updated(text: str, results: str) -> str:
-    """A document with these results between their marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{results}\n{END}{after}"

@@ -84,7 +84,6 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the mutants and print what noticed them."""
     options = _parser().parse_args(arguments)
     if options.of is not None:
         return try_file(options.of.resolve().relative_to(CHECKOUT), options.tests)

@@ -63,7 +63,6 @@ DRAWINGS = {
 
 
 def main() -> None:
-    """Make pages in a temporary folder, and look at them."""
     chromium = find_chromium()
     if chromium is None:
         raise SystemExit("screenshots need Chromium, and there is none; `make setup` tries to install it")
@@ -83,7 +82,6 @@ def main() -> None:
 
 
 def take(shot: Shot, folder: Path, browser: "Browser") -> None:
-    """Open the page in a window of its own and photograph it."""
     visit = Visit(
         browser,
         folder / f"{shot.name}.html",

@@ -49,7 +49,6 @@ JAVA_PLACES = (
 
 
 def main() -> None:
-    """Bring the environment up to date."""
     if sys.version_info < OLDEST_PYTHON:
         continue_with_newer_python()
     began = time.monotonic()
@@ -71,7 +70,6 @@ def say(message: str) -> None:
 
 
 def give_up(message: str) -> NoReturn:
-    """End with a message that says what to do."""
     print(f"setup: {message}", file=sys.stderr, flush=True)
     raise SystemExit(1)
 
@@ -184,7 +182,6 @@ def provide_java() -> None:
 
 
 def find_java() -> Path | None:
-    """The first home of a Java that is new enough, or None."""
     # The note of the last time spares starting a JVM to ask for its version.
     if JAVA_HOME_FILE.is_file() and "JAVA_HOME" not in os.environ:
         noted = Path(JAVA_HOME_FILE.read_text().strip())
@@ -238,7 +235,6 @@ def provide_chromium(fingerprint: str) -> None:
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium, or None."""
     return next((path for path in map(shutil.which, CHROMIUM_NAMES) if path is not None), None)
 
 
@@ -265,7 +261,6 @@ def install(packages: Mapping[str, Sequence[str]], what: str) -> str:
 
 
 def install_command(manager: str) -> list[str]:
-    """How a package manager installs without asking."""
     if manager == "apt-get":
         options = ["install", "--yes", "--quiet", "--no-install-recommends"]
         return ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options]

@@ -24,7 +24,6 @@ JOBS = min(2, os.cpu_count() or 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the mutants and print what noticed them."""
     options = _parser().parse_args(arguments)
     started = time.monotonic()
     outcomes: list[Outcome] = []

@@ -71,7 +71,6 @@ class _Permits:
 
 
 def exchange_chunks(job: Job, permits: _Permits, writer: flight.MetadataRecordBatchWriter) -> None:
-    """One message for each chunk."""
     for chunk in job.feed():
         permits.take(chunk.num_rows)
         writer.write_batch(chunk)
@@ -109,11 +108,9 @@ class FlightProducer(Producer):
         self.address = f"grpc://127.0.0.1:{self._server.port}"
 
     def prepare(self, job: Job) -> None:
-        """Know the job before the consumer asks."""
         self._server.job = job
 
     def close(self) -> None:
-        """Stop serving."""
         self._server.shutdown()
 
 
@@ -121,11 +118,9 @@ class GetConsumer(Consumer):
     """``DoGet``."""
 
     def __init__(self, address: str) -> None:
-        """Connects."""
         self._client = flight.connect(address)
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Read a stream."""
         for item in self._client.do_get(flight.Ticket(b"")):
             tally.take(item.data)
 
@@ -134,7 +129,6 @@ class ExchangeConsumer(GetConsumer):
     """``DoExchange``: returns permits in batches."""
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Read a stream."""
         writer, reader = self._client.do_exchange(flight.FlightDescriptor.for_command(b""))
         unreturned = 0
         with writer:

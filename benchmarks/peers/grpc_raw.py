@@ -19,7 +19,6 @@ class GrpcProducer(AsyncProducer):
     """A bidirectional method: permits come, chunks go; an empty message is the end."""
 
     async def start(self) -> str:
-        """Serve."""
         self._server = grpc.aio.server(options=OPTIONS)
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._get)
         service, method = METHOD.strip("/").split("/")
@@ -29,7 +28,6 @@ class GrpcProducer(AsyncProducer):
         return f"127.0.0.1:{port}"
 
     async def get_ready(self, job: Job) -> None:
-        """Know the job before the consumer asks."""
         self._job = job
 
     async def _get(self, requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
@@ -68,7 +66,6 @@ class GrpcConsumer(AsyncConsumer):
     """Returns permits in batches."""
 
     async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
         schema, unreturned = job.shape.schema, 0
         async with grpc.aio.insecure_channel(self.address, options=OPTIONS) as channel:
             method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(METHOD)

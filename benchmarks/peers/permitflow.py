@@ -24,7 +24,6 @@ __all__ = ["WAYS"]
 
 
 def channel_of(job: Job) -> str:
-    """Each job has a channel of its own."""
     return f"chunks/{job.number}"
 
 
@@ -39,7 +38,6 @@ class ExchangeProducer(AsyncProducer):
         super().__init__()
 
     async def start(self) -> str:
-        """Serve."""
         await self._server.__aenter__()
         return self._server.address
 
@@ -51,7 +49,6 @@ class ExchangeProducer(AsyncProducer):
         self._exchange.add_channel(channel_of(job), parameters, job.shape.schema)
 
     async def send_all(self, job: Job) -> None:
-        """Feed the channel, and end it."""
         sender = self._exchange.channel(channel_of(job)).sender
         async for burst in job.bursts_async():
             if self._one_by_one:
@@ -78,7 +75,6 @@ async def read_many(receiver: RemoteReceiver, tally: Tally) -> None:
 
 
 async def read_one_by_one(receiver: RemoteReceiver, tally: Tally) -> None:
-    """By ``receive``: a call for each chunk."""
     async for message in receiver:
         tally.take(message.payload)
 
@@ -99,7 +95,6 @@ class ExchangeConsumer(AsyncConsumer):
         self._read = read
 
     async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
         async with get(self.address, channel_of(job), same_host=self._same_host) as receiver:
             await asyncio.sleep(job.stall_seconds)
             with suppress(EndOfStream):
@@ -110,12 +105,10 @@ class BlockingConsumer(Consumer):
     """The client for threads and scripts."""
 
     def __init__(self, address: str, *, same_host: SameHost = SameHost.NEVER) -> None:
-        """The exchange's address."""
         self._address = address
         self._same_host = same_host
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Dial and read."""
         with closing(open_source(self._address, channel_of(job), same_host=self._same_host)) as source:
             for joined in source.joined():
                 tally.take_joined(joined.batch, joined.rows)

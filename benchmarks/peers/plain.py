@@ -22,7 +22,6 @@ class PipeProducer(Producer):
     """Listens at a Unix socket, as a duplex ``Pipe`` is one."""
 
     def __init__(self) -> None:
-        """A path of its own."""
         self._listener = Listener(family="AF_UNIX")
         self.address = str(self._listener.address)
 
@@ -34,7 +33,6 @@ class PipeProducer(Producer):
             connection.send_bytes(b"")
 
     def close(self) -> None:
-        """Remove the socket's file."""
         self._listener.close()
 
 
@@ -42,11 +40,9 @@ class PipeConsumer(Consumer):
     """Dials for each job."""
 
     def __init__(self, address: str) -> None:
-        """A path."""
         self._address = address
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Read messages up to the empty one."""
         schema = job.shape.schema
         with Client(self._address, family="AF_UNIX") as connection:
             while message := connection.recv_bytes():
@@ -61,7 +57,6 @@ class SocketProducer(Producer):
     """Listens; a connection for each job."""
 
     def __init__(self, family: socket.AddressFamily) -> None:
-        """``AF_INET`` or ``AF_UNIX``."""
         self._listener = socket.socket(family)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if family is socket.AF_UNIX:
@@ -74,7 +69,6 @@ class SocketProducer(Producer):
         self._listener.listen()
 
     def produce(self, job: Job) -> None:
-        """Write a stream."""
         connection, _ = self._listener.accept()
         with connection, connection.makefile("wb", buffering=BUFFER_BYTES) as file:
             _send_at_once(connection)
@@ -86,7 +80,6 @@ class SocketProducer(Producer):
                         file.flush()
 
     def close(self) -> None:
-        """Remove the socket's file."""
         self._listener.close()
         if self._folder is not None:
             self._folder.cleanup()
@@ -96,11 +89,9 @@ class SocketConsumer(Consumer):
     """Dials for each job."""
 
     def __init__(self, address: str) -> None:
-        """A port, or a path."""
         self._address = address
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Read a stream."""
         is_path = os.sep in self._address
         with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as connection:
             connection.connect(self._address if is_path else ("127.0.0.1", int(self._address)))

@@ -29,7 +29,6 @@ class RSocketProducer(AsyncProducer):
     """A server for one client at a time."""
 
     async def start(self) -> str:
-        """Serve."""
         logging.getLogger("pyrsocket").setLevel(logging.ERROR)
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
@@ -39,7 +38,6 @@ class RSocketProducer(AsyncProducer):
         RSocketServer(TransportTCP(reader, writer, READ_BYTES), handler_factory=lambda: _Handler(self))
 
     async def get_ready(self, job: Job) -> None:
-        """Know the job before the consumer asks."""
         self.job = job
 
     def payloads(self) -> Iterator[tuple[Payload, bool]]:
@@ -61,7 +59,6 @@ class _Handler(BaseRequestHandler):  # type: ignore[misc]  # rsocket has no anno
         self._producer = producer
 
     async def request_stream(self, payload: Payload) -> Publisher:
-        """The chunks of the job."""
         if self._producer.job.is_paced:
             return StreamFromAsyncGenerator(self._producer.paced_payloads)
         return StreamFromGenerator(self._producer.payloads)
@@ -103,7 +100,6 @@ class RSocketConsumer(AsyncConsumer):
     """Dials for each job."""
 
     async def receive_all(self, job: Job, tally: Tally) -> None:
-        """Read a stream."""
         logging.getLogger("pyrsocket").setLevel(logging.ERROR)
         host, port = self.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -66,7 +66,6 @@ class AsyncProducer(Producer):
     """A producer with an event loop, which runs while a job is being served."""
 
     def __init__(self) -> None:
-        """Starts the server."""
         self._runner = asyncio.Runner()
         self.address = self._runner.run(self.start())
 
@@ -81,15 +80,12 @@ class AsyncProducer(Producer):
         """``produce``."""
 
     def prepare(self, job: Job) -> None:
-        """Prepare, before the consumer may connect."""
         self._runner.run(self.get_ready(job))
 
     def produce(self, job: Job) -> None:
-        """Send all chunks."""
         self._runner.run(self.send_all(job))
 
     def linger(self, wait: Callable[[], object]) -> None:
-        """Let the loop run on."""
         self._runner.run(asyncio.to_thread(wait))
 
 
@@ -97,7 +93,6 @@ class AsyncConsumer(Consumer):
     """A consumer with an event loop."""
 
     def __init__(self, address: str) -> None:
-        """Remembers the address."""
         self.address = address
         self._runner = asyncio.Runner()
 
@@ -106,7 +101,6 @@ class AsyncConsumer(Consumer):
         """``consume``."""
 
     def consume(self, job: Job, tally: Tally) -> None:
-        """Receive all chunks."""
         self._runner.run(self.receive_all(job, tally))
 
 

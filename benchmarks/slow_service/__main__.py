@@ -58,7 +58,6 @@ class Outcome:
 
 
 def run_with_queue(settings: Settings) -> Outcome:
-    """The gateway takes whatever comes."""
     with Partner(serve, service, settings) as slow:
         settings = replace(settings, service=slow.hears())
         with Partner(serve, gateway, settings) as queue:
@@ -139,7 +138,6 @@ def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> No
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run both, and report the results."""
     options = _parser().parse_args(arguments)
     with TemporaryDirectory(prefix="slow-service-") as folder:
         settings = Settings(rows=options.rows, rows_per_second=options.rows_per_second, work_dir=folder)
@@ -179,7 +177,6 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def update(path: Path, results: str) -> None:
-    """Write the results between their marks."""
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -12,7 +12,6 @@ PATIENCE_SECONDS = 300.0
 
 
 def run(_pipe: object, settings: Settings) -> None:
-    """Forward all channels at once, to their ends."""
     with ThreadPoolExecutor(settings.channels) as threads:
         list(threads.map(lambda number: forward(settings, number), range(settings.channels)))
 

@@ -51,7 +51,6 @@ class Answer(NamedTuple):
 
 
 def encode(batch: pa.RecordBatch) -> bytes:
-    """A batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -59,19 +58,16 @@ def encode(batch: pa.RecordBatch) -> bytes:
 
 
 def decode(body: bytes) -> pa.RecordBatch:
-    """And back."""
     (batch,) = pa.ipc.open_stream(body)
     return batch
 
 
 def post(url: str, body: bytes) -> bytes:
-    """Send a request and wait for the answer."""
     with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=LONGEST_REQUEST_SECONDS) as answer:
         return bytes(answer.read())
 
 
 def fetch(url: str) -> Answer:
-    """Ask for what there is."""
     with urllib.request.urlopen(url, timeout=LONGEST_REQUEST_SECONDS) as answer:
         return Answer(answer.status, answer.read())
 
@@ -84,11 +80,9 @@ class ArrowHandler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def do_POST(self) -> None:
-        """Read the body, then answer."""
         self._answer(self.respond(self.path, self.rfile.read(int(self.headers["Content-Length"]))))
 
     def do_GET(self) -> None:
-        """Answer."""
         self._answer(self.respond(self.path, b""))
 
     def _answer(self, answer: Answer) -> None:
@@ -138,7 +132,6 @@ END = b""
 
 
 def gateway(settings: Settings) -> tuple[ThreadingHTTPServer, str]:
-    """The gateway, and where it is."""
     orders: SimpleQueue[bytes] = SimpleQueue()
     scores: SimpleQueue[bytes] = SimpleQueue()
 

@@ -31,14 +31,12 @@ def run(pipe: Connection, job: str, settings: Settings) -> None:
 
 
 def orders(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Documents to score."""
     table = spark.range(0, settings.rows, numPartitions=settings.channels)
     document = f"rpad(cast(id as string), {settings.document_bytes}, '.') as document"
     return table.selectExpr("id", "cast(id % 1000 as double) as amount", document)
 
 
 def send(table: DataFrame, settings: Settings) -> None:
-    """Hand all of them over."""
     if settings.exchange:
         writer = table.write.format("permitflow").option("stream", "orders").mode("append")
         writer.options(address=settings.exchange, channels=str(settings.channels)).save()
@@ -55,7 +53,6 @@ def send(table: DataFrame, settings: Settings) -> None:
 
 
 def received(spark: SparkSession, settings: Settings) -> DataFrame:
-    """All scores."""
     if settings.exchange:
         reader = spark.read.format("permitflow").option("stream", "scores")
         return reader.options(address=settings.exchange, channels=str(settings.channels)).load()

@@ -45,7 +45,6 @@ class Stage:
     """The session, the exchange beside it, and streams with new names."""
 
     def __init__(self, spark: SparkSession, exchange: Partner) -> None:
-        """Both have been started."""
         self.spark = spark
         self._exchange = exchange
         self._address: str = exchange.hears()

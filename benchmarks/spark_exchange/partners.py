@@ -32,7 +32,6 @@ class Order(NamedTuple):
 
 
 async def feed(exchange: Exchange, channel: str, rows: int, chunks: int) -> None:
-    """Put so many chunks into a channel, and end it."""
     sender = exchange.channel(channel).sender
     supply = payload_of(rows).chunks(chunks)
     while burst := deque(islice(supply, BURST_CHUNKS)):
@@ -41,12 +40,10 @@ async def feed(exchange: Exchange, channel: str, rows: int, chunks: int) -> None
 
 
 async def drain(exchange: Exchange, channel: str) -> int:
-    """Read a channel to its end; its rows."""
     return sum([message.rows async for message in exchange.channel(channel).receiver])
 
 
 async def carry_out(exchange: Exchange, order: Order, pipe: Connection) -> None:
-    """One order."""
     for past in exchange.statistics():
         exchange.remove_channel(past.name)
     parameters = ChannelParameters(row_permits=CHUNKS_IN_WINDOW * order.rows)

@@ -37,11 +37,9 @@ class MemorySource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format()``."""
         return "memory_chunks"
 
     def schema(self) -> str:
-        """Of the benchmark's chunks."""
         return "serial BIGINT, double BIGINT, square BIGINT"
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -66,11 +64,9 @@ class NullSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format()``."""
         return "null_sink"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Nothing to prepare."""
         return _NullWriter()
 
 
