@@ -12,6 +12,7 @@ from permitflow_model.input_gate import SYSTEM, State
 from permitflow_model.kernel.replay import Refused, World
 
 # The gate lends by itself, as soon as it can.
+# The ends also announce a backlog where the model does not, if there is exclusive credit.
 MOVES = [action.name for action in SYSTEM.actions if action.name != "Borrow"]
 
 
@@ -24,7 +25,8 @@ def led(parameters: GateParameters, seed: int, steps: int, *, backlog: int = 3) 
     world, made = explanation.start(), []
     for _ in range(steps):
         enabled = [move for move in moves if SYSTEM.is_enabled(move.action, world.state, constants, *move.arguments)]
-        refused = choose.choice([move for move in moves if move not in enabled and not move.action.startswith("Offer")])
+        never = {"OfferData", "OfferBarrier", *(["AnnounceBacklog"] if parameters.exclusive else [])}
+        refused = choose.choice([move for move in moves if move not in enabled and move.action not in never])
         require_refused(ends, refused, world.state)
         move = choose.choice(enabled)
         world = explained(ends, move, explanation, world)

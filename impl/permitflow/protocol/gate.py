@@ -193,6 +193,12 @@ class GateSender(Outbound[T]):
         return sum(_cost_of(offered.message.rows) for offered in self._waiting if offered.message.kind is _CHUNK)
 
     @property
+    def _next_cost(self) -> int:
+        """Of the oldest chunk that waits."""
+        costs = (_cost_of(each.message.rows) for each in self._waiting if each.message.kind is _CHUNK)
+        return next(costs, 0)
+
+    @property
     def room_rows(self) -> int:
         """Credit that may be used now."""
         return 0 if self._is_stopped else self._credit
@@ -278,7 +284,7 @@ class GateSender(Outbound[T]):
     # What the gate is told beside data.
 
     def take_announcement(self) -> Backlog | None:
-        """The backlog behind data that has just left; without exclusive credit also as soon as a chunk lacks credit.
+        """The backlog behind data that has just left, and as soon as a chunk lacks credit that nobody knows of.
 
         Spec: SendData, AnnounceBacklog.
         """
@@ -287,7 +293,7 @@ class GateSender(Outbound[T]):
             return None
         backlog = self.backlog
         returned = max(0, self._credit - self._exclusive - backlog)
-        is_asking = self._exclusive == 0 and self._told < backlog and (not self._credit or not self.can_send())
+        is_asking = self._told < backlog and (not self._credit or max(self._credit, self._told) < self._next_cost)
         if not returned and not is_asking and (not has_sent or self._told == backlog):
             return None
         self._told = backlog

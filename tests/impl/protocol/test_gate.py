@@ -203,12 +203,15 @@ def test_resuming_voids_credit_only_where_there_is_no_exclusive_credit(exclusive
     assert end.credit == after
 
 
-def test_a_backlog_is_announced_alone_only_without_exclusive_and_without_any_credit() -> None:
-    """V5.9."""
+def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
+    """V5.9; unlike Flink, also with exclusive credit, once it is used up."""
     with_own, without = sender(2), sender(0)
-    assert offer(with_own, "dddd") == ["d", "d"]
+    assert offer(with_own, "d") == ["d"]
+    assert with_own.take_announcement() is None
+    assert offer(with_own, "ddd") == ["d"]
     assert with_own.take_announcement() == Backlog(2)  # behind what has left
     offer(with_own, "d")
+    assert with_own.take_announcement() == Backlog(3)
     assert with_own.take_announcement() is None
     assert offer(without, "d") == []
     assert without.take_announcement() == Backlog(1)

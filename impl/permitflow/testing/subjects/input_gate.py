@@ -2,6 +2,7 @@
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
 So a recorded event is as many steps as it has rows.  A backlog told behind data is a part of that data in the model.
+The implementation also announces a backlog if there is exclusive credit, or credit that is not enough for a chunk.
 """
 
 from collections import deque
@@ -54,6 +55,8 @@ class GateExplanation:
         """
         name = self._inputs[event.channel]
         state = world.state
+        if event.action == "AnnounceBacklog":
+            state = self._announced(state, name, *event.arguments)
         for action in self._steps(state.channels.get(name), event):
             arguments = () if action == "Align" else (name,)
             try:
@@ -72,21 +75,30 @@ class GateExplanation:
                 granted, resume, _ = numbers
                 return ("Hear",) * (resume + (granted > 0))
             case "Deliver":
-                data, barriers, _, returned = numbers
-                is_told_alone = not channel.wire.is_empty() and channel.wire.head().kind == "backlog"
+                data, barriers, backlog, returned = numbers
+                is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
                 if returned:
                     raise Refused("the model withdraws nothing")
                 return ("Deliver",) * (data + barriers or is_told_alone)
-            case "AnnounceBacklog":
-                return ("AnnounceBacklog",) if channel.told != numbers[0] else ()
             case "Align":
                 return ("Align",) if channel.blocked else ()
-            case "ConsumeEnd":
+            case "ConsumeEnd" | "AnnounceBacklog":
                 return ()
             case "OfferData" | "SendData" | "ConsumeData" | "Borrow":
                 return (event.action,) * numbers[0]
             case _:
                 return (event.action,)
+
+    def _announced(self, state: State, name: int, backlog: int) -> State:
+        """The state after an announcement, unless data have told the same."""
+        channel = state.channels.get(name)
+        if backlog == channel.told:
+            return state
+        if channel.stopped or backlog != content_in(channel.waiting).data:
+            raise Refused(f"backlog {backlog} must not be announced in {state}")
+        told = Item("backlog", channel.waiting.head().epoch if backlog else channel.epoch, backlog)
+        changed = channel._replace(told=backlog, wire=channel.wire.push(told))
+        return state._replace(channels=state.channels.put(name, changed))
 
     def broken(self, world: World[State]) -> list[str]:
         """The names of the invariants that do not hold."""

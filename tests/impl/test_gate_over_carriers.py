@@ -1,0 +1,147 @@
+"""A join of two upstreams through an exchange: under back-pressure its recorded runs are behaviours of the model."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
+from permitflow.channels.interface import SendEnd
+from permitflow.errors import InputLostError, InvalidParametersError, ParameterMismatchError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.testing.subjects.input_gate import judge_gate
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_sender import RemoteSender
+from permitflow.transports.same_host import SameHost
+
+SCHEMA = pa.schema([("epoch", pa.int64())])
+CARRIERS = {
+    "gRPC": ("127.0.0.1:0", SameHost.NEVER),
+    "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
+    "same host": ("127.0.0.1:0", SameHost.REQUIRE),
+}
+NAMES = ("left", "right")
+BARRIER_SECONDS = 0.1
+CHUNK_ROWS = 3
+
+
+class Joined(NamedTuple):
+    """A gate of two channels of an exchange."""
+
+    gate: InputGate[pa.RecordBatch]
+    senders: list[RemoteSender]
+    streams: list[str]
+    trace: MemoryTrace
+
+
+@asynccontextmanager
+async def joined(parameters: GateParameters, carrier: str) -> AsyncIterator[Joined]:
+    """Two producers, an exchange, and a gate."""
+    address, same_host = CARRIERS[carrier]
+    trace = MemoryTrace()
+    exchange = Exchange(record=trace.recorder)
+    for name in NAMES:
+        exchange.add_channel(name, parameters)
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ExchangeServer(exchange, address))
+        senders = [
+            await stack.enter_async_context(put(server.address, name, SCHEMA, same_host=same_host)) for name in NAMES
+        ]
+        gate: InputGate[pa.RecordBatch] = await stack.enter_async_context(InputGate(parameters))
+        streams = []
+        for name in NAMES:
+            receiver = await stack.enter_async_context(
+                get(
+                    server.address,
+                    name,
+                    wanted=parameters,
+                    record=trace.recorder,
+                    same_host=same_host,
+                    group=gate.group,
+                )
+            )
+            gate.add(receiver)
+            streams.append(receiver.stream)
+        yield Joined(gate, senders, streams, trace)
+
+
+async def produce(sender: SendEnd[pa.RecordBatch], seconds: float, barriers: int) -> None:
+    """Chunks of the epoch without end, and a barrier after each interval."""
+    clock = asyncio.get_running_loop().time
+    for epoch in range(barriers):
+        chunk = pa.record_batch({"epoch": [epoch] * CHUNK_ROWS}, schema=SCHEMA)
+        until = clock() + seconds
+        while True:
+            await sender.send(chunk)
+            if clock() >= until:
+                break
+        await sender.send_barrier(epoch)
+    await sender.end()
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "floating", "carrier"),
+    [(0, 12, "gRPC"), (12, 12, "gRPC"), (12, 0, "TCP"), (0, 12, "TCP"), (6, 6, "same host"), (0, 12, "same host")],
+)
+async def test_a_join_with_a_barrier_every_tenth_of_a_second_is_a_behaviour(
+    exclusive: int, floating: int, carrier: str
+) -> None:
+    parameters = GateParameters(inputs=2, exclusive=exclusive, floating=floating)
+    barriers = 4
+    counted: Counter[str] = Counter()
+    async with joined(parameters, carrier) as join, asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for sender in join.senders:
+            group.create_task(produce(sender, BARRIER_SECONDS, barriers))
+        epoch = 0
+        async for item in join.gate:
+            match item:
+                case GateChunk(source, payload):
+                    assert payload["epoch"].unique().to_pylist() == [epoch]
+                    counted[source] += payload.num_rows
+                    await asyncio.sleep(0.001)  # the consumer is the bottleneck
+                case AlignedBarrier(number, payloads):
+                    assert (number, payloads) == (epoch, dict.fromkeys(NAMES, epoch))
+                    epoch += 1
+        assert epoch == barriers
+        statistics = join.gate.statistics()
+        assert (statistics.alignments, statistics.given_up, statistics.pool) == (barriers, 0, floating)
+    assert min(counted.values()) > barriers * CHUNK_ROWS
+    events = [event for event in join.trace.events if event.channel in join.streams]
+    judged = judge_gate(events, parameters, join.streams)
+    assert judged.is_valid, (judged.performed, judged.blocked, judged.broken)
+    assert judged.performed == len(events)
+    most = max(event.counters[0] for event in events if event.end == "receiver")
+    assert 0 < most <= parameters.window_rows  # it had to wait, and never stored more than it has credit
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_a_producer_that_dies_fails_the_gate_and_is_named(carrier: str) -> None:
+    async with joined(GateParameters(inputs=2), carrier) as join, asyncio.timeout(20):
+        left, right = join.senders
+        await left.send_barrier(1)
+        await right.send(pa.record_batch({"epoch": [0]}, schema=SCHEMA))
+        assert isinstance(await join.gate.receive(), GateChunk)
+        right.close()
+        with pytest.raises(InputLostError, match="input 'right' of the gate is lost"):
+            await join.gate.receive()
+
+
+async def test_a_channel_of_another_flow_is_refused() -> None:
+    exchange = Exchange()
+    exchange.add_channel("left", ChannelParameters())
+    gate: InputGate[pa.RecordBatch] = InputGate(GateParameters())
+    async with ExchangeServer(exchange, "127.0.0.1:0") as server, put(server.address, "left", SCHEMA):
+        with pytest.raises(InvalidParametersError, match="channels of flow permits share nothing"):
+            async with get(server.address, "left", group=gate.group):
+                pass
+        with pytest.raises(ParameterMismatchError):
+            async with get(server.address, "left", wanted=gate.parameters, group=gate.group):
+                pass
