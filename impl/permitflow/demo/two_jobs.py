@@ -29,10 +29,8 @@ from permitflow.demo.console import (
 from permitflow.demo.settings import DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError
-from permitflow.testing.subjects.permits import agreed_of, permits_of, rows_of
-from permitflow.testing.traces import judge_all
-from permitflow.tracing import ChannelTrace, Trace, read_trace
-from permitflow.tracing import Event as TraceEvent
+from permitflow.testing.traces import Verdict, judge_all
+from permitflow.tracing import read_trace
 
 __all__ = [
     "DemoReport",
@@ -217,8 +215,8 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         for query in ("query_through_exchange", "query_directly"):
             progress.seconds[query] = float(str(events[query]["seconds"]))
         with progress.part("replay"):
-            trace = await asyncio.to_thread(judged, work_dir / "traces")
-            hops = await asyncio.to_thread(hops_of, work_dir / "traces", traffic)
+            trace, streams = await asyncio.to_thread(judged, work_dir / "traces")
+            hops = hops_of(work_dir / "traces", streams, traffic)
     return DemoReport(
         scale=settings.scale,
         row_permits=settings.row_permits,
@@ -322,79 +320,58 @@ def answer_of(event: Event) -> tuple[ShippingMode, ...]:
     return tuple(ShippingMode(*row) for row in rows)
 
 
-def judged(folder: Path) -> TraceVerdict:
+def judged(folder: Path) -> tuple[TraceVerdict, dict[str, Verdict]]:
     """Replay every stream step by step; the model checks its invariants, conservation among them, after each."""
     trace = read_trace(folder)
     verdicts = judge_all(trace)
-    return TraceVerdict(
+    verdict = TraceVerdict(
         streams=len(verdicts),
         events=sum(verdict.replay.performed for verdict in verdicts),
         is_complete=trace.is_complete,
         is_at_rest=all(verdict.is_at_rest for verdict in verdicts),
         refused=tuple(verdict.describe() for verdict in verdicts if not verdict.is_valid),
     )
+    return verdict, {each.channel: each for each in verdicts}
 
 
-def hops_of(folder: Path, traffic: list[Event]) -> tuple[Hop, ...]:
+def hops_of(folder: Path, streams: Mapping[str, Verdict], traffic: list[Event]) -> tuple[Hop, ...]:
     """The numbers of each hop, over all streams that carried rows.
 
     Args:
-        folder: with the recordings, and the statistics of the senders in Spark's tasks.
+        folder: with the statistics of the senders in Spark's tasks.
+        streams: what the model says about each recording.
         traffic: what ``permitflow serve`` says about its channels.
 
     Raises:
         DemoError: a sender was not recorded.
     """
-    trace = read_trace(folder)
     tasks = [json.loads(path.read_text()) for path in sorted(folder.glob("write-*.statistics.json"))]
     inside = {str(channel["channel"]): float(str(channel["blocked_share"])) for channel in traffic}
     outside = {str(channel["channel"]): float(str(channel["consumer_blocked_share"])) for channel in traffic}
-    rates = {
-        "Spark job 1 to the exchange": {
-            stream["name"]: stream["blocked_share"] for streams in tasks for stream in streams
-        },
+    shares = {
+        "Spark job 1 to the exchange": {each["name"]: each["blocked_share"] for of_task in tasks for each in of_task},
         "inside the exchange": inside,
         "the exchange to Spark job 2": {
-            stream: outside[stream.partition("#get")[0]] for stream in trace.channels if "#get" in stream
+            stream: outside[stream.partition("#get")[0]] for stream in streams if "#get" in stream
         },
     }
-    hops: list[Hop] = []
-    for name, rate_of in rates.items():
-        streams = [_numbers(trace, stream, rate) for stream, rate in rate_of.items()]
-        # A probe opens a stream too, and leaves it empty.
-        hops.append(Hop(name=name, streams=tuple(stream for stream in streams if stream.rows > 0)))
-    return tuple(hops)
+    hops = [(name, [_numbers(streams, *item) for item in of_hop.items()]) for name, of_hop in shares.items()]
+    # A probe opens a stream too, and leaves it empty.
+    return tuple(Hop(name=name, streams=tuple(each for each in numbers if each.rows)) for name, numbers in hops)
 
 
-def _numbers(trace: Trace, stream: str, rate: float) -> StreamNumbers:
-    # Counted in the recording, not by those that are to be checked.
-    if stream not in trace.channels:
+def _numbers(streams: Mapping[str, Verdict], stream: str, blocked_share: float) -> StreamNumbers:
+    # Counted by the model, not by those that are to be checked.
+    if stream not in streams or (peaks := streams[stream].peaks) is None:
         raise DemoError(f"the run of {stream!r} was not recorded")
-    channel = trace.channels[stream]
-    sent = [event for event in _sender_events(channel) if event.action == "SendChunk"]
     return StreamNumbers(
         stream=stream,
-        rows=sum(rows_of(event) for event in sent),
-        chunks=len(sent),
-        peak_rows_held=max(_rows_away(channel), default=0),
-        window_rows=agreed_of(channel).row_permits,
-        blocked_share=rate,
+        rows=streams[stream].rows,
+        chunks=streams[stream].actions["SendChunk"],
+        peak_rows_held=peaks.row_permits_in_use,
+        window_rows=peaks.row_permits,
+        blocked_share=blocked_share,
     )
-
-
-def _sender_events(channel: ChannelTrace) -> Iterator[TraceEvent]:
-    return (event for log in channel.logs for event in log if event.end == "sender")
-
-
-def _rows_away(channel: ChannelTrace) -> Iterator[int]:
-    """Row permits that are away from the sender, after each of its events."""
-    away = 0
-    for event in _sender_events(channel):
-        if event.action == "SendChunk":
-            away += permits_of(event).rows
-        elif event.action == "AddPermits":
-            away -= permits_of(event).rows
-        yield away
 
 
 def render(report: DemoReport) -> Group:
