@@ -86,7 +86,7 @@ streaming-read: setup  ## rows a second of a streaming query, with the default w
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144
 
 trace-evidence: setup  ## two processes: recorded, judged by model and TLC; sabotage is found (a minute)
-	@$(WITH_JAVA) $(BIN)/python benchmarks/record_two_processes.py --with-tlc
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_two_processes --with-tlc
 
 kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (ten minutes)
 	@$(WITH_JAVA) $(BIN)/python tools/killed_pipeline.py

@@ -16,7 +16,7 @@ from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import PAYLOADS
 from benchmarks.measuring import COMMANDS, PARTS, measure
 from benchmarks.peers.way import find_ways
-from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, StaleResultsError
+from benchmarks.results import RESULTS_FILE, UNMEASURED, Results
 from benchmarks.tables import TABLES
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
@@ -59,7 +59,7 @@ def run(
     chosen = part or list(CURVES if curves else PARTS if smoke else COMMANDS["make bench"])
     settings = SMOKE if smoke else replace(FULL, rounds=rounds)
     settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
-    former = former_results(folder)
+    former = measured(folder) if (folder / RESULTS_FILE).exists() else None
     began = time.monotonic()
     results = measure(chosen, settings, progress)
     if former is not None:
@@ -83,7 +83,6 @@ def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
     results = measured(folder)
     if results.settings["is_smoke"]:
         raise typer.BadParameter(f"{folder} holds a smoke run, whose figures mean nothing: run make bench")
-    understood(results, folder)
     for changed in update_documents(DOCUMENTS, results):
         output.print(f"wrote {changed.relative_to(CHECKOUT)}")
 
@@ -109,39 +108,15 @@ def measured(folder: Path) -> Results:
         raise typer.BadParameter(f"{folder / RESULTS_FILE} cannot be read: {error}; run make bench again") from None
 
 
-def former_results(folder: Path) -> Results | None:
-    """What a new run adds to, without the parts that this version does not understand; None if nothing was measured."""
-    if not (folder / RESULTS_FILE).exists():
-        return None
-    former = measured(folder)
-    while True:
-        try:
-            _ = tables_of(former)
-        except StaleResultsError as error:
-            progress.print(f"{error}; its former results are not kept", markup=False)
-            former.forget(error.part)
-        else:
-            return former
-
-
 def tables_of(results: Results) -> dict[str, str]:
     tables = {name: made(results) for name, made in TABLES.items()}
     return {name: made for name, made in tables.items() if made != UNMEASURED}
 
 
-def understood(results: Results, folder: Path) -> dict[str, str]:
-    """All tables, if the results are of this version."""
-    try:
-        return tables_of(results)
-    except StaleResultsError as error:
-        path = folder / RESULTS_FILE
-        raise typer.BadParameter(f"{error}; delete {path}, or measure this part again") from None
-
-
 def tell(results: Results, folder: Path, *, all_tables: bool) -> None:
     """Write everything that can be made of results; print all tables, or those that matter most."""
     results.write(folder)
-    tables = understood(results, folder)
+    tables = tables_of(results)
     sections = {name: f"## {name}\n\n{made}\n" for name, made in tables.items()}
     (folder / "tables.md").write_text("\n".join(sections.values()))
     output.print(Markdown("\n".join(made for name, made in sections.items() if all_tables or name in MAIN_TABLES)))

@@ -1,8 +1,8 @@
 """A real run of two processes over gRPC, recorded at all ends and judged; then runs of sabotaged receivers.
 
-    python benchmarks/record_two_processes.py --chunks 100000 --keep DIRECTORY
-    python benchmarks/record_two_processes.py --chunks 100000 --with-tlc
-    python benchmarks/record_two_processes.py --sabotage lost
+    python -m benchmarks.record_two_processes --chunks 100000 --keep DIRECTORY
+    python -m benchmarks.record_two_processes --chunks 100000 --with-tlc
+    python -m benchmarks.record_two_processes --sabotage lost
 
 One process is an exchange; the other one feeds it and reads from it: three streams, each recorded at both ends.  No
 clock is common to the recordings.  Each sabotaged run must be refused at the step at which it went wrong.
@@ -11,15 +11,17 @@ Exit code 1: the real run is not a behaviour of the specification, or sabotage w
 
 import argparse
 import asyncio
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.harness import Partner
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -51,13 +53,24 @@ def sizes(count: int, prime: int) -> Iterator[int]:
         yield 2 * prime + (position + 1) ** 2 % prime - position**2 % prime
 
 
-async def exchange(trace: FileTrace, same_host: SameHost) -> None:
-    """Serve until standard input is closed."""
-    registry = Exchange(record=trace.recorder, same_host=same_host)
-    registry.add_channel(CHANNEL, AGREED, SCHEMA)
-    async with ExchangeServer(registry) as server:
-        print(server.address, flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+def exchange(pipe: Connection, file: Path, sabotage: str | None) -> None:
+    """Serve until the pipe ends; the message is the address."""
+    if sabotage:
+        SABOTAGES[sabotage]()
+    # Through shared memory almost the whole window returns at once: the sender refuses what comes twice before it gets
+    # into any recording.
+    same_host = SameHost.NEVER if sabotage else SameHost.AUTO
+
+    async def serve(trace: FileTrace) -> None:
+        registry = Exchange(record=trace.recorder, same_host=same_host)
+        registry.add_channel(CHANNEL, AGREED, SCHEMA)
+        async with ExchangeServer(registry) as server:
+            pipe.send(server.address)
+            with suppress(EOFError):
+                await asyncio.to_thread(pipe.recv)
+
+    with FileTrace(file) as trace:
+        asyncio.run(serve(trace))
 
 
 async def feed_and_read(address: str, chunk_sizes: Sequence[int], record: RecorderFactory) -> int:
@@ -81,24 +94,14 @@ async def feed_and_read(address: str, chunk_sizes: Sequence[int], record: Record
 
 def record_run(folder: Path, chunk_sizes: Sequence[int], sabotage: str | None) -> str:
     """Let two processes run and write their traces into the folder; say how it ended."""
-    command = [sys.executable, __file__, "--serve", str(folder / "exchange.jsonl")]
-    command += ["--sabotage", sabotage] if sabotage else []
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        address = server.stdout.readline().strip()
-        with FileTrace(folder / "clients.jsonl") as trace:
-            try:
-                rows = asyncio.run(feed_and_read(address, chunk_sizes, trace.recorder))
-                ended = f"{rows:,} rows in {len(chunk_sizes):,} chunks came through"
-            except* PermitflowError as errors:
-                ended = f"an end of the stream noticed: {errors.exceptions[0]}"
+    with Partner(exchange, folder / "exchange.jsonl", sabotage) as server, FileTrace(folder / "clients.jsonl") as trace:
+        try:
+            rows = asyncio.run(feed_and_read(server.hears(), chunk_sizes, trace.recorder))
+        except* PermitflowError as errors:
+            ended = f"an end of the stream noticed: {errors.exceptions[0]}"
+        else:
+            ended = f"{rows:,} rows in {len(chunk_sizes):,} chunks came through"
         return ended
-    finally:
-        server.stdin.close()
-        server.stdout.close()
-        server.wait(timeout=60)
 
 
 def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
@@ -148,14 +151,6 @@ def seconds_since(started: float) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    if options.serve is not None:
-        if options.sabotage:
-            SABOTAGES[options.sabotage]()
-        with FileTrace(options.serve) as trace:
-            # Through shared memory almost the whole window returns at once: the sender refuses what comes twice before
-            # it gets into any recording.
-            asyncio.run(exchange(trace, SameHost.NEVER if options.sabotage else SameHost.AUTO))
-        return 0
     with tempfile.TemporaryDirectory(prefix="permitflow-") as name:
         base = Path(name) if options.keep is None else options.keep
         results = []
@@ -178,7 +173,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the traces in this new folder")
     options.add_argument("--with-tlc", action="store_true", help="TLC judges the real run as well")
     options.add_argument("--sabotage", choices=SABOTAGES, help="only this run")
-    options.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     return options
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import statistics
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,6 @@ __all__ = [
     "Record",
     "Results",
     "Series",
-    "StaleResultsError",
     "compact",
     "describe_machine",
     "table",
@@ -44,18 +44,13 @@ class Series:
     def low(self) -> float:
         return min(self.values)
 
-    @property
-    def high(self) -> float:
-        return max(self.values)
-
     def ratio_to(self, other: "Series") -> "Series":
         """The ratio round by round, so that a disturbance affects both."""
         return Series(tuple(mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
 
-    def told(self, scale: float = 1.0) -> str:
+    def told(self) -> str:
         """Median and range, as in ``12.3k (11k to 13k)``."""
-        low, high = compact(self.low * scale), compact(self.high * scale)
-        return f"{compact(self.median * scale)} ({low} to {high})"
+        return f"{compact(self.median)} ({compact(self.low)} to {compact(max(self.values))})"
 
 
 def compact(value: float) -> str:
@@ -128,14 +123,6 @@ def _version(package: str) -> str:
 RESULTS_FILE = "results.json"
 
 
-class StaleResultsError(Exception):
-    """Records that this version does not understand."""
-
-    def __init__(self, part: str, reason: str) -> None:
-        super().__init__(f"{part!r} was measured by another version: {reason}")
-        self.part = part
-
-
 R = TypeVar("R", bound=Record)
 
 
@@ -164,20 +151,13 @@ class Results:
         self.rounds = former.rounds | self.rounds
         self.seconds = former.seconds | self.seconds
 
-    def forget(self, part: str) -> None:
-        for facts in (self.parts, self.rounds, self.seconds):
-            facts.pop(part, None)
-
     def get(self, part: str, kind: type[R]) -> list[R]:
-        """A part; empty if it was not measured.
-
-        Raises:
-            StaleResultsError: it was measured by another version.
-        """
+        """A part; empty if it was not measured, or by another version whose records this one does not understand."""
         try:
             return [kind.read(facts) for facts in self.parts.get(part, [])]
         except TypeError as error:
-            raise StaleResultsError(part, str(error)) from None
+            warnings.warn(f"{part!r} was measured by another version, and is left out: {error}", stacklevel=2)
+            return []
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)

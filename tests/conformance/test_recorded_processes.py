@@ -14,8 +14,8 @@ from permitflow.tracing import read_trace
 
 
 def run_script(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(repository / "benchmarks/record_two_processes.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    command = [sys.executable, "-m", "benchmarks.record_two_processes", *arguments]
+    return subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_a_real_run_is_valid_and_sabotaged_ones_are_refused_at_the_right_step(repository: Path, tmp_path: Path) -> None:
