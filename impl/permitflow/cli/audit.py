@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
-from permitflow.cli.options import whole_number
+from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -27,12 +27,7 @@ def audit(
         list[Path], typer.Argument(metavar="PATH...", help="Trace files (.parquet, .jsonl) or folders, of one run.")
     ],
     processes: Annotated[
-        int,
-        typer.Option(
-            parser=whole_number(least=0, most=1_000),
-            metavar="N",
-            help="Look at so many parts side by side; 0: one for each core.",
-        ),
+        int, option(whole_number(least=0, most=1_000), "N", "Look at so many parts side by side; 0: one for each core.")
     ] = 0,
     as_json: Json = False,
 ) -> None:

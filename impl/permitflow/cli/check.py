@@ -26,6 +26,7 @@ from permitflow.cli.options import (
     RowPermits,
     Sizes,
     axis,
+    option,
     whole_number,
 )
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
@@ -73,28 +74,22 @@ def check(
     max_chunk_cost: MaxChunkCost = None,
     permit_batch_up: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number(least=0),
-            metavar="ROWS",
-            help="The sender's own permit batch, if it differs: a chunk costs at most row permits less this.",
+        option(
+            whole_number(least=0),
+            "ROWS",
+            "The sender's own permit batch, if it differs: a chunk costs at most row permits less this.",
         ),
     ] = None,
     sizes: Sizes = None,
     flush_idle: FlushIdle = False,
     sweep: Annotated[
-        list[Axis] | None,
-        typer.Option(
-            parser=axis, metavar="NAME=VALUES", help="Vary what the file says: 1,16,256 or 256..4096:x2; repeatable."
-        ),
+        list[Axis] | None, option(axis, "NAME=VALUES", "Vary what the file says: 1,16,256 or 256..4096:x2; repeatable.")
     ] = None,
     explore: Annotated[
         bool, typer.Option("--explore", help="Of a sweep: visit all states of each channel instead of proving.")
     ] = False,
     max_states: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1), metavar="N", help="Explore no channel with more states. Default: 1,000,000."
-        ),
+        int | None, option(whole_number(least=1), "N", "Explore no channel with more states. Default: 1,000,000.")
     ] = None,
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Check a sweep there: local[*], spark://..., sc://...")
@@ -110,19 +105,10 @@ def check(
             dir_okay=False,
         ),
     ] = None,
-    inputs: Annotated[
-        int | None, typer.Option(parser=whole_number(least=1), metavar="N", help="Of a gate: its inputs.")
-    ] = None,
-    exclusive: Annotated[
-        int | None, typer.Option(parser=whole_number(least=0), metavar="N", help="Of a gate: buffers of each input.")
-    ] = None,
+    inputs: Annotated[int | None, option(whole_number(least=1), "N", "Of a gate: its inputs.")] = None,
+    exclusive: Annotated[int | None, option(whole_number(least=0), "N", "Of a gate: buffers of each input.")] = None,
     floating: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=0, most=MOST_FLOATING),
-            metavar="N",
-            help="Of a gate: buffers that its inputs share.",
-        ),
+        int | None, option(whole_number(least=0, most=MOST_FLOATING), "N", "Of a gate: buffers that its inputs share.")
     ] = None,
     no_stop: Annotated[bool, typer.Option("--no-stop", help="Of a gate: a sender goes on behind its barrier.")] = False,
     no_release: Annotated[

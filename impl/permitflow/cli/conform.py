@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from permitflow.cli.console import open_console, open_table, print_table
-from permitflow.cli.options import whole_number
+from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def conform(
         str, typer.Option(metavar="NAME", help="The protocol that it claims to obey; permits by default.")
     ] = "permits",
     rule: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this rule; may be repeated.")] = None,
-    random_runs: Annotated[
-        int, typer.Option(parser=whole_number(least=1), metavar="N", help="Runs that Hypothesis draws; 60 by default.")
-    ] = 60,
+    random_runs: Annotated[int, option(whole_number(least=1), "N", "Runs that Hypothesis draws; 60 by default.")] = 60,
     as_json: Json = False,
 ) -> None:
     """Check a channel against every rule of its protocol's specification.

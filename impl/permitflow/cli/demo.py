@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TypeVar
 import typer
 
 from permitflow.cli.console import open_console
-from permitflow.cli.options import number, whole_number
+from permitflow.cli.options import number, option, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 from permitflow.errors import DemoError, InvalidOptionError
 
@@ -33,9 +33,7 @@ R = TypeVar("R", bound=Report)
 
 
 def demo(
-    scale: Annotated[
-        float, typer.Option(parser=number, metavar="FACTOR", help="TPC-H scale factor; 1 is about 1 GB as text.")
-    ] = 0.1,
+    scale: Annotated[float, option(number, "FACTOR", "TPC-H scale factor; 1 is about 1 GB as text.")] = 0.1,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep logs, traces and statistics in this folder.", file_okay=False),
@@ -44,16 +42,9 @@ def demo(
         bool, typer.Option("--streaming", help="A pipeline that never stops instead of two jobs.")
     ] = False,
     kills: Annotated[
-        int,
-        typer.Option(
-            parser=whole_number(least=0),
-            metavar="N",
-            help="With --streaming: kill a part of the pipeline so many times.",
-        ),
+        int, option(whole_number(least=0), "N", "With --streaming: kill a part of the pipeline so many times.")
     ] = 0,
-    seed: Annotated[
-        int | None, typer.Option(parser=whole_number(least=0), metavar="N", help="Of which part is killed, and when.")
-    ] = None,
+    seed: Annotated[int | None, option(whole_number(least=0), "N", "Of which part is killed, and when.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.

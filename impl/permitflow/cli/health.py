@@ -13,8 +13,7 @@ __all__ = ["health"]
 
 def health(
     address: Annotated[
-        str,
-        typer.Argument(parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT of gRPC."),
+        str, typer.Argument(parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT of gRPC.")
     ] = "127.0.0.1:50051",
     timeout: Annotated[
         float,

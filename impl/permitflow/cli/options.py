@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -31,6 +31,7 @@ __all__ = [
     "folder",
     "host_and_port",
     "number",
+    "option",
     "rows_per_second",
     "seconds",
     "share",
@@ -51,6 +52,11 @@ class StreamName:
 
     name: str
     channels: int
+
+
+def option(parser: Callable[[str], object], metavar: str, text: str) -> Any:
+    """An option whose value a function parses; ``text`` is its help."""
+    return typer.Option(parser=parser, metavar=metavar, help=text)
 
 
 def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]:
@@ -182,29 +188,20 @@ def _understood(reader: Callable[[str], T], text: str) -> T:
 
 _ROWS = whole_number(least=1)
 
-RowPermits: TypeAlias = Annotated[
-    int | None, typer.Option(parser=_ROWS, metavar="ROWS", help="The most rows in the channel at once.")
-]
+RowPermits: TypeAlias = Annotated[int | None, option(_ROWS, "ROWS", "The most rows in the channel at once.")]
 
 PermitBatch: TypeAlias = Annotated[
-    int | None,
-    typer.Option(parser=_ROWS, metavar="ROWS", help="The receiver returns row permits once it holds this many."),
+    int | None, option(_ROWS, "ROWS", "The receiver returns row permits once it holds this many.")
 ]
 
 MaxChunkCost: TypeAlias = Annotated[
     int | None,
-    typer.Option(
-        parser=_ROWS,
-        metavar="ROWS",
-        help="The most row permits a chunk takes. Default: row permits less permit batch, as published.",
-    ),
+    option(_ROWS, "ROWS", "The most row permits a chunk takes. Default: row permits less permit batch, as published."),
 ]
 
 Sizes: TypeAlias = Annotated[
     frozenset[int] | None,
-    typer.Option(
-        parser=sizes_in_rows, metavar="ROWS,...", help="Only chunks of these sizes are sent. Default: every size."
-    ),
+    option(sizes_in_rows, "ROWS,...", "Only chunks of these sizes are sent. Default: every size."),
 ]
 
 FlushIdle: TypeAlias = Annotated[

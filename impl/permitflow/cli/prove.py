@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
-from permitflow.cli.options import whole_number
+from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.cli.run_table import run_table
 
@@ -36,17 +36,12 @@ def prove(
     solver: Annotated[
         Solver | None,
         typer.Option(
-            metavar="NAME",
-            help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
+            metavar="NAME", help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3."
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number(least=1, most=1_000),
-            metavar="N",
-            help="Processes at once. Default: one for each processor.",
-        ),
+        option(whole_number(least=1, most=1_000), "N", "Processes at once. Default: one for each processor."),
     ] = None,
     export: Annotated[
         Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from permitflow.cli.options import StreamName, folder, host_and_port, seconds, stream_name, whole_number
+from permitflow.cli.options import StreamName, folder, host_and_port, option, seconds, stream_name, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
 from permitflow.errors import (
     InvalidOptionError,
@@ -41,16 +41,14 @@ _DEFAULT_ADDRESS = "127.0.0.1:50051"
 def serve(
     stream: Annotated[
         list[StreamName],
-        typer.Option(
-            parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1; may be repeated."
-        ),
+        option(stream_name, "NAME[:N]", "A stream of N channels, NAME/0 to NAME/N-1; may be repeated."),
     ],
     address: Annotated[
         list[str] | None,
-        typer.Option(
-            parser=host_and_port,
-            metavar="HOST:PORT",
-            help="Where to listen; port 0 takes a free one, tcp:// before it does without gRPC; may be repeated. "
+        option(
+            host_and_port,
+            "HOST:PORT",
+            "Where to listen; port 0 takes a free one, tcp:// before it does without gRPC; may be repeated. "
             "Default: 127.0.0.1:50051.",
         ),
     ] = None,
@@ -63,32 +61,27 @@ def serve(
     ] = PERMITS.name,
     row_permits: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number(least=2, most=_MOST),
-            metavar="ROWS",
-            help=f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
+        option(
+            whole_number(least=2, most=_MOST),
+            "ROWS",
+            f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
         ),
     ] = None,
     permit_batch: Annotated[
         int | None,
-        typer.Option(
-            parser=_ROWS,
-            metavar="ROWS",
-            help="Permits are returned once so many are held. Default: an eighth of the row permits.",
-        ),
+        option(_ROWS, "ROWS", "Permits are returned once so many are held. Default: an eighth of the row permits."),
     ] = None,
     max_chunk_cost: Annotated[
         int | None,
-        typer.Option(
-            parser=_ROWS,
-            metavar="ROWS",
-            help="The most permits a chunk takes. Default: row permits less batch; "
+        option(
+            _ROWS,
+            "ROWS",
+            "The most permits a chunk takes. Default: row permits less batch; "
             f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
         ),
     ] = None,
     barrier_permits: Annotated[
-        int | None,
-        typer.Option(parser=_ROWS, metavar="N", help="Barriers that may be in a channel at once. Default: 1."),
+        int | None, option(_ROWS, "N", "Barriers that may be in a channel at once. Default: 1.")
     ] = None,
     oversize: Annotated[
         Oversize,
@@ -112,62 +105,51 @@ def serve(
     ] = None,
     store: Annotated[
         Path | None,
-        typer.Option(
-            parser=folder,
-            metavar="DIR",
-            help="With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
+        option(
+            folder,
+            "DIR",
+            "With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
         ),
     ] = None,
     kept_rows: Annotated[
         int | None,
-        typer.Option(
-            parser=_ROWS,
-            metavar="ROWS",
-            help="With replay: the most rows of a channel that are kept before producers wait. "
+        option(
+            _ROWS,
+            "ROWS",
+            "With replay: the most rows of a channel that are kept before producers wait. "
             f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
         ),
     ] = None,
     staging_rows: Annotated[
         int | None,
-        typer.Option(
-            parser=_ROWS,
-            metavar="ROWS",
-            help="With replay: rows of a channel that may be staged at once. Default: four times the kept rows.",
+        option(
+            _ROWS,
+            "ROWS",
+            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.",
         ),
     ] = None,
     staging_timeout_seconds: Annotated[
         int | None,
-        typer.Option(
-            parser=_ROWS,
-            metavar="SECONDS",
-            help="With replay: what a query has staged is forgotten after so long without a sign of the query. "
+        option(
+            _ROWS,
+            "SECONDS",
+            "With replay: what a query has staged is forgotten after so long without a sign of the query. "
             f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
         ),
     ] = None,
     drain_seconds: Annotated[
         float,
-        typer.Option(
-            parser=seconds,
-            metavar="SECONDS",
-            help="After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take what is in "
-            "memory.",
+        option(
+            seconds,
+            "SECONDS",
+            "After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take what is in memory.",
         ),
     ] = 3.0,
     handshake_seconds: Annotated[
-        float,
-        typer.Option(
-            parser=seconds,
-            metavar="SECONDS",
-            help="Close a connection that has not named its channel within this time.",
-        ),
+        float, option(seconds, "SECONDS", "Close a connection that has not named its channel within this time.")
     ] = HANDSHAKE_SECONDS,
     silence_seconds: Annotated[
-        float,
-        typer.Option(
-            parser=seconds,
-            metavar="SECONDS",
-            help="End the streams of a peer that is silent for longer; at least 3.",
-        ),
+        float, option(seconds, "SECONDS", "End the streams of a peer that is silent for longer; at least 3.")
     ] = SILENCE_SECONDS,
     same_host: Annotated[
         SameHost,
@@ -190,10 +172,10 @@ def serve(
     ] = True,
     metrics_address: Annotated[
         str | None,
-        typer.Option(
-            parser=host_and_port,
-            metavar="HOST:PORT",
-            help="Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
+        option(
+            host_and_port,
+            "HOST:PORT",
+            "Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
         ),
     ] = None,
     trace: Annotated[

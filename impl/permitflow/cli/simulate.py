@@ -22,6 +22,7 @@ from permitflow.cli.options import (
     chunk_sizes,
     distinct,
     duration,
+    option,
     rows_per_second,
     share,
     whole_number,
@@ -67,37 +68,30 @@ def simulate(
     row_permits: RowPermits = None,
     permit_batch: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="The receiver returns row permits once it holds this many. Default: an eighth of them.",
+        option(
+            whole_number(least=1),
+            "ROWS",
+            "The receiver returns row permits once it holds this many. Default: an eighth of them.",
         ),
     ] = None,
     max_chunk_cost: Annotated[
         int | None,
-        typer.Option(
-            parser=whole_number(least=1),
-            metavar="ROWS",
-            help="The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
+        option(
+            whole_number(least=1),
+            "ROWS",
+            "The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
         ),
     ] = None,
     chunk_rows: Annotated[
-        ChunkSizes | None,
-        typer.Option(parser=chunk_sizes, metavar="ROWS,...", help="Rows of a chunk; several occur equally often."),
+        ChunkSizes | None, option(chunk_sizes, "ROWS,...", "Rows of a chunk; several occur equally often.")
     ] = None,
-    rtt: Annotated[
-        float | None, typer.Option(parser=duration, metavar="TIME", help="Round-trip time, as in 40ms.")
-    ] = None,
+    rtt: Annotated[float | None, option(duration, "TIME", "Round-trip time, as in 40ms.")] = None,
     producer_rate: Annotated[
-        float | None,
-        typer.Option(parser=rows_per_second, metavar="N", help="Rows a second while it does not wait, or unlimited."),
+        float | None, option(rows_per_second, "N", "Rows a second while it does not wait, or unlimited.")
     ] = None,
-    consumer_rate: Annotated[
-        float | None, typer.Option(parser=rows_per_second, metavar="N", help="Rows a second, or unlimited.")
-    ] = None,
+    consumer_rate: Annotated[float | None, option(rows_per_second, "N", "Rows a second, or unlimited.")] = None,
     link_rate: Annotated[
-        float | None,
-        typer.Option(parser=rows_per_second, metavar="N", help="Rows a second that fit onto the wire, or unlimited."),
+        float | None, option(rows_per_second, "N", "Rows a second that fit onto the wire, or unlimited.")
     ] = None,
     flush_idle: Annotated[
         bool | None,
@@ -105,22 +99,14 @@ def simulate(
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="For sizes that are drawn. Default: 0.")] = None,
     chunks: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(least=1), metavar="N", help="Measure at least so many chunks. Default: 2,000."
-        ),
+        int | None, option(whole_number(least=1), "N", "Measure at least so many chunks. Default: 2,000.")
     ] = None,
     full: Annotated[
-        float,
-        typer.Option(
-            parser=share, metavar="SHARE", help="A pipe counts as full at this share of the most it carries, as in 99%."
-        ),
+        float, option(share, "SHARE", "A pipe counts as full at this share of the most it carries, as in 99%.")
     ] = 1.0,
     sweep: Annotated[
         list[Axis] | None,
-        typer.Option(
-            parser=axis, metavar="NAME=VALUES", help="Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."
-        ),
+        option(axis, "NAME=VALUES", "Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the sweep: .html, .svg, .png or .pdf, by the name.")
@@ -206,9 +192,9 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
             **others,
         )
         return replace(read, setting=setting)
-    for option, is_given in (("--row-permits", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
+    for name, is_given in (("--row-permits", "row_permits" in numbers), ("--chunk-rows", "chunks" in others)):
         if not is_given:
-            unusable(f"{option} is missing: name a file, or give at least --row-permits and --chunk-rows")
+            unusable(f"{name} is missing: name a file, or give at least --row-permits and --chunk-rows")
     setting = Setting(upstream=StatedParameters(**numbers), **others)
     return Description(setting=setting, seed=0, least_chunks=None, axes=())
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from permitflow.cli.console import open_console, open_progress, open_table, print_table
-from permitflow.cli.options import whole_number
+from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.errors import TraceError, TraceTruncatedError
 
@@ -105,20 +105,17 @@ def query(
         str, typer.Option(metavar="NAME", help="The name of the consumer as which the source reads.")
     ] = "default",
     source: Annotated[
-        int,
-        typer.Option(
-            parser=whole_number(least=0), metavar="N", help="The source's number among those of the query, from 0."
-        ),
+        int, option(whole_number(least=0), "N", "The source's number among those of the query, from 0.")
     ] = 0,
     in_memory: Annotated[
         bool, typer.Option("--in-memory", help="The exchange has no store: it may lose rows, and the query fail.")
     ] = False,
     staging_rows: Annotated[
         int,
-        typer.Option(
-            parser=whole_number(least=0),
-            metavar="ROWS",
-            help="The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.",
+        option(
+            whole_number(least=0),
+            "ROWS",
+            "The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.",
         ),
     ] = 0,
     as_json: Json = False,
