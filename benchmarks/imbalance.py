@@ -12,14 +12,14 @@ import random
 import socket
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 
@@ -31,7 +31,6 @@ from permitflow.errors import PermitflowError, WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.grpc_aio import get
-from permitflow.transports.remote_receiver import RemoteReceiver
 
 __all__ = [
     "BOUNDS",
@@ -236,197 +235,116 @@ def updates(connection: socket.socket, least: int) -> int:
 # The join: a process that reads two upstreams for a while and tells how many rows came from each.
 
 
-class Upstream(ABC):
+class Upstream(NamedTuple):
     """What is ready can be consumed now, chunk by chunk."""
 
-    @abstractmethod
-    def ready(self) -> int:
-        """Chunks that are here."""
-
-    @abstractmethod
-    def consume(self) -> int:
-        """Take the oldest chunk that is here, and let its sender know; how many rows it has."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Measure from now on."""
-
-    @abstractmethod
-    def back_pressure_rate(self) -> float:
-        """Which share of the time its sender has waited since ``begin``."""
-
-    def close(self) -> None:  # noqa: B027 - a local one has nothing to release
-        """Release what would outlive the join."""
+    ready: Callable[[], int]
+    """Chunks that are here."""
+    consume: Callable[[], int]
+    """Take the oldest chunk that is here, and let its sender know; how many rows it has."""
+    begin: Callable[[], None]
+    """Measure from now on."""
+    back_pressure_rate: Callable[[], float]
+    """Which share of the time its sender has waited since then."""
 
 
-class LocalUpstream(Upstream):
-    """A task beside the join."""
+def local_upstream(setup: Setup) -> Upstream:
+    """A task beside the join, which produces as soon as the join lets it.
 
-    def __init__(self, setup: Setup) -> None:
-        self.meter = Meter()
-        self.chunk = filtered_chunk(setup.row_bytes)
-        self._work = Work(setup.local_seconds)
-        self._task = asyncio.create_task(self._produce())
-
-    async def _produce(self) -> None:
-        self._work.begin()
-        while True:
-            self._work.do()
-            if not self.try_send():
-                with self.meter:
-                    await self.send()
-                self._work.begin()
-
-    @abstractmethod
-    def try_send(self) -> bool:
-        """Send a chunk if it may leave now."""
-
-    @abstractmethod
-    async def send(self) -> None:
-        """Send a chunk as soon as it may leave."""
-
-    def begin(self) -> None:
-        self.meter.reset()
-
-    def back_pressure_rate(self) -> float:
-        return self.meter.rate()
+    Its chunks wait in an ``asyncio.Queue`` of 16 chunks, or in a local channel with permits.
+    """
+    meter = Meter()
+    if not setup.uses_permits:
+        queue: asyncio.Queue[pa.RecordBatch] = asyncio.Queue(LOCAL_CHUNKS)
+        _PRODUCING.add(asyncio.create_task(_produce(setup, meter, queue.put_nowait, queue.put)))
+        return Upstream(queue.qsize, lambda: queue.get_nowait().num_rows, meter.reset, meter.rate)
+    sender: LocalSender[pa.RecordBatch]
+    receiver: LocalReceiver[pa.RecordBatch]
+    sender, receiver = open_channel(ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch))
+    _PRODUCING.add(asyncio.create_task(_produce(setup, meter, sender.send_nowait, sender.send)))
+    # All chunks have the same rows.
+    ready = lambda: receiver.statistics().inbox_rows // CHUNK_ROWS  # noqa: E731
+    return Upstream(ready, lambda: receiver.receive_nowait().rows, meter.reset, meter.rate)
 
 
-class BoundedInChunks(LocalUpstream):
-    """An ``asyncio.Queue`` of 16 chunks."""
+_PRODUCING: set["asyncio.Task[None]"] = set()
+"""Else nothing would hold them."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._queue: asyncio.Queue[pa.RecordBatch] = asyncio.Queue(LOCAL_CHUNKS)
-        super().__init__(setup)
 
-    def try_send(self) -> bool:
+async def _produce(
+    setup: Setup,
+    meter: Meter,
+    send_nowait: Callable[[pa.RecordBatch], None],
+    send: Callable[[pa.RecordBatch], Coroutine[None, None, None]],
+) -> None:
+    chunk, work = filtered_chunk(setup.row_bytes), Work(setup.local_seconds)
+    work.begin()
+    while True:
+        work.do()
         try:
-            self._queue.put_nowait(self.chunk)
-        except asyncio.QueueFull:
-            return False
-        return True
-
-    async def send(self) -> None:
-        await self._queue.put(self.chunk)
-
-    def ready(self) -> int:
-        return self._queue.qsize()
-
-    def consume(self) -> int:
-        return int(self._queue.get_nowait().num_rows)
+            send_nowait(chunk)
+        except (asyncio.QueueFull, WouldBlock):
+            with meter:
+                await send(chunk)
+            work.begin()
 
 
-class BoundedInRows(LocalUpstream):
-    """A local channel with permits."""
-
-    def __init__(self, setup: Setup) -> None:
-        parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
-        self._sender: LocalSender[pa.RecordBatch]
-        self._receiver: LocalReceiver[pa.RecordBatch]
-        self._sender, self._receiver = open_channel(parameters)
-        super().__init__(setup)
-
-    def try_send(self) -> bool:
-        try:
-            self._sender.send_nowait(self.chunk)
-        except WouldBlock:
-            return False
-        return True
-
-    async def send(self) -> None:
-        await self._sender.send(self.chunk)
-
-    def ready(self) -> int:
-        """In the inbox; all chunks have the same rows."""
-        return self._receiver.statistics().inbox_rows // CHUNK_ROWS
-
-    def consume(self) -> int:
-        return self._receiver.receive_nowait().rows
-
-
-class RemoteUpstream(Upstream):
+def remote_upstream(setup: Setup, process: Partner) -> Upstream:
     """A process; a thread of ours hears it, as other threads serve the network beside a join."""
+    inbox: deque[int] = deque()  # rows of each chunk
+    address = process.hears()
+    consume = _over_grpc(address, inbox) if setup.uses_permits else _over_a_connection(address, inbox)
 
-    def __init__(self, setup: Setup) -> None:
-        self.inbox: deque[int] = deque()
-        self._process = Partner(send, setup)
-        self.address: str = self._process.hears()
-        threading.Thread(target=self._listen_to_the_end, daemon=True).start()
-
-    def _listen_to_the_end(self) -> None:
-        # Which comes when the process has told its rate and is gone.
-        with suppress(ConnectionError, PermitflowError):
-            self.listen()
-
-    @abstractmethod
-    def listen(self) -> None:
-        """Fill the inbox with the rows of each chunk, until the end."""
-
-    def ready(self) -> int:
-        return len(self.inbox)
-
-    def begin(self) -> None:
-        self._process.tell()
-
-    def back_pressure_rate(self) -> float:
-        self._process.tell()
-        rate: float = self._process.hears()
+    def back_pressure_rate() -> float:
+        process.tell()
+        rate: float = process.hears()
         return rate
 
-    def close(self) -> None:
-        self._process.kill()
+    return Upstream(inbox.__len__, consume, process.tell, back_pressure_rate)
 
 
-class BoundedInBytes(RemoteUpstream):
-    """A window of bytes on a connection."""
+def _over_a_connection(address: str, inbox: deque[int]) -> Callable[[], int]:
+    """Read chunks, of which ``inbox`` gets the bytes; the function gives back the bytes of a chunk."""
+    connection = socket.create_connection(("127.0.0.1", int(address)))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def __init__(self, setup: Setup) -> None:
-        self._chunk_bytes: deque[int] = deque()
-        self._connection: socket.socket
-        super().__init__(setup)
-
-    def listen(self) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", int(self.address)))
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._connection.makefile("rb") as file:
+    def listen() -> None:
+        with suppress(ConnectionError), connection.makefile("rb") as file:
             while head := file.read(LENGTH_BYTES):
                 length = int.from_bytes(head, "little")
                 file.read(length)
-                self._chunk_bytes.append(length)
-                self.inbox.append(CHUNK_ROWS)
+                inbox.append(length)
 
-    def consume(self) -> int:
-        self._connection.sendall(self._chunk_bytes.popleft().to_bytes(LENGTH_BYTES, "little"))
-        return self.inbox.popleft()
+    def consume() -> int:
+        connection.sendall(inbox.popleft().to_bytes(LENGTH_BYTES, "little"))
+        return CHUNK_ROWS
+
+    threading.Thread(target=listen, daemon=True).start()
+    return consume
 
 
-class BoundedInRowsRemotely(RemoteUpstream):
-    """permitflow over gRPC."""
+def _over_grpc(address: str, inbox: deque[int]) -> Callable[[], int]:
+    """Take chunks, of which ``inbox`` gets the rows; the function returns the permits of a chunk."""
+    return_permits: list[Callable[[], object]] = []
 
-    def __init__(self, setup: Setup) -> None:
-        self._loop: asyncio.AbstractEventLoop
-        self._receiver: RemoteReceiver
-        super().__init__(setup)
-
-    def listen(self) -> None:
-        asyncio.run(self._take_all())
-
-    async def _take_all(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        async with get(self.address, CHANNEL) as self._receiver:
+    async def take_all() -> None:
+        loop = asyncio.get_running_loop()
+        async with get(address, CHANNEL) as receiver:
+            return_permits.append(lambda: loop.call_soon_threadsafe(receiver.consume))
             while True:
-                message = await self._receiver.take()
-                self.inbox.append(message.rows)
+                inbox.append((await receiver.take()).rows)
 
-    def consume(self) -> int:
-        self._loop.call_soon_threadsafe(self._receiver.consume)
-        return self.inbox.popleft()
+    def listen() -> None:
+        # The process tells its rate, and is gone.
+        with suppress(PermitflowError):
+            asyncio.run(take_all())
 
+    def consume() -> int:
+        return_permits[0]()
+        return inbox.popleft()
 
-def open_upstreams(setup: Setup) -> tuple[LocalUpstream, RemoteUpstream]:
-    if setup.uses_permits:
-        return BoundedInRows(setup), BoundedInRowsRemotely(setup)
-    return BoundedInChunks(setup), BoundedInBytes(setup)
+    threading.Thread(target=listen, daemon=True).start()
+    return consume
 
 
 WARM_UP_SHARE = 0.3
@@ -464,8 +382,8 @@ class Reader:
 
 async def measure(setup: Setup, seconds: float) -> dict[str, list[float]]:
     """Rows per second and back-pressure rate of the local and the remote upstream."""
-    upstreams = open_upstreams(setup)
-    try:
+    with Partner(send, setup) as process:
+        upstreams = (local_upstream(setup), remote_upstream(setup, process))
         reader = Reader(setup, upstreams)
         await reader.read_until(time.monotonic() + WARM_UP_SHARE * seconds)
         for upstream in upstreams:
@@ -478,14 +396,11 @@ async def measure(setup: Setup, seconds: float) -> dict[str, list[float]]:
             "rows_per_second": [rows / took for rows in reader.rows],
             "back_pressure_rates": [upstream.back_pressure_rate() for upstream in upstreams],
         }
-    finally:
-        for upstream in upstreams:
-            upstream.close()
 
 
 def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
     pipe.send(asyncio.run(measure(setup, seconds)))
-    # The upstream beside the join would go on until the end of time.
+    # The threads would go on until the end of time.
     os._exit(0)
 
 

@@ -103,13 +103,6 @@ async def many(sender: LocalSender[Chunk], chunks: Chunks) -> None:
     await sender.end()
 
 
-async def iterated(receiver: LocalReceiver[Chunk]) -> int:
-    total = 0
-    async for message in receiver:
-        total += message.payload.value
-    return total
-
-
 async def received(receiver: LocalReceiver[Chunk]) -> int:
     total = 0
     try:
@@ -152,8 +145,6 @@ CANDIDATES: dict[str, Candidate] = {
     QUEUE: queue,
     ANYIO: anyio_stream,
     "receive": channel(one_by_one, received),
-    "async for": channel(one_by_one, iterated),
-    "receive_many": channel(one_by_one, received_many),
     "send_many, receive_many": channel(many, received_many),
 }
 
