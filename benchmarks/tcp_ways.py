@@ -10,7 +10,6 @@ is processor time, so that others may use the machine.  TLS needs the program ``
 
 import argparse
 import asyncio
-import multiprocessing
 import socket
 import ssl
 import statistics
@@ -25,6 +24,7 @@ from struct import Struct
 
 import pyarrow as pa
 
+from benchmarks.harness import Partner
 from permitflow.transports.shared_memory.ring import without
 
 HEADER = Struct(">Q")
@@ -141,11 +141,11 @@ async def send(way: str, connection: socket.socket, count: int, size: int, certi
     connection.recv(1)
 
 
-def play(end: str, way: str, port: int, count: int, size: int, certificate: Path, told: Connection) -> None:
+def play(pipe: Connection, end: str, way: str, port: int, count: int, size: int, certificate: Path) -> None:
     """One end, in a process of its own; tells its port, then its processor time."""
     if end == "receive":
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            told.send(listener.getsockname()[1])
+            pipe.send(listener.getsockname()[1])
             connection, _ = listener.accept()
     else:
         connection = socket.create_connection(("127.0.0.1", port))
@@ -155,23 +155,16 @@ def play(end: str, way: str, port: int, count: int, size: int, certificate: Path
         asyncio.run(receive(way, connection, count, certificate))
     else:
         asyncio.run(send(way, connection, count, size, certificate))
-    told.send(time.process_time() - begin)
+    pipe.send(time.process_time() - begin)
 
 
 def seconds_per_gigabyte(way: str, size: int, gigabytes: float, certificate: Path) -> float:
-    spawning, count, port, total = multiprocessing.get_context("spawn"), int(gigabytes * 1e9 / size), 0, 0.0
-    processes, ears = [], []
-    for end in ("receive", "send"):
-        ear, told = spawning.Pipe(duplex=False)
-        process = spawning.Process(target=play, args=(end, way, port, count, size, certificate, told), daemon=True)
-        process.start()
-        processes.append(process)
-        ears.append(ear)
-        if end == "receive":
-            port = ear.recv()
-    for process, ear in zip(processes, ears, strict=True):
-        total += ear.recv()
-        process.join()
+    """Of the processor, for both ends together."""
+    count = int(gigabytes * 1e9 / size)
+    with Partner(play, "receive", way, 0, count, size, certificate) as receiving:
+        port = receiving.hears()
+        with Partner(play, "send", way, port, count, size, certificate) as sending:
+            total: float = receiving.hears() + sending.hears()
     return total / gigabytes
 
 
