@@ -13,6 +13,7 @@ Only this file decides when a message may leave, who borrows what, and when inpu
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import (
@@ -266,9 +267,10 @@ class GateSender(Outbound[T]):
         if cost > self.room_rows or total > self.parameters.max_chunk_cost:
             rows = rows[: self.admits(rows)]
             cost = sum(map(_cost_of, rows))
-        if rows:
-            self._note("OfferData", cost)
-            self._send_data(cost)
+        # A recorder hears of each chunk.
+        for sent in [cost] if self._record is None else map(_cost_of, rows):
+            self._note("OfferData", sent)
+            self._send_data(sent)
         return len(rows)
 
     def _send_data(self, cost: int) -> None:
@@ -319,7 +321,8 @@ class GateSender(Outbound[T]):
             raise UnexpectedFrameError(frame="a Grant of nothing", expected="credit, or the word to resume")
         if (resume and not self._is_stopped) or (revoke and not resume):
             raise UnexpectedFrameError(frame="the word to resume", expected="none: the sender is not stopped")
-        before = 0 if revoke else self._credit
+        voided = self._credit if revoke else 0
+        before = self._credit - voided
         for name, count, most in (
             ("rows", credit, self.parameters.window_rows - before),
             ("watermarks", watermarks, 1 - self._watermark_permits),
@@ -331,7 +334,7 @@ class GateSender(Outbound[T]):
         if resume:
             self._is_stopped = False
         if credit or resume:
-            self._note("Hear", credit, int(resume), int(revoke))
+            self._note("Hear", credit, int(resume), voided)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Offering and withdrawing change no count.
@@ -345,7 +348,7 @@ class GateSender(Outbound[T]):
 
     def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
-            self._record(action, arguments, (self._credit,))
+            self._record(action, arguments, (self._credit, int(self._is_stopped)))
 
 
 class GateReceiver(Inbound[T]):
@@ -480,11 +483,12 @@ class GateReceiver(Inbound[T]):
             self._watermarks_out = 1
             return
         self._is_behind_barrier = True
-        self._wanted = home = 0
+        self._wanted = home = taken = 0
         if self._exclusive == 0:
             kept = min(self._borrowed, self._inbox_cost)
-            home, self._borrowed, self._free, self._is_released = self._borrowed - kept, kept, 0, True
-        self._note("Deliver", 0, 1, 0, 0)
+            home, self._borrowed = self._borrowed - kept, kept
+            taken, self._free, self._is_released = self._free, 0, True
+        self._note("Deliver", 0, 1, home, taken)
         self.gate.take_home(home)
 
     def on_announcement(self, announcement: Backlog) -> None:
@@ -505,7 +509,7 @@ class GateReceiver(Inbound[T]):
             )
         self._wanted = backlog
         self._borrowed -= returned
-        self._note("Deliver", 0, 0, backlog, returned)
+        self._note("DeliverBacklog", backlog, returned)
         self.gate.take_home(returned)
         self.gate.ask(self)
 
@@ -525,13 +529,16 @@ class GateReceiver(Inbound[T]):
 
         Spec: ConsumeData.
         """
-        cost = _costs(rows, total, min(rows)) if rows else 0
-        self._inbox_cost -= cost
-        home = min(self._borrowed, cost)
-        self._borrowed -= home
-        self._free += cost - home
-        if cost:
-            self._note("ConsumeData", cost)
+        home = 0
+        costs = [_costs(rows, total, min(rows))] if rows else []
+        # A recorder hears of each chunk.
+        for cost in costs if self._record is None else map(_cost_of, rows):
+            back = min(self._borrowed, cost)
+            self._inbox_cost -= cost
+            self._borrowed -= back
+            self._free += cost - back
+            home += back
+            self._note("ConsumeData", cost, back, cost - back)
         for message in markers:
             if message.kind is Kind.WATERMARK:
                 self._watermarks_due += 1
@@ -557,15 +564,15 @@ class GateReceiver(Inbound[T]):
         self._free += credit
         self._note("Borrow", credit)
 
-    def block(self, action: str, *arguments: int) -> None:
+    def block(self, action: str) -> None:
         """Its barrier is waited for at other inputs; ``action`` says so to the recorder.
 
         Spec: ConsumeBarrier.
         """
         self._is_blocked = True
-        self._note(action, *arguments)
+        self._note(action)
 
-    def resume(self, action: str, *arguments: int) -> None:
+    def resume(self, action: str) -> None:
         """Tell the sender to go on; ``action`` is why.
 
         Spec: Align.
@@ -573,13 +580,13 @@ class GateReceiver(Inbound[T]):
         self._is_blocked = False
         self._word = Grant(resume=True, revoke=self._is_released)
         self._is_released = False
-        self._note(action, *arguments)
+        self._note(action)
 
     def retire(self) -> int:
         """Leave the gate; return the borrowed credit, which goes home."""
-        home, self._borrowed, self._free, self._wanted = self._borrowed, 0, 0, 0
+        home, taken, self._borrowed, self._free, self._wanted = self._borrowed, self._free, 0, 0, 0
         self._is_over, self._is_blocked = True, False
-        self._note("ConsumeEnd")
+        self._note("ConsumeEnd", home, taken)
         return home
 
     # Credit to grant.
@@ -622,11 +629,19 @@ class GateReceiver(Inbound[T]):
         return False
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
-        self._note("Deliver", sum(map(_cost_of, rows)), 0, 0, 0)
+        if self._record is not None:
+            costs = list(map(_cost_of, rows))
+            stored, *others = self._counters()
+            for cost, so_far in zip(costs, accumulate(costs, initial=stored - sum(costs)), strict=False):
+                self._record("Deliver", (cost, 0, 0, 0), (so_far + cost, *others))
 
     def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
-            self._record(action, arguments, (self._inbox_cost, self._free, self._borrowed))
+            self._record(action, arguments, self._counters())
+
+    def _counters(self) -> tuple[int, ...]:
+        behind = self._is_behind_barrier and not self._word.resume
+        return self._inbox_cost, self._free, self._borrowed, int(behind)
 
 
 _NO_WORD = Grant()
@@ -725,7 +740,7 @@ class Gate(Group):
             member.block("ConsumeBarrier")
         else:
             others = [other for other in self.members if other.is_blocked]
-            member.block("ConsumeNewerBarrier", 1)
+            member.block("ConsumeNewerBarrier")
             self._give_up(others)
         self.pending = number
         if self._aligns_itself and self.is_aligned:
@@ -766,11 +781,11 @@ class Gate(Group):
         assert self.pending is not None
         self.last, self.pending = self.pending, None
         self.given_up += 1
-        self._resume(members, "ConsumeNewerBarrier", 0)
+        self._resume(members, "Abort")
 
-    def _resume(self, members: Iterable["GateReceiver[Any]"], action: str, *arguments: int) -> None:
+    def _resume(self, members: Iterable["GateReceiver[Any]"], action: str) -> None:
         for member in members:
-            member.resume(action, *arguments)
+            member.resume(action)
             self.touch(member)
 
 
@@ -781,20 +796,24 @@ GATE_ACTIONS = ActionTable(
             **dict.fromkeys(("OfferData", "WithdrawData", "SendData", "ReturnCredit"), ("data",)),
             **dict.fromkeys(("OfferBarrier", "WithdrawBarrier", "SendBarrier"), ()),
             "AnnounceBacklog": ("backlog",),
-            "Hear": ("granted", "resume", "revoke"),
+            "Hear": ("granted", "resume", "voided"),
         },
         "receiver": {
-            "Deliver": ("data", "barriers", "backlog", "returned"),
-            **dict.fromkeys(("ConsumeData", "Borrow", "Grant"), ("data",)),
-            **dict.fromkeys(("ConsumeBarrier", "ConsumeOlderBarrier", "ConsumeEnd", "Align"), ()),
-            "ConsumeNewerBarrier": ("blocks",),
+            "Deliver": ("data", "barriers", "home", "taken"),
+            "DeliverBacklog": ("backlog", "home"),
+            "ConsumeData": ("data", "home", "freed"),
+            **dict.fromkeys(("Borrow", "Grant"), ("data",)),
+            **dict.fromkeys(("ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "Abort"), ()),
+            "ConsumeEnd": ("home", "taken"),
         },
     },
-    counters={"sender": ("credit",), "receiver": ("stored", "free", "borrowed")},
+    counters={"sender": ("credit", "stopped"), "receiver": ("stored", "free", "borrowed", "behind_barrier")},
 )
-"""``data``, ``backlog``, ``granted`` and ``returned`` are credit: rows, and 1 for an empty chunk.  What resumes several
-inputs is reported by each of them: Align, and ConsumeNewerBarrier, which blocks the input of the newer barrier
-(``blocks``: 1) and resumes the others (0).  Watermarks are not reported."""
+"""Most numbers are credit: rows, and 1 for an empty chunk.  ``home``: back to the pool.  ``taken``: no longer free.
+``freed``: to be granted again.  ``voided``: lost at the sender, which is told to go on.
+
+Align is reported by each input that it resumes, Abort by those that a newer barrier, or a lost input, resumes.  The
+receiver is ``behind_barrier`` from the arrival of its barrier until then.  Watermarks are not reported."""
 
 GAUGE_HELP: Mapping[str, str] = {
     "credit_here": "Credit at the sender: rows that may leave at once, unless it is stopped behind a barrier.",

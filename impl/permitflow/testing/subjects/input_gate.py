@@ -75,11 +75,14 @@ class GateExplanation:
                 granted, resume, _ = numbers
                 return ("Hear",) * (resume + (granted > 0))
             case "Deliver":
-                data, barriers, backlog, returned = numbers
+                data, barriers, _, _ = numbers
+                return ("Deliver",) * (data + barriers)
+            case "DeliverBacklog":
+                backlog, returned = numbers
                 is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
                 if returned:
                     raise Refused("the model withdraws nothing")
-                return ("Deliver",) * (data + barriers or is_told_alone)
+                return ("Deliver",) * is_told_alone
             case "Align":
                 return ("Align",) if channel.blocked else ()
             case "ConsumeEnd" | "AnnounceBacklog":
@@ -107,8 +110,9 @@ class GateExplanation:
 
 def _counters(channel: Channel, event: Event) -> tuple[int, ...]:
     if event.end == "sender":
-        return (channel.credit,)
-    return content_in(channel.inbox).data, channel.free, channel.borrowed
+        return channel.credit, int(channel.stopped)
+    inbox = content_in(channel.inbox)
+    return inbox.data, channel.free, channel.borrowed, inbox.barriers + channel.blocked
 
 
 def judge_gate(
