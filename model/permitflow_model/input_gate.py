@@ -653,4 +653,10 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.input_gate:theorems")
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    theorems="permitflow_proofs.input_gate:theorems",
+    flow="gate",
+    runs="permitflow.testing.subjects.input_gate:SUBJECT",
+)

@@ -4,11 +4,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
+from permitflow.audit import Audit, audit_files
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.channels.interface import SendEnd
 from permitflow.errors import InputLostError, InvalidParametersError, ParameterMismatchError
@@ -16,8 +18,11 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.input_gate import judge_gate
-from permitflow.tracing import MemoryTrace
+from permitflow.testing.traces import judge
+from permitflow.tracing import ChannelTrace, Header, MemoryTrace
+from permitflow.tracing.parquet import ParquetWriter
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
@@ -92,7 +97,7 @@ async def produce(sender: SendEnd[pa.RecordBatch], seconds: float, barriers: int
     [(0, 12, "gRPC"), (12, 12, "gRPC"), (12, 0, "TCP"), (0, 12, "TCP"), (6, 6, "same host"), (0, 12, "same host")],
 )
 async def test_a_join_with_a_barrier_every_tenth_of_a_second_is_a_behaviour(
-    exclusive: int, floating: int, carrier: str
+    exclusive: int, floating: int, carrier: str, tmp_path: Path
 ) -> None:
     parameters = GateParameters(inputs=2, exclusive=exclusive, floating=floating)
     barriers = 4
@@ -118,8 +123,23 @@ async def test_a_join_with_a_barrier_every_tenth_of_a_second_is_a_behaviour(
     judged = judge_gate(events, parameters, join.streams)
     assert judged.is_valid, (judged.performed, judged.blocked, judged.broken)
     assert judged.performed == len(events)
+    for stream in join.streams:
+        channel = join.trace.trace().channels[stream]
+        verdict = judge(channel)
+        assert verdict.is_valid, verdict.describe()
+        audit = audited(channel, tmp_path / f"{stream}.parquet")
+        assert audit.holds, audit.violations
     most = max(event.counters[0] for event in events if event.end == "receiver")
     assert 0 < most <= parameters.window_rows  # it had to wait, and never stored more than it has credit
+
+
+def audited(channel: ChannelTrace, path: Path) -> Audit:
+    """What an audit finds in the recording of a stream."""
+    writer = ParquetWriter(path, row_group_events=100)
+    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
+    writer.write([*headers, *(event for log in channel.logs for event in log)])
+    writer.close()
+    return audit_files(path)
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

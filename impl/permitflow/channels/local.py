@@ -48,7 +48,7 @@ def open_channel(
         parameters: of any flow; by default permits, ``ChannelParameters()``.
         name: for error messages and statistics.
         record: opens the recorder of each end, which notes the specification's actions.
-        group: of receivers that share something: ``InputGate.group``.
+        group: of receivers that share something, such as those of a gate.
 
     Raises:
         InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's.

@@ -237,7 +237,7 @@ async def get(
         from_row: the first row to read; None: the first one that the consumer has not acknowledged.
         to_row: the row before which reading stops; None: read to the channel's end.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
-        group: of receivers that share something: ``InputGate.group``.
+        group: of receivers that share something, such as those of a gate.
 
     Raises:
         InvalidParametersError: this end does not have that codec, or the channel's flow is not that of the group.

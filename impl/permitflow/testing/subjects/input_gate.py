@@ -1,4 +1,7 @@
-"""The gate: recorded runs of all its inputs as one behaviour of ``InputGate``, and its ends beside the model.
+"""The gate: recorded runs as behaviours of ``InputGate``, and its ends beside the model.
+
+``judge_gate`` judges all inputs of a gate together.  One stream alone is judged as the only input of a gate: what the
+others leave of the pool is not known then, nor whether they had reached the barrier.
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
 So a recorded event is as many steps as it has rows.  A backlog told behind data is a part of that data in the model.
@@ -7,21 +10,44 @@ The implementation also announces a backlog if there is exclusive credit, or cre
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from permitflow.protocol.gate import Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant
+from permitflow.protocol.gate import (
+    GATE_ACTIONS,
+    Backlog,
+    Gate,
+    GateParameters,
+    GateReceiver,
+    GateSender,
+    Grant,
+)
 from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.recording import ENDS
+from permitflow.protocol.recording import ENDS, End
 from permitflow.testing.moves import ActionRefused, Divergence, Move
-from permitflow.testing.subjects import UNLIMITED
+from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
 from permitflow.tracing.events import Event
-from permitflow_model.input_gate import RESUME, REVOKE, SYSTEM, Channel, Item, Parameters, State, content_in
+from permitflow.tracing.reader import ChannelTrace
+from permitflow_model.input_gate import (
+    RESUME,
+    REVOKE,
+    SYSTEM,
+    Channel,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    data_here,
+    valid_credit,
+)
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.replay import Refused, Replay, World, replay
-from permitflow_model.kernel.system import Disabled
+from permitflow_model.kernel.replay import Path, Refused, Replay, Starved, World, replay
+from permitflow_model.kernel.system import Disabled, Step
 
-__all__ = ["GateEnds", "GateExplanation", "judge_gate", "model_parameters"]
+__all__ = ["SUBJECT", "GateEnds", "GateExplanation", "judge_gate", "model_parameters"]
+
+_ENDS = 2
 
 
 def model_parameters(parameters: GateParameters) -> Parameters:
@@ -36,12 +62,13 @@ def model_parameters(parameters: GateParameters) -> Parameters:
 
 
 class GateExplanation:
-    """Explains the events of all inputs, in the order in which one process recorded them."""
+    """Explains the events of all inputs, in the order in which one process recorded them; or those of one input."""
 
-    def __init__(self, parameters: Parameters, inputs: Mapping[str, int]) -> None:
-        """``inputs``: by the recorded names of the streams, the model's names of the channels."""
+    def __init__(self, parameters: Parameters, inputs: Mapping[str, int], *, keep_path: bool = False) -> None:
+        """``inputs``: by the recorded names of the streams, the model's names of the channels; else it is the first."""
         self.parameters = parameters
         self._inputs = inputs
+        self._keep_path = keep_path
 
     def start(self) -> World[State]:
         """Where every run begins."""
@@ -52,21 +79,36 @@ class GateExplanation:
 
         Raises:
             Refused: the model cannot do that, or counts otherwise.
+            Starved: nothing has arrived yet.
         """
-        name = self._inputs[event.channel]
-        state = world.state
+        name = self._inputs.get(event.channel, 0)
+        state, path = world
         if event.action == "AnnounceBacklog":
             state = self._announced(state, name, *event.arguments)
         for action in self._steps(state.channels.get(name), event):
             arguments = () if action == "Align" else (name,)
             try:
                 state = SYSTEM.perform(action, state, self.parameters, *arguments)
-            except (Disabled, KeyError):
-                raise Refused(f"{action}{arguments} is impossible in {state}") from None
+            except KeyError:
+                raise Refused(f"the specification has no action {action!r}") from None
+            except Disabled:
+                waits = SYSTEM.action(action).is_arrival
+                raise (Starved if waits else Refused)(f"{action}{arguments} is impossible in {state}") from None
+            if self._keep_path:
+                path = Path(Step(action, arguments, state), path, event)
         counted = _counters(state.channels.get(name), event)
         if counted != event.counters:
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {counted}")
-        return (World(state),)
+        return (World(state, path),)
+
+    def is_at_rest(self, world: World[State]) -> bool:
+        """Does nothing wait, and is nothing in flight?"""
+        return not SYSTEM.can_move(world.state, self.parameters)
+
+    def allowed(self, world: World[State]) -> list[str]:
+        """The names of the actions by which the protocol can go on."""
+        steps = SYSTEM.successors(world.state, self.parameters)
+        return [step.action for step in steps if not SYSTEM.action(step.action).is_environment]
 
     def _steps(self, channel: Channel, event: Event) -> Sequence[str]:
         numbers = event.arguments
@@ -85,6 +127,10 @@ class GateExplanation:
                 return ("Deliver",) * is_told_alone
             case "Align":
                 return ("Align",) if channel.blocked else ()
+            case "Abort":
+                return ("Align",) if self.parameters.inputs == 1 else ("Abort",)
+            case "ConsumeNewerBarrier" | "ConsumeOlderBarrier" if self.parameters.inputs == 1:
+                return ("ConsumeBarrier", "Align")[: 1 + (event.action == "ConsumeOlderBarrier")]
             case "ConsumeEnd" | "AnnounceBacklog":
                 return ()
             case "OfferData" | "SendData" | "ConsumeData" | "Borrow":
@@ -293,3 +339,57 @@ def _item(message: Message[int], backlog: int) -> Item:
     if message.kind is Kind.CHUNK:
         return Item("data", message.payload, backlog)
     return Item("barrier", message.payload - 1, backlog)
+
+
+def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
+    if len(ends) < _ENDS:
+        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
+    return GateExplanation(parameters, {}, keep_path=keep_path)
+
+
+def _parameters(channel: ChannelTrace) -> Parameters:
+    stated = GateParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
+    return replace(model_parameters(stated), inputs=1)
+
+
+def _places(state: State) -> dict[str, int]:
+    channel = state.channels.get(0)
+    return {
+        "credit": valid_credit(channel),
+        "data": data_here(channel),
+        "free": channel.free,
+        "pool": state.pool,
+    }
+
+
+def _in_words(state: State) -> str:
+    """The variables of the only channel that differ from those of an idle one."""
+    idle, channel = SYSTEM.initial(Parameters(inputs=1, exclusive=0, floating=0, backlog=1)), state.channels.get(0)
+    pairs = zip(channel._fields, channel, idle.channels.get(0), strict=True)
+    return ", ".join([f"pool {state.pool}", *(f"{name} {value}" for name, value, usual in pairs if value != usual)])
+
+
+def _rows_of(event: Event) -> int:
+    names = GATE_ACTIONS.actions[event.end][event.action]
+    return event.arguments[names.index("data")] if "data" in names else 0
+
+
+SUBJECT = Subject(
+    table=GATE_ACTIONS,
+    system=SYSTEM,
+    parameters=_parameters,
+    explanation=_explanation,
+    rows_of=_rows_of,
+    amount_of=_rows_of,
+    consumes={"sender": "SendData", "receiver": "ConsumeData"},
+    state_in_words=_in_words,
+    places=_places,
+    unit="rows of credit",
+    place_in_words={
+        "credit": "at the sender or on its way there",
+        "data": "with data",
+        "free": "to be granted",
+        "pool": "in the pool",
+    },
+    waiting=lambda state: [1] * content_in(state.channels.get(0).waiting).data,
+)
