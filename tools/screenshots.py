@@ -1,7 +1,5 @@
 """Take the pictures of docs/pictures again: ``permitflow`` makes the pages, a real browser shows them."""
 
-import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,9 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.tracing import FileTrace
 from tests.support.browser import Scheme, Visit, find_chromium, open_browser
 
 if TYPE_CHECKING:
@@ -20,7 +15,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 DEADLOCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
-TRACE = "run.jsonl"
+TRACE = FOLDER.parent / "examples" / "doubled.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +39,7 @@ SHOTS = (
         scheme="dark",
         height=860,
     ),
-    Shot(name="recorded", explain=(TRACE,), height=1120),
+    Shot(name="recorded", explain=(str(TRACE),), height=1120),
     Shot(name="narrow", explain=DEADLOCK, fragment="step=4", width=390, height=860),
     Shot(
         name="states",
@@ -73,7 +68,6 @@ def main() -> None:
     run("check", str(GRID), "--explore", "--plot", str(FOLDER / "grid.svg"))
     with TemporaryDirectory() as folder:
         run("simulate", str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
-        record(Path(folder) / TRACE)
         for shot in SHOTS:
             run("explain", *shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
@@ -102,36 +96,6 @@ def run(*arguments: str, folder: str | None = None) -> None:
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, cwd=folder)
     if done.returncode not in (0, 1):
         raise SystemExit(f"permitflow {' '.join(arguments)} ended with {done.returncode}")
-
-
-def record(file: Path) -> None:
-    """Record a real run of a channel, and then, as a broken carrier would, let some permits come back twice."""
-
-    async def stream(trace: FileTrace) -> None:
-        ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
-        ends = open_channel(ChannelParameters(row_permits=64, permit_batch=8), name="orders/0", record=trace.recorder)
-        sender, receiver = ends
-
-        async def produce() -> None:
-            for number in range(40):
-                await sender.send([0] * (number * 7 % 20))
-                if number == 7:
-                    await sender.send_barrier()
-            await sender.end()
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(produce())
-            async for _message in receiver:
-                pass
-
-    with FileTrace(file) as trace:
-        asyncio.run(stream(trace))
-    lines = file.read_text().splitlines(keepends=True)
-    returns = [number for number, line in enumerate(lines) if json.loads(line).get("action") == "AddPermits"]
-    event = json.loads(lines[returns[3]])
-    event["permits"][0] *= 2
-    lines[returns[3]] = json.dumps(event) + "\n"
-    file.write_text("".join(lines))
 
 
 if __name__ == "__main__":
