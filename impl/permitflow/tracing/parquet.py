@@ -57,7 +57,7 @@ UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 ROW_GROUP_EVENTS = 65_536
 
 _VERSION = 2
-"""Version of the layout.  In version 1, events lay in the order of the recording, without a column of positions."""
+"""Version of the layout.  No release has written version 1."""
 
 _METADATA = b"permitflow_trace"
 
@@ -129,9 +129,7 @@ def by_end(table: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The events in the order of the recording; a table without positions already has this order."""
-    if POSITION not in table.schema.names:
-        return table
+    """The events in the order of the recording."""
     return table.unify_dictionaries().sort_by(POSITION)
 
 
@@ -261,15 +259,14 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
         raise ValueError(f"its metadata has no {_METADATA.decode()!r}: it is not a permitflow trace")
     content = json.loads(metadata[_METADATA])
     version = content["version"]
-    if version not in range(1, _VERSION + 1):
-        raise ValueError(f"format version {version!r}, known are 1 to {_VERSION}")
+    if version != _VERSION:
+        raise ValueError(f"format version {version!r}, known is {_VERSION}")
     from_json = HeadersFromJson()
     headers = [from_json.header_of(header) for header in content["headers"]]
     of = headers[0].table if headers else PERMIT_ACTIONS
     if any(header.table != of for header in headers):
         raise ValueError("its headers are of several protocols")
-    known = {*file.schema_arrow.names, *([POSITION] if version == 1 else [])}
-    if missing := [name for name in schema_of(of).names if name not in known]:
+    if missing := [name for name in schema_of(of).names if name not in file.schema_arrow.names]:
         raise ValueError(f"the column {missing[0]!r} is missing")
     return headers
 

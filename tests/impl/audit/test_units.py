@@ -50,16 +50,6 @@ def test_numbers_of_other_types_are_understood(recording: Path, kind: pa.DataTyp
     assert audit.events == len(EVENTS)
 
 
-def test_files_of_the_first_layout_are_audited(recording: Path) -> None:
-    with pq.ParquetFile(recording) as file:
-        in_turns, metadata = in_order(file.read()).drop_columns(["position"]), dict(file.metadata.metadata)
-    metadata[b"permitflow_trace"] = metadata[b"permitflow_trace"].replace(b'"version": 2', b'"version": 1')
-    now = audit_files(recording)
-    pq.write_table(in_turns.replace_schema_metadata(metadata), recording)
-    assert audit_files(recording) == now
-    assert now.holds
-
-
 @pytest.mark.parametrize(
     ("name", "values"),
     [
