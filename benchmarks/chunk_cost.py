@@ -32,8 +32,6 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.remote_receiver import RemoteReceiver
 
-__all__ = ["PATHS", "chunk_cost"]
-
 PATHS = {
     "tcp": ("tcp://127.0.0.1:0", SameHost.NEVER),
     "same host": ("tcp://127.0.0.1:0", SameHost.REQUIRE),

@@ -17,17 +17,6 @@ from permitflow.simulation.run import simulate
 from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import enough_rows
 
-__all__ = [
-    "DelayPoint",
-    "Point",
-    "Stalled",
-    "full_pipes",
-    "measure_batches",
-    "measure_delays",
-    "measure_stalled",
-    "measure_windows",
-]
-
 WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
 # Less would only cut chunks into slices.
 LEAST_CHUNKS_IN_WINDOW = 2

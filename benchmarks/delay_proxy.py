@@ -5,8 +5,6 @@ import socket
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-__all__ = ["serve"]
-
 READ_BYTES = 256 << 10
 
 

@@ -22,7 +22,6 @@ from benchmarks.throughput import Cell
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["can_draw", "draw_all", "tables_asked_for", "update_document", "update_documents"]
 
 Drawing = Callable[["Axes", Results], bool]
 

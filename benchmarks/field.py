@@ -19,8 +19,6 @@ from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Payload
 from benchmarks.peers.way import Way, find_ways
 from permitflow.protocol.permits import ChannelParameters
 
-__all__ = ["FULL", "SMOKE", "Field", "Pair", "Sample", "Settings", "candidates", "fastest", "open_field"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

@@ -11,8 +11,6 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-__all__ = ["CHECKOUT", "Partner", "PartnerFailedError", "in_turns", "serving"]
-
 CHECKOUT = Path(__file__).resolve().parent.parent
 SPAWNING = multiprocessing.get_context("spawn")
 # A guard against hangs, which measures nothing.

@@ -36,8 +36,6 @@ from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_calls import calling
 from permitflow.wire.v1 import exchange_pb2 as wire
 
-__all__ = ["ATTACKS", "main"]
-
 LONGEST_P99_SECONDS = 0.2
 MOST_GROWTH_BYTES = 1 << 30
 SECONDS = 8.0

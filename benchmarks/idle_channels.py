@@ -25,8 +25,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.grpc_aio import SameHost, get
 
-__all__ = ["IdleChannels", "measure_idle_channels"]
-
 COUNTS = (1, 10, 100, 1_000)
 SMOKE_COUNTS = (1, 3)
 SECONDS = 2.0

@@ -32,22 +32,6 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.grpc_aio import get
 
-__all__ = [
-    "BOUNDS",
-    "CHUNK_ROWS",
-    "CONTROL",
-    "EQUAL_COSTS",
-    "PERMITS",
-    "SETUPS",
-    "WIDE_BOUNDS",
-    "WIDE_PERMITS",
-    "Imbalance",
-    "Meter",
-    "Work",
-    "filtered_chunk",
-    "measure_imbalance",
-]
-
 # The bounds before there were permits: chunks in a local channel, and HTTP/2's initial window.
 LOCAL_CHUNKS = 16
 BYTE_WINDOW = 64 << 10

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["PAYLOADS", "Job", "Outcome", "Payload", "Tally"]
-
 ROW_PERMITS = 32_768
 # A window of a few chunks runs in lock-step: the benchmark would measure the round trip.
 CHUNKS_IN_WINDOW = 8

@@ -7,8 +7,6 @@ from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.results import Record, Series
 from benchmarks.throughput import Entry, in_rounds
 
-__all__ = ["LATENCY_PEERS", "Latency", "measure_latency"]
-
 PAYLOAD = PAYLOADS["64"]
 BATCH_SHARE = 8
 PAUSE_SECONDS = 0.002

@@ -23,8 +23,6 @@ from benchmarks.harness import in_turns
 from benchmarks.results import Record, Series
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
-__all__ = ["ANYIO", "LocalRate", "measure_local"]
-
 ROW_PERMITS = 32_768
 CHUNK_ROWS = (1, 1_024, 4_096)
 AT_ONCE = 64

@@ -18,8 +18,6 @@ from benchmarks.results import Record, Results, describe_machine
 from benchmarks.stores import measure_stores
 from benchmarks.throughput import measure_stream_ends, measure_throughput
 
-__all__ = ["COMMANDS", "PARTS", "measure"]
-
 
 def measure_spark_jobs(settings: Settings) -> Sequence[Record]:
     """Spark is loaded only if it is asked for."""

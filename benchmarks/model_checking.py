@@ -21,7 +21,6 @@ from permitflow_model.tla_values import TlaValue
 if TYPE_CHECKING:
     from permitflow_model.manifest import Model
 
-__all__ = ["CheckingSpeed", "measure_checking"]
 
 MODELS: dict[str, dict[str, TlaValue]] = {
     "every chunk size": {"RowPermits": 10, "PermitBatch": 3, "MaxChunkCost": 8, "Sizes": frozenset({1, 2, 3, 4})},

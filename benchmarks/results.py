@@ -13,18 +13,6 @@ from typing import Any, Self, TypeVar
 
 import psutil
 
-__all__ = [
-    "NOT_MEASURED",
-    "RESULTS_FILE",
-    "UNMEASURED",
-    "Record",
-    "Results",
-    "Series",
-    "compact",
-    "describe_machine",
-    "table",
-]
-
 
 @dataclass(frozen=True)
 class Series:

@@ -21,8 +21,6 @@ from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
 from benchmarks.results import Record, Series
 from permitflow.transports.grpc_aio import AioControl, control, put
 
-__all__ = ["StoreRate", "measure_stores"]
-
 STORES = ("memory", "disk")
 SIZES = ("64", "1,024", "65,536")
 CHANNELS = (1, 8)

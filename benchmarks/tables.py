@@ -20,8 +20,6 @@ from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
 from permitflow.protocol.permits import ChannelParameters
 
-__all__ = ["TABLES"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ from benchmarks.results import Results, Series
 from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob
 from benchmarks.throughput import Cell, StreamEnds
 
-__all__ = ["Verdict", "judge"]
-
 # Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk; both with their best numbers.
 LEAST_MULTIPLES = {
     "remote": {"1": 4.0, "64": 4.0, "1,024": 1.2, "4,096": 1.0, "65,536": 1.0, "wide": 1.0},

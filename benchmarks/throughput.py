@@ -15,8 +15,6 @@ from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.peers.way import Group, Way
 from benchmarks.results import Record, Series
 
-__all__ = ["Cell", "Entry", "StreamEnds", "in_rounds", "judged_ways", "measure_stream_ends", "measure_throughput"]
-
 # Of ways that no promise is about: they stand beside the others.
 ROUNDS_BESIDE = 3
 

@@ -23,8 +23,6 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["CARRIERS", "calls_of_a_chunk", "main"]
-
 CARRIERS = {
     "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
     "gRPC": ("127.0.0.1:0", SameHost.NEVER),

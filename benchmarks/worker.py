@@ -15,8 +15,6 @@ from typing import NamedTuple
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Way, load_ways
 
-__all__ = ["Effort", "consume", "peak_memory_bytes", "produce"]
-
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 # See proc(5): 5 resets the peak of resident memory to its present size.

@@ -13,8 +13,6 @@ from pyarrow import flight
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Consumer, Group, Producer, Way
 
-__all__ = ["WAYS"]
-
 # Above this size concatenating costs more than a message of its own.
 TRAIN_CHUNK_BYTES = 8 << 10
 # What grpcio and Flight carry well in one message.

@@ -9,8 +9,6 @@ import pyarrow as pa
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Group, Way
 
-__all__ = ["WAYS"]
-
 METHOD = "/benchmark.Chunks/Get"
 OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 

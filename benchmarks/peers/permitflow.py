@@ -20,8 +20,6 @@ from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 
-__all__ = ["WAYS"]
-
 
 def channel_of(job: Job) -> str:
     return f"chunks/{job.number}"

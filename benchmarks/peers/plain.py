@@ -15,8 +15,6 @@ import pyarrow as pa
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Consumer, Group, Producer, Way
 
-__all__ = ["WAYS"]
-
 
 class PipeProducer(Producer):
     """Listens at a Unix socket, as a duplex ``Pipe`` is one."""

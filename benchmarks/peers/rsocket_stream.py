@@ -19,8 +19,6 @@ from rsocket.transports.tcp import TransportTCP
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Group, Way
 
-__all__ = ["WAYS"]
-
 # The library's 1 KiB would be a weak peer.
 READ_BYTES = 1 << 20
 

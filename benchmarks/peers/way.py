@@ -12,18 +12,6 @@ from functools import cache
 import benchmarks.peers
 from benchmarks.jobs import Job, Tally
 
-__all__ = [
-    "AsyncConsumer",
-    "AsyncProducer",
-    "Consumer",
-    "Group",
-    "Producer",
-    "Way",
-    "find_ways",
-    "load_ways",
-    "ways_for",
-]
-
 
 class Group(StrEnum):
     """Whose it is."""

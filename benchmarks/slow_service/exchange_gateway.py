@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from benchmarks.slow_service.programs import SCORES, Settings, decode, encode, post
 from permitflow.transports.grpc_blocking import open_sink, open_source
 
-__all__ = ["run"]
-
 # Spark may take a while to start.
 PATIENCE_SECONDS = 300.0
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["ORDERS", "SCORES", "Settings", "decode", "encode", "fetch", "gateway", "post", "serve", "service"]
-
 ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("document", pa.string())])
 SCORES = pa.schema([("id", pa.int64()), ("score", pa.float64())])
 

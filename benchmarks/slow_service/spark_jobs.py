@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from benchmarks.slow_service.programs import ORDERS, Settings, decode, encode, fetch, post
 from permitflow.demo.spark_session import local_session
 
-__all__ = ["run"]
-
 BATCH_ROWS = 64
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from benchmarks.results import Record, Series
 
-__all__ = ["QUERY", "SINK", "SOURCE", "SparkJob"]
-
 SOURCE, SINK, QUERY = "source", "sink", "TPC-H query 12"
 
 

@@ -26,8 +26,6 @@ from permitflow.demo.tpch import (
     default_cache_dir,
 )
 
-__all__ = ["measure_spark"]
-
 CHUNK_ROWS = 8_192
 SOURCE_ROWS = 16 << 20
 # A sink takes three times as long for a row, and scatters less.

@@ -24,8 +24,6 @@ from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Payload
 from permitflow.demo.spark_session import local_session
 
-__all__ = ["SLOTS", "MemorySource", "NullSink", "payload_of", "session"]
-
 
 def payload_of(rows: int) -> Payload:
     """Chunks of so many rows, as in the other comparisons."""
