@@ -108,6 +108,8 @@ STARVED_SECONDS = 10 * SHORT_SECONDS
 """That permits have not come within ``SHORT_SECONDS``, and why not."""
 KILLED_SECONDS = 5.0
 """That the exchange was killed; of both ends together."""
+HANGING_SECONDS = 10.0
+"""That the exchange gives no sign of life any more, of an end that waits for the shortest time that it can."""
 INTERRUPTED_SECONDS = 5.0
 """That Ctrl-C was pressed, from before it was pressed."""
 CLOSED_SECONDS = 5.0

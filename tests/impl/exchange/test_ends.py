@@ -281,3 +281,13 @@ async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start
         consumer.signal(signal.SIGKILL)
         with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
             await ending
+
+
+async def test_an_end_without_a_consumer_is_accepted(listen: str) -> None:
+    async with serving(listen) as (_, address):
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(chunk(0, 10))
+            assert sender.outcome is None
+            assert await sender.end() is ACCEPTED is sender.outcome
+        async with get(address, CHANNEL) as receiver:
+            assert await read_all(receiver) == 10

@@ -21,7 +21,7 @@ from permitflow.errors import (
     StoreWriteError,
     UnknownChannelError,
 )
-from permitflow.exchange.registry import Exchange
+from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import carry_out
 from permitflow.exchange.statistics import BridgeState, Direction
@@ -337,3 +337,9 @@ def test_rates_and_shares_are_those_of_the_time_between_two_answers() -> None:
     assert (flow.seconds, flow.rows_in_per_second, flow.rows_out_per_second) == (2.0, 100.0, 50.0)
     assert (flow.blocked_share, flow.consumer_blocked_share) == (0.75, 0.25)
     assert flow.as_json()["kept"]["lag_rows"] == {"default": 50}  # type: ignore[index]  # JSON
+
+
+def test_the_channels_of_a_stream_are_numbered() -> None:
+    assert stream_channels("q12", 3) == ("q12/0", "q12/1", "q12/2")
+    with pytest.raises(InvalidParametersError):
+        stream_channels("q12", 0)

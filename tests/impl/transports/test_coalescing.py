@@ -10,7 +10,7 @@ from permitflow.protocol.frames import Chunks
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.coalescing import MessageWriter, rows_in_whole_batches
+from permitflow.transports.coalescing import MessageWriter, even_rows, rows_in_whole_batches
 from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, encode_upstream
 
 LARGE_ROWS = 32_768
@@ -136,3 +136,8 @@ def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in
     messages = -(-in_window // most)
     assert len(written([chunk] * at_once, parameters)) == 1
     assert 0 <= messages * at_once - in_window < messages
+
+
+def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
+    assert rows_in_whole_batches(LARGE_ROWS * 4, 8.0) == rows_in_whole_batches(10, None) > WINDOW.row_permits
+    assert even_rows(LARGE_ROWS, 2 * LARGE_ROWS - 1, WINDOW.row_permits) > WINDOW.row_permits

@@ -166,3 +166,12 @@ def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> No
     for order in (positions(["a"], ""), close(["a"], ""), acknowledge({"a": 0}, "")):
         with pytest.raises(UndecodableDataError, match="is no answer to this question"):
             order.read(reply)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    for decode in (decode_request, decode_reply):
+        try:
+            decode(message_of([data]))
+        except PermitflowError as error:
+            assert isinstance(error, UndecodableDataError)  # noqa: PT017  # most bytes are, some are not

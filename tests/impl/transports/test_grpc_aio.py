@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
+    ChannelClosedError,
+    ChunkTooLargeError,
     EndOfStream,
     InvalidParametersError,
     LocalProtocolError,
@@ -18,6 +20,7 @@ from permitflow.errors import (
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, Oversize
+from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
 
@@ -289,3 +292,45 @@ async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:
             assert description.parameters == SMALL
         await exchange.channel("orders/0").sender.end()
         assert numbers(await read(server.address)) == [1]
+
+
+async def test_many_messages_are_received_at_once() -> None:
+    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
+        sender = exchange.channel("orders/0").sender
+        for n in range(4):
+            await sender.send(batch(n))
+        received: list[Message[pa.RecordBatch]] = []
+        while len(received) < 4:
+            received += await receiver.receive_many(3)
+        assert numbers(received) == [0, 1, 2, 3]
+        with pytest.raises(InvalidParametersError, match="max_messages"):
+            await receiver.receive_many(0)
+        await sender.end()
+        assert await everything(receiver) == []
+
+
+async def test_end_may_be_said_twice_but_nothing_after_it() -> None:
+    async with serving() as (_, server), asyncio.TaskGroup() as group:
+        group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.end()
+            await sender.end()
+            with pytest.raises(ChannelClosedError) as caught:
+                await sender.send(batch(1))
+            assert caught.value.undelivered == batch(1)
+
+
+async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)
+
+    parameters = ChannelParameters(row_permits=10_000)
+    async with serving(parameters) as (_, server), asyncio.TaskGroup() as group:
+        reading = group.create_task(read(server.address))
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            with pytest.raises(ChunkTooLargeError, match="send chunks of fewer rows"):
+                await sender.send(batch(*range(5_000)))
+            await sender.send(batch(1))
+            await sender.end()
+    assert numbers(reading.result()) == [1]

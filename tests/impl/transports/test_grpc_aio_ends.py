@@ -195,6 +195,7 @@ async def test_nobody_at_the_address_is_said_within_the_time() -> None:
     for call in (
         get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),
         put("127.0.0.1:1", "q", SCHEMA, connect_timeout_seconds=0.2),
+        get("tcp://127.0.0.1:1", "q", connect_timeout_seconds=0.2),
     ):
         with pytest.raises(PeerTimeoutError, match=r"127\.0\.0\.1:1 .*'q'.*no connection within 0\.2 s"):
             async with call:
@@ -240,3 +241,17 @@ async def test_an_address_that_is_taken_is_refused() -> None:
         with pytest.raises(TransportError, match=f"cannot listen at {server.address}"):
             async with ExchangeServer(exchange, server.address):
                 pass
+
+
+async def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block() -> None:
+    async with (
+        serving() as (exchange, server),
+        put(server.address, "orders/0", SCHEMA) as sender,
+        get(server.address, "orders/0") as receiver,
+    ):
+        await sender.send(batch(1, 2, 3))
+        await receiver.receive()
+        receiver.close()
+        with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
+            await send_for_ever(sender)
+        assert exchange.channel("orders/0").state is BridgeState.BROKEN

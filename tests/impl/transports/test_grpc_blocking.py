@@ -29,6 +29,7 @@ from permitflow.errors import (
 )
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import (
+    BlockingSink,
     EndOutcome,
     control,
     open_sink,
@@ -38,6 +39,7 @@ from permitflow.transports.grpc_blocking import (
 from tests.support.process import within
 from tests.support.served_exchange import (
     CLOSED_SECONDS,
+    HANGING_SECONDS,
     INTERRUPTED_SECONDS,
     KILLED_SECONDS,
     PATIENCE_SECONDS,
@@ -425,3 +427,51 @@ def test_children_of_a_fork_can_use_it_if_they_load_it_themselves(exchange: Serv
         env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
     )
     assert (done.stdout.strip(), done.stderr) == ("[0, 0]", "")
+
+
+def test_an_end_that_is_starved_says_so_and_can_be_waited_for_again(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
+) -> None:
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink:
+        sink.send(numbers(0, 10_000))
+        with in_a_hurry(sink), pytest.raises(PeerTimeoutError, match="row permits; "):
+            sink.end(closes_channel=True)
+        with pytest.raises(ChannelClosedError) as caught:
+            sink.send(numbers(0, 1))
+        assert caught.value.undelivered == [numbers(0, 1)]
+        reading = pool.submit(read_all, exchange, channel)
+        sink.end(closes_channel=True)
+        assert reading.result(PATIENCE_SECONDS) == list(range(10_000))
+
+
+def end(sink: BlockingSink) -> None:
+    sink.end(closes_channel=True)
+
+
+@pytest.mark.parametrize("goes_on", [send_for_ever, end])
+def test_a_consumer_that_leaves_halfway_fails_its_sender(
+    exchange: ServedExchange, goes_on: Callable[[BlockingSink], None]
+) -> None:
+    channel = exchange.channel()
+    sink = sink_of(exchange, channel)
+    with source_of_first(exchange, channel, sink) as source:
+        next(source)
+    with pytest.raises(PeerGoneError, match=f"the consumer of channel '{channel}'"), sink:
+        goes_on(sink)
+
+
+def test_an_exchange_that_hangs_is_noticed_within_seconds(mortal_exchange: ServedExchange) -> None:
+    """Its kernel still acknowledges what is sent to it; only the missing sign of life tells."""
+    exchange = mortal_exchange
+    channel = exchange.channel()
+    with sink_of(exchange, channel) as sink, open_source(exchange.address, channel, silence_seconds=3.0) as source:
+        sink.send(numbers(0, 64))
+        next(source)
+        exchange.signal(signal.SIGSTOP)
+        try:
+            with within(HANGING_SECONDS), pytest.raises(PeerGoneError) as caught:
+                next(source)
+            assert not isinstance(caught.value, PeerTimeoutError)
+        finally:
+            exchange.signal(signal.SIGCONT)

@@ -66,11 +66,6 @@ class NoteReader:
         self._filled = 0
         self._partial: _Partial | None = None
 
-    @property
-    def is_between_messages(self) -> bool:
-        """Whether no incomplete message is buffered."""
-        return not self._filled and self._partial is None
-
     def room(self) -> memoryview:
         """The free part of the buffer: put the next bytes there."""
         if self._partial is not None:

@@ -2,13 +2,14 @@
 
 import array
 import asyncio
+import errno
 import os
 import resource
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -242,3 +243,26 @@ async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
             with pytest.raises(ConnectionResetError):
                 await loop.sock_recv(second, 1)
         assert not loop.remove_reader(watched)
+
+
+def test_another_host_is_a_reason(complete: Complete) -> None:
+    assert "no process listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
+
+
+def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: socket.socket) -> NoReturn:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with (
+        nothing_stays_open(),
+        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
+        closing(visit(offer)) as visitor,
+    ):
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        assert offer.serve() is None
+        offer.turn_away()
+        with pytest.raises(ConnectionResetError):
+            visitor.recv(100)
+        with pytest.raises(ConnectionRefusedError):
+            visit(offer)
+        assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None

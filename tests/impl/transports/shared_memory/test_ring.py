@@ -250,3 +250,11 @@ def test_other_memory_is_refused(wrong: Callable[[], int], reason: str) -> None:
     with pytest.raises(UndecodableDataError, match=f"the shared memory that the peer offers .*: {reason}"):
         open_region(descriptor, writable=False)
     os.close(descriptor)
+
+
+def test_more_space_than_was_taken_is_refused(ends: MemoryEnds) -> None:
+    _, writer, _, _ = ends
+    put(writer, b"x" * 100)
+    os.eventfd_write(writer.counter, 101)
+    with pytest.raises(UndecodableDataError, match="101 bytes were returned"):
+        writer.collect()
