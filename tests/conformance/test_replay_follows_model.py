@@ -157,7 +157,7 @@ class Query:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def test_what_the_model_does_the_exchange_does(run: asyncio.Runner, listen: str) -> None:
+def test_the_exchange_does_every_step_of_the_model(run: asyncio.Runner, listen: str) -> None:
     async def lead_one(choices: list[int]) -> None:
         exchange = Exchange()
         channel = exchange.add_channel("c", WINDOW, rows(0, 0).schema, retention=Retention.REPLAY)

@@ -125,7 +125,7 @@ async def test_blocking_ends_agree_likewise() -> None:
     assert told in (("zstd", "lz4"), ("none: both ends share memory",) * 2)
 
 
-async def test_what_an_end_cannot_do_is_refused_before_it_dials() -> None:
+async def test_an_unknown_compression_is_refused_before_dialling() -> None:
     with pytest.raises(InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"):
         Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
     async with serving() as (_, address):

@@ -136,7 +136,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("what", TOO_LONG)
-async def test_what_breaks_the_framing_of_tcp_is_told_and_not_waited_for(what: str) -> None:
+async def test_a_peer_that_breaks_the_framing_of_tcp_is_told_at_once(what: str) -> None:
     data, words = TOO_LONG[what]
     async with hasty("tcp://") as address, connected_to(address) as connection:
         connection.send(data)

@@ -82,7 +82,7 @@ async def test_chunks_of_all_sizes_and_barriers_arrive_in_order(path: str, seed:
     assert exchange.channel("c").statistics().numbers.gauges["row_permits_here"] == PARAMETERS.row_permits
 
 
-async def test_what_lacks_permits_waits_and_that_is_counted(path: str) -> None:
+async def test_chunks_that_lack_permits_wait_and_the_waiting_is_counted(path: str) -> None:
     async with opened() as (exchange, sender, receiver):
         await sender.send_many(deque(chunk(n) for n in range(PARAMETERS.row_permits)))
         await until(lambda: of_stream(exchange).sent_rows == PARAMETERS.row_permits)

@@ -323,7 +323,7 @@ TRAFFIC = ChannelTraffic(
 )
 
 
-def test_what_a_flow_has_of_its_own_arrives_and_what_it_has_not_is_no_number() -> None:
+def test_gauges_of_a_flow_arrive_and_a_window_that_it_lacks_is_no_number() -> None:
     asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges={"mutes": 3, "epoch": -1}),))
     heard = decode_reply(encode_reply(asked))
     assert heard == asked

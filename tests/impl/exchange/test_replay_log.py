@@ -52,7 +52,7 @@ async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:
             await asyncio.wait_for(asking, LONGEST_SECONDS)
 
 
-async def test_what_only_the_other_kind_of_channel_can_do_is_refused() -> None:
+async def test_operations_of_the_other_kind_of_channel_are_refused() -> None:
     exchange = Exchange()
     exchange.add_channel("once")
     exchange.add_channel("replay", retention=Retention.REPLAY)
@@ -141,7 +141,7 @@ async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> N
     assert await numbers(channel.read()) == [0, 1, 2]
 
 
-async def test_what_is_being_written_is_counted_though_its_producer_is_cancelled() -> None:
+async def test_rows_that_are_being_written_count_though_their_producer_is_cancelled() -> None:
     stores = SlowStores()
     channel = keeping(store=stores)
     writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
@@ -159,7 +159,7 @@ async def test_what_is_being_written_is_counted_though_its_producer_is_cancelled
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
 
 
-async def test_what_could_not_be_written_is_not_counted_and_can_be_sent_again() -> None:
+async def test_rows_that_could_not_be_written_are_not_counted_and_can_be_sent_again() -> None:
     stores = SlowStores()
     channel = keeping(store=stores)
     stores.channel.is_open.set()

@@ -82,7 +82,7 @@ async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_noth
         assert channel.state is ChannelState.OPEN
 
 
-async def test_what_does_not_fit_the_wire_is_refused_before_it_is_sent() -> None:
+async def test_an_order_that_does_not_fit_the_wire_is_refused_before_it_is_sent() -> None:
     async with serving() as (_, address):
         cases: list[Callable[[AioControl], Coroutine[Any, Any, object]]] = [
             lambda orders: orders.acknowledge({CHANNEL: 2**63}),

@@ -75,7 +75,7 @@ async def test_a_slow_reader_holds_its_own_window_and_nobody_else() -> None:
             assert slow.statistics().peak_inbox_rows <= 4
 
 
-async def test_what_cannot_be_read_is_refused_with_the_reason() -> None:
+async def test_ranges_that_cannot_be_read_are_refused_with_the_reason() -> None:
     async with serving("etl", parameters=SMALL) as (channel, address):
         await fill(address, 0, 6)
         await channel.acknowledge(2, "etl")
@@ -174,20 +174,6 @@ async def test_a_producer_that_comes_again_goes_on_where_it_was() -> None:
         assert await read(address) == list(range(next_row + 1)), "each row once"
 
 
-async def test_of_two_producers_of_one_name_the_newer_one_goes_on() -> None:
-    async with serving(parameters=ChannelParameters(row_permits=20, permit_batch=1)) as (channel, address):
-        async with put(address, CHANNEL, SCHEMA, producer="p") as older:
-            await older.send(rows(0, 1))
-            await until(lambda: channel.rows_of("p") == 1)
-            async with put(address, CHANNEL, SCHEMA, producer="p") as newer:
-                assert newer.first_row == 1
-                with pytest.raises(ProducerReplacedError, match="producer 'p' of channel 'orders/0' was replaced"):
-                    await send_for_ever(older)
-                await newer.send(rows(1, 2))
-                await newer.end(closes_channel=True)
-        assert await read(address) == [0, 1]
-
-
 async def test_an_older_producer_that_waits_for_room_makes_way_at_once() -> None:
     async with serving() as (channel, address), asyncio.TaskGroup() as group:
         async with put(address, CHANNEL, SCHEMA, producer="p") as older:
@@ -246,7 +232,7 @@ async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open
 
 
 @pytest.mark.parametrize("kind", ["barrier", "watermark"])
-async def test_what_is_no_chunk_is_refused_and_what_came_before_is_kept(kind: str) -> None:
+async def test_markers_are_refused_and_rows_before_them_are_kept(kind: str) -> None:
     async with serving() as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
             await sender.send(rows(0, 2))

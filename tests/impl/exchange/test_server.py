@@ -40,7 +40,7 @@ from permitflow.transports.tcp import Kind, header
         "a:1,b:2",
     ],
 )
-def test_what_is_no_address_is_refused_before_anything_listens(address: str) -> None:
+def test_a_text_that_is_no_address_is_refused_before_anything_listens(address: str) -> None:
     with pytest.raises(InvalidParametersError) as caught:
         ExchangeServer(Exchange(), address)
     assert (caught.value.name, caught.value.value) == ("address", address)

@@ -209,7 +209,7 @@ async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(listen: 
         assert await here.read(1) == [1]
 
 
-async def test_what_is_discarded_cannot_be_published_and_what_is_published_stays(listen: str) -> None:
+async def test_discarded_attempts_cannot_be_published_and_published_rows_stay(listen: str) -> None:
     async with world(listen) as here, control(here.address) as orders:
         published = await here.stage([1])
         assert not await here.publish(published)
@@ -240,7 +240,7 @@ async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(liste
         assert await here.publish(again), "a driver that runs the last batch again need not know that it was"
 
 
-async def test_what_is_refused_is_said(listen: str) -> None:
+async def test_refusals_of_staging_are_typed_errors(listen: str) -> None:
     async with world(listen) as here:
         here.exchange.add_channel("once")
         with pytest.raises(RetentionError):
@@ -312,7 +312,7 @@ async def test_published_rows_beyond_the_window_are_there_after_a_restart(tmp_pa
         assert found == [*range(10)]
 
 
-async def test_what_had_ended_can_be_published_after_a_restart_and_what_had_not_cannot(tmp_path: Path) -> None:
+async def test_attempts_that_had_ended_can_be_published_after_a_restart_and_others_cannot(tmp_path: Path) -> None:
     with exchange_in(tmp_path) as (exchange, _):
         whole = await stage(exchange, [1, 2, 3], 0)
         torn = await stage(exchange, [1, 2], 0, ends=False)

@@ -111,7 +111,7 @@ async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_i
     areas.stop()
 
 
-async def test_what_a_silent_query_has_staged_is_forgotten(clock: Clock) -> None:
+async def test_staged_rows_of_a_silent_query_are_forgotten(clock: Clock) -> None:
     areas = areas_of(clock)
     part = areas.open("a", Staging("q", 0, 0, "x"))
     assert await areas.stage(part, [rows(6)]) == 1

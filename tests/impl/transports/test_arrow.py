@@ -106,7 +106,7 @@ def test_a_batch_of_another_schema_is_refused_before_it_is_sent() -> None:
 @pytest.mark.parametrize(
     "thing", [b"bytes", [1, 2], None, pa.table({"a": [1]})], ids=["bytes", "list", "none", "table"]
 )
-def test_what_is_no_record_batch_is_refused(thing: object) -> None:
+def test_a_payload_that_is_no_record_batch_is_refused(thing: object) -> None:
     with pytest.raises(TypeError, match=r"carries pyarrow\.RecordBatch, not"):
         BatchCodec(NUMBERS.schema).require(thing)
 
@@ -252,7 +252,7 @@ def with_nulls() -> pa.RecordBatch:
     ],
     ids=["nulls", "bits", "text", "only nulls", "lists"],
 )
-def test_what_does_not_lie_side_by_side_is_joined(odd: pa.RecordBatch) -> None:
+def test_columns_that_cannot_be_gathered_are_joined(odd: pa.RecordBatch) -> None:
     codec = BatchCodec(odd.schema)
     for batches in ([odd] * 3, [odd.slice(5), odd.slice(0, ROWS - 3)]):
         arrived = codec.decode(b"".join(codec.encode(batches)), [sum(batch.num_rows for batch in batches)])

@@ -59,7 +59,7 @@ def test_a_batch_survives_compression(kind: str, codec: Codec) -> None:
         assert len(message) < size * 0.9
 
 
-def test_what_does_not_become_smaller_travels_as_it_is() -> None:
+def test_a_message_that_does_not_become_smaller_travels_as_it_is() -> None:
     noise = plain(batches()["noise"])
     for codec in Codec:
         pieces, size = compressed([noise], codec)
@@ -84,7 +84,7 @@ def test_only_the_codec_that_was_agreed_is_decompressed(kind: str, sent: Codec, 
 @codecs
 @pytest.mark.parametrize("kind", ["numbers", "dictionary"])
 @pytest.mark.parametrize("as_of_old", [False, True])
-def test_what_arrow_has_compressed_is_refused_also_inside_of_what_was_agreed(
+def test_arrows_own_compression_is_refused_inside_of_agreed_compression_as_well(
     kind: str, as_of_old: bool, codec: Codec
 ) -> None:
     """Arrow's reader would decompress it without a bound."""

@@ -174,6 +174,20 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read(
         await asyncio.wait({writing})
 
 
+async def test_over_grpc_both_ends_may_write_what_the_other_one_has_not_read() -> None:
+    """Permits alone bind; gRPC's windows would grow to a few MiB by themselves."""
+    async with over_grpc() as (dialler, acceptor):
+        near = Conversation(dialler)
+        for _ in range(64):
+            await near.write([bytes(1 << 20)])
+        far = Conversation(acceptor)
+        for _ in range(64):
+            await far.write([bytes(1 << 20)])
+            assert len(await far.read() or b"") == 1 << 20
+        for _ in range(64):
+            assert len(await near.read() or b"") == 1 << 20
+
+
 async def test_who_is_left_by_the_dialler_hears_of_it(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:

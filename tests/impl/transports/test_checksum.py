@@ -45,7 +45,7 @@ MESSAGES = {
 }
 
 
-def test_what_was_altered_is_told_in_numbers() -> None:
+def test_an_altered_message_is_told_with_both_checksums() -> None:
     altered = flipped(MESSAGES["end"], 0)
     with pytest.raises(
         AlteredMessageError, match="was altered on the way, or one before it was lost: its checksum is"

@@ -113,7 +113,7 @@ def test_chunks_with_dictionaries_travel_singly() -> None:
 
 
 @pytest.mark.parametrize("rows", [1_000, 3_000, 10_000])
-def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> None:
+def test_chunks_sent_at_once_fill_one_message_with_full_batches(rows: int) -> None:
     chunk = numbers(rows)
     row_bytes = BatchCodec(chunk.schema).row_bytes
     assert row_bytes is not None
@@ -122,20 +122,6 @@ def test_what_is_sent_at_once_fills_one_message_with_full_batches(rows: int) -> 
     assert len(list(encode_upstream(encoded))) == 1
     assert len({len(each.rows) for each in encoded}) == 1
     assert (count + len(encoded[0].rows)) * rows * row_bytes > FULL_MESSAGE_BYTES
-
-
-@pytest.mark.parametrize("in_window", [64, 172, 173, 256, 257, 1_000])
-def test_a_window_of_chunks_that_are_gathered_leaves_in_few_and_even_messages(in_window: int) -> None:
-    chunk, parameters = numbers(3_000), ChannelParameters(row_permits=in_window * 3_000 + 100)
-    codec = BatchCodec(chunk.schema)
-    at_once = MessageWriter(codec, parameters).message_rows(3_000) // 3_000
-    most = FULL_MESSAGE_BYTES // codec.size_of(chunk)
-    if in_window <= 2 * most:
-        assert at_once > in_window  # half the window bounds them, and is no full message
-        return
-    messages = -(-in_window // most)
-    assert len(written([chunk] * at_once, parameters)) == 1
-    assert 0 <= messages * at_once - in_window < messages
 
 
 def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:

@@ -93,12 +93,12 @@ def messages_of(frames: list[Any]) -> list[bytes]:
 
 
 @given(st.lists(upstream_frames, max_size=6))
-def test_what_an_upstream_writes_is_what_arrives(frames: list[Any]) -> None:
+def test_frames_of_an_upstream_arrive_as_they_were_written(frames: list[Any]) -> None:
     assert [frame for train in messages_of(frames) for frame in decode_upstream(train)] == frames
 
 
 @given(st.lists(downstream_frames, max_size=6))
-def test_what_a_downstream_writes_is_what_arrives(frames: list[Any]) -> None:
+def test_frames_of_a_downstream_arrive_as_they_were_written(frames: list[Any]) -> None:
     trains = encode_downstream(frames, PERMITS)
     assert [frame for train in trains for frame in decode_downstream(b"".join(train), PERMITS)] == frames
 
@@ -128,7 +128,7 @@ def chunk(size: int) -> EncodedChunks:
     return EncodedChunks((1,), (bytes(size),))
 
 
-def test_what_is_ready_together_travels_together() -> None:
+def test_frames_that_are_ready_together_travel_together() -> None:
     assert len(messages_of([chunk(100)] * 1000)) == 1
     assert len(encode_downstream([Feedback(Permits(1)), Feedback(Permits(2))], PERMITS)) == 1
 
@@ -200,7 +200,7 @@ def test_nothing_to_write_is_no_message() -> None:
     ],
     ids=["no protobuf", "no frame", "no message", "unknown number", "wishes without a flow", "damaged wishes"],
 )
-def test_what_cannot_be_read_is_said(data: bytes, reason: str) -> None:
+def test_an_undecodable_frame_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(UndecodableDataError, match=reason):
         decode_upstream(data)
 
@@ -249,7 +249,7 @@ def test_a_stated_zero_is_not_silence() -> None:
     assert frame.wanted == StatedParameters(row_permits=0)
 
 
-def test_what_is_written_is_cut_into_messages_that_are_taken() -> None:
+def test_many_frames_are_cut_into_messages_that_are_accepted() -> None:
     """However many frames are ready together, and whatever they carry."""
     watermark = Data(Message(Kind.WATERMARK, b"x" * 1_000))
     for frame, count in [

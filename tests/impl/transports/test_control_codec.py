@@ -66,7 +66,7 @@ replies = st.one_of(
 
 
 @given(requests)
-def test_what_a_client_asks_is_what_arrives(request: Any) -> None:
+def test_requests_arrive_as_they_were_sent(request: Any) -> None:
     assert decode_request(encode_request(request)) == request
 
 
@@ -100,7 +100,7 @@ def test_a_large_request_arrives_in_many_steps(request_: Any) -> None:
 
 
 @given(replies)
-def test_what_the_exchange_replies_is_what_arrives(reply: Any) -> None:
+def test_replies_arrive_as_they_were_sent(reply: Any) -> None:
     assert decode_reply(encode_reply(reply)) == reply
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_reply_is_a_reply_or_refused(reply: Any, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("data", [b"", bytes(33 << 20)], ids=["nothing", "too much"])
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     for decode in (decode_request, decode_reply):
         with pytest.raises(UndecodableDataError):
             decode(data)
@@ -152,7 +152,7 @@ def test_a_position_without_state_or_parameters_is_refused() -> None:
         Publish("q", 1, (StagedPart("c", 0, "\ud800", 1),)),
     ],
 )
-def test_what_the_wire_cannot_hold_is_refused(request_: Any) -> None:
+def test_values_that_the_wire_cannot_hold_are_refused(request_: Any) -> None:
     with pytest.raises(InvalidParametersError):
         encode_request(request_)
 

@@ -264,7 +264,7 @@ async def test_a_chunk_of_many_megabytes_arrives() -> None:
     assert message.payload.equals(text)
 
 
-async def test_what_does_not_fit_the_stream_is_refused_and_the_stream_goes_on() -> None:
+async def test_a_message_that_does_not_fit_the_stream_is_refused_and_the_stream_goes_on() -> None:
     async with serving() as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))
         async with put(server.address, "orders/0", SCHEMA) as sender:
@@ -334,3 +334,26 @@ async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_
             await sender.send(batch(1))
             await sender.end()
     assert numbers(reading.result()) == [1]
+
+
+async def test_a_barrier_that_waits_is_a_send_that_waits() -> None:
+    async with serving() as (_, server), put(server.address, "orders/0", SCHEMA) as sender:
+        # One is in the channel, one on its way into it, and the others have no permit.
+        sends = [asyncio.create_task(sender.send_barrier(str(number))) for number in range(4)]
+        await until(lambda: sum(send.done() for send in sends) == 2)
+        assert sender.statistics().waiting_sends == 2
+        sender.abort("enough")
+        await asyncio.gather(*sends, return_exceptions=True)
+
+
+async def test_peaks_outlive_the_ends() -> None:
+    async with (
+        serving() as (_, server),
+        put(server.address, "orders/0", SCHEMA) as sender,
+        get(server.address, "orders/0") as receiver,
+    ):
+        await sender.send(batch(1, 2, 3))
+        await until(lambda: receiver.statistics().inbox_rows == 3)
+        sender.abort("enough")
+    assert receiver.statistics().inbox_rows == 0
+    assert receiver.statistics().peak_inbox_rows == sender.statistics().peak_rows_held == 3

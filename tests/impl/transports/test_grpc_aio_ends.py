@@ -215,7 +215,7 @@ async def test_a_schema_that_nobody_brings_is_missed_within_the_time() -> None:
             await until(lambda: exchange.channel("orders/0")._consumer is None)
 
 
-async def test_what_the_exchange_refuses_arrives_as_the_same_error() -> None:
+async def test_a_refusal_of_the_exchange_arrives_as_the_same_error() -> None:
     async with serving(names=("orders/0", "orders/1")) as (_, server):
         with pytest.raises(UnknownChannelError, match=r"'lines/0'; known channels: orders/0, orders/1") as caught:
             await read(server.address, "lines/0")

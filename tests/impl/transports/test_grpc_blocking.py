@@ -157,7 +157,7 @@ def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
         assert values(received) == list(range(10_010))
 
 
-def test_what_did_not_leave_is_handed_back_when_the_consumer_is_gone(exchange: ServedExchange) -> None:
+def test_chunks_that_did_not_leave_are_handed_back_when_the_consumer_is_gone(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink:
         with source_of_first(exchange, channel, sink) as source:

@@ -117,7 +117,7 @@ def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complet
     assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
 
 
-async def test_what_nobody_reads_any_more_is_drained() -> None:
+async def test_messages_that_nobody_reads_any_more_are_drained() -> None:
     call: Any = PlayedCall()
     call.messages = [b"one", b"two", b"three"]
     carrier = ClientCall(call, "the exchange at here:1")

@@ -101,7 +101,7 @@ async def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(m
         await sending
 
 
-async def test_what_was_taken_jointly_keeps_its_permits_until_it_is_consumed() -> None:
+async def test_chunks_taken_jointly_keep_their_permits_until_they_are_consumed() -> None:
     async with stream() as (sender, receiver):
         await sender.send_many(chunks(8, 8, 8))
         await until(lambda: receiver.statistics().inbox_rows == 24)

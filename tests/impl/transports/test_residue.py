@@ -1,18 +1,11 @@
 """When the residue of an idle receiver returns: not with each chunk that comes alone, but soon."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
-
 import pytest
 
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import remote_receiver
-from permitflow.transports.carrier import Buffer
-from tests.support.carriers import PlayedProducer, played_stream
+from tests.support.carriers import played_stream
 from tests.support.number_streams import turns
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 # A residue of up to nine rows may wait.
 WINDOW = ChannelParameters(row_permits=160, permit_batch=40, max_chunk_cost=121)
@@ -42,7 +35,7 @@ async def test_a_residue_below_a_sixteenth_of_the_window_waits(rows: int, return
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_waits_returns_with_what_makes_it_a_sixteenth() -> None:
+async def test_a_residue_returns_with_the_permits_that_make_it_a_sixteenth() -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         for _ in range(4):
             producer.send(4)
@@ -52,7 +45,7 @@ async def test_what_waits_returns_with_what_makes_it_a_sixteenth() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_waits_returns_by_itself() -> None:
+async def test_a_residue_that_waits_returns_by_itself() -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         for _ in range(3):
             producer.returned_rows.clear()
@@ -63,7 +56,7 @@ async def test_what_waits_returns_by_itself() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_what_waits_stays_while_a_message_is_held() -> None:
+async def test_a_residue_stays_while_a_message_is_held() -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         producer.send(4)
         await receiver.receive()
@@ -77,7 +70,7 @@ async def test_what_waits_stays_while_a_message_is_held() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_no_chunk_needs_what_waits() -> None:
+async def test_no_chunk_needs_the_residue_that_waits() -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         producer.send(9)
         await receiver.receive()
@@ -103,23 +96,3 @@ async def test_at_the_end_no_residue_waits(*, is_end_first: bool) -> None:
             producer.end()
             await turns()
         assert producer.returned_rows == [4]
-
-
-async def test_a_consumer_that_never_waits_lets_its_permits_go_where_the_carrier_is_busy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write = PlayedProducer.write
-
-    def take_a_turn(producer: PlayedProducer, message: Sequence[Buffer]) -> bool:
-        write(producer, message)
-        asyncio.get_running_loop().call_soon(producer.take_more)
-        return False
-
-    monkeypatch.setattr(PlayedProducer, "write", take_a_turn)
-
-    async with played_stream(WINDOW) as (producer, receiver):
-        producer.send(*[10] * 16)
-        for _ in range(16):
-            await receiver.receive()
-        assert len(producer.returned_rows) > 1
-        assert sum(producer.returned_rows) > WINDOW.row_permits // 2

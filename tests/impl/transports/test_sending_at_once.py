@@ -111,22 +111,17 @@ async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
         assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
 
 
-def after_it_was_closed(end: RemoteSender) -> None:
-    end.close()
+OVER: dict[str, Callable[[RemoteSender], object]] = {
+    "closed": lambda end: end.close(),
+    "failed": lambda end: end.break_off(PeerGoneError(who="the producer", reason="a test")),
+    "given up": lambda end: end.abort("a test"),
+}
 
 
-def after_it_has_failed(end: RemoteSender) -> None:
-    end.break_off(PeerGoneError(who="the producer", reason="a test"))
-
-
-def after_it_was_given_up(end: RemoteSender) -> None:
-    end.abort("a test")
-
-
-@pytest.mark.parametrize("before", [after_it_was_closed, after_it_has_failed, after_it_was_given_up])
-async def test_nothing_leaves_at_once_on_a_stream_that_is_over(before: Callable[[RemoteSender], None]) -> None:
+@pytest.mark.parametrize("over", OVER)
+async def test_nothing_leaves_at_once_on_a_stream_that_is_over(over: str) -> None:
     async with agreed() as (end, _):
-        before(end)
+        OVER[over](end)
         assert end.send_at_once([chunk(1)], [1]) == 0
 
 

@@ -63,7 +63,7 @@ def test_a_name_that_nobody_can_look_up_is_refused(host: str) -> None:
         host_and_port(f"tcp://{host}:5600")
 
 
-async def test_what_arrives_byte_by_byte_is_put_together() -> None:
+async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
     async with dialled_by_a_stranger() as (stranger, acceptor):
         for byte in header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc" + header(Kind.PING) + header(Kind.END):
             stranger.send(bytes([byte]))
@@ -72,23 +72,6 @@ async def test_what_arrives_byte_by_byte_is_put_together() -> None:
         conversation = Conversation(acceptor)
         assert await conversation.read() == b"abc"
         assert await conversation.read() is None
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"GET / HTTP/1.1\r\n", "it is none of permitflow's"),
-        (header(Kind.MESSAGE, 3) + b"abc", "0 are the most"),
-        (header(Kind.MESSAGE, 2**32 - 1), "are the most"),
-        (header(Kind.GET, 1), "are the most"),
-        (b"\x09pf\x09\0\0\0\0", "it is none of permitflow's"),
-    ],
-)
-async def test_a_stranger_is_refused_in_words(data: bytes, reason: str) -> None:
-    async with dialled_by_a_stranger() as (stranger, acceptor):
-        stranger.send(data)
-        with pytest.raises(UndecodableDataError, match=reason):
-            await acceptor.method()
 
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
@@ -180,7 +163,7 @@ async def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it() -> Non
 
 
 @pytest.mark.parametrize("address", ["tcp://", "tcp://host", "tcp://host:port", "host:1", "tcp://:1", "tcp://[::1"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_a_text_that_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
         host_and_port(address)
 

@@ -11,7 +11,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -39,7 +39,6 @@ from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
 from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.traffic import ChannelTraffic, Statistics
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.codec import decode_upstream, encode_upstream
 from permitflow.transports.control_codec import decode_reply, encode_reply
@@ -105,7 +104,7 @@ def test_an_error_crosses_the_wire(error: PermitflowError, code: grpc.StatusCode
     assert arrived.__notes__ == ["reported by the exchange at here:1"]
 
 
-def test_what_was_not_delivered_stays_at_home() -> None:
+def test_undelivered_rows_do_not_cross_the_wire() -> None:
     _, _, metadata = status_of(PeerGoneError(who="x", reason="y", undelivered=b"secret rows"))
     assert b"secret" not in metadata[0][1]
 
@@ -126,7 +125,7 @@ def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exceptio
 
 
 @pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
-def test_what_must_not_look_like_an_ordinary_outcome_becomes_an_internal_error(error: Exception) -> None:
+def test_errors_that_are_ordinary_outcomes_here_become_internal_errors(error: Exception) -> None:
     code, details, metadata = status_of(error)
     assert code is grpc.StatusCode.INTERNAL
     assert isinstance(error_from_status(code, details, metadata, who="x"), TransportError)
@@ -193,7 +192,7 @@ texts = st.text(st.characters(exclude_categories=[]), max_size=20)
 
 
 @given(texts, st.integers(1, 20))
-def test_what_is_sent_is_the_beginning_and_utf_8_can_hold_it(text: str, most: int) -> None:
+def test_a_sent_text_is_the_beginning_and_utf_8_can_hold_it(text: str, most: int) -> None:
     sent = sendable(text, most)
     require_text("a text", sent)
     assert len(sent) == min(len(text), most)
@@ -217,23 +216,7 @@ def positioned(reason: str) -> str:
     return reply.channels[0].reason
 
 
-def counted(reason: str) -> str:
-    numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(ChannelTraffic)), 0)
-    numbers |= {
-        "channel": "c",
-        "state": "broken",
-        "reason": reason,
-        "compressed_streams": {},
-        "kept": None,
-        "gauges": {},
-    }
-    traffic = ChannelTraffic(**numbers)
-    reply = decode_reply(encode_reply(Statistics(0.0, (traffic,))))
-    assert isinstance(reply, Statistics)
-    return reply.channels[0].reason
-
-
-@pytest.mark.parametrize("through", [aborted, positioned, counted])
+@pytest.mark.parametrize("through", [aborted, positioned])
 def test_the_reason_of_a_channels_end_arrives_whatever_is_in_it(through: Any) -> None:
     assert through("well") == "well"
     assert through(REASON) == ARRIVES
@@ -288,15 +271,6 @@ def test_why_a_peer_refuses_something_is_printable_in_the_log() -> None:
     assert isinstance(agreement, Agreement)
     assert agreement.same_host == SameHostAnswer(b"", SHOWN)
     assert agreement.compression == CompressionAnswer(None, SHOWN)
-
-
-def test_what_only_json_can_say_is_not_taken_over_from_a_peer() -> None:
-    told = rb'{"type": "PeerGoneError", "message": "\udcff", "facts": {"who": "\udcff", "reason": ["\udcff"]}}'
-    error = error_from_status(None, None, (("permitflow-error-bin", told),), who="x")
-    assert isinstance(error, PeerGoneError)
-    assert (error.message, error.facts) == ("?", {"who": "?", "reason": ("?",)})
-    status = rb'{"code": "INTERNAL", "details": "\udcff", "error": null}'
-    assert "failed: ? (gRPC status INTERNAL)" in str(decode_status(status, who="x"))
 
 
 GUARD_SECONDS = 60.0

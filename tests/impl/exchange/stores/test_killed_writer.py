@@ -97,7 +97,7 @@ def check_without_log(run: asyncio.Runner, folder: Path, alone: Path, confirmed:
             raise
 
 
-def test_what_was_confirmed_is_there_whenever_the_process_is_killed(run: asyncio.Runner, tmp_path: Path) -> None:
+def test_confirmed_rows_are_there_whenever_the_process_is_killed(run: asyncio.Runner, tmp_path: Path) -> None:
     confirmed: dict[str, int] = {}
     for seed in range(KILLS_BETWEEN):
         # In the middle of whatever it does then: sometimes soon, and the last one not before it was really tried.

@@ -12,8 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,12 +31,11 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores import sqlite
-from permitflow.exchange.stores.sqlite import SqliteStore, publish_parts, stage_batches
+from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import (
     FILE_NAME,
     RESERVE_BYTES,
     RESERVE_NAME,
-    TABLES,
 )
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
@@ -45,7 +43,6 @@ from permitflow.protocol.control import ChannelState
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
-from permitflow.transports.arrow import BatchCodec
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 
@@ -237,42 +234,6 @@ def test_who_was_refused_can_try_again(run: asyncio.Runner, open_store: OpenStor
     run.run(try_twice())
 
 
-CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
-CODEC = BatchCodec(CHUNK.schema)
-CHANNEL = 1
-# The database calls back no more often than that.
-STEPS_AT_ONCE = 100
-
-
-@pytest.fixture
-def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:
-        for table in TABLES:
-            opened.execute(table)
-        opened.execute("INSERT INTO channels VALUES (1, 'a', 'log', 'permits', '{}', NULL, 0, 'open', '')")
-        yield opened
-
-
-def publish(connection: sqlite3.Connection, parts: int, batch: int) -> int:
-    """Stage and publish a batch; how many steps publishing took, in hundreds."""
-    stagings = [Staging("q", batch, partition, "a") for partition in range(parts)]
-    for staging in stagings:
-        stage_batches(connection, CODEC, CHANNEL, staging, [CHUNK])
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    connection.set_progress_handler(count, STEPS_AT_ONCE)
-    ((first_row,),) = connection.execute("SELECT next_row FROM channels").fetchall()
-    parts_and_rows = [(CHANNEL, staging, first_row + number) for number, staging in enumerate(stagings)]
-    publish_parts(connection, "q", batch, parts_and_rows, ())
-    connection.set_progress_handler(None, STEPS_AT_ONCE)
-    return steps
-
-
 def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
     run: asyncio.Runner, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,7 +261,7 @@ def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_roo
     ]
 
 
-def test_what_is_forgotten_makes_room(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> None:
+def test_forgotten_rows_make_room(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> None:
     async def flow(place: ChannelStore, first_row: int, end: int, kept_rows: int) -> None:
         for row in range(first_row, end, 5000):
             await place.append(row, [rows(row, 5000)])
@@ -342,7 +303,7 @@ def test_who_waits_for_the_disk_does_not_keep_others_from_running(run: asyncio.R
     assert not run.run(write())
 
 
-def test_what_comes_together_shares_a_flush(run: asyncio.Runner, open_store: OpenStore) -> None:
+def test_orders_that_come_together_share_a_flush(run: asyncio.Runner, open_store: OpenStore) -> None:
     async def write() -> int:
         store = open_store()
         places = [channel(store, f"orders/{number}") for number in range(20)]

@@ -435,7 +435,7 @@ def test_a_store_from_before_the_first_release_is_refused_and_stays_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["", FILE_NAME])
-def test_what_may_not_be_written_to_is_named(
+def test_a_store_that_may_not_be_written_to_is_named(
     open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     open_store().close()

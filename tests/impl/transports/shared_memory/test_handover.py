@@ -79,7 +79,7 @@ def memory() -> int:
         (lambda: [memory(), os.eventfd(0), os.eventfd(0)], GREETING, "with 2 descriptors"),
     ],
 )
-def test_what_is_handed_over_is_looked_at(
+def test_descriptors_that_are_handed_over_are_checked(
     complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
 ) -> None:
     with nothing_stays_open():
@@ -174,7 +174,7 @@ def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, r
         offer.settle(answer, lambda *ends: ends)
 
 
-def test_what_is_switched_off_is_not_offered() -> None:
+def test_shared_memory_that_is_switched_off_is_not_offered() -> None:
     offer = Offer(SameHost.NEVER, writes=True, who="the exchange")
     assert (offer.frame, offer.reason) == (None, "it is switched off at this end")
 

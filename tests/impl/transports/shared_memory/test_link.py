@@ -86,7 +86,7 @@ async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: Mem
     reader.close()
 
 
-async def test_what_had_arrived_before_the_peer_was_gone_is_read(ends: MemoryEnds) -> None:
+async def test_messages_that_arrived_before_the_peer_was_gone_are_read(ends: MemoryEnds) -> None:
     writer, reader = asyncio_links(ends)
     messages = [content(1, 10), content(2, 50_000), content(3, 10)]
     for message in messages:

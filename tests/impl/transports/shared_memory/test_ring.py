@@ -138,7 +138,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_is_looked_at_is_never_given_away_and_every_byte_comes_back(steps: list[tuple[str, int, int]]) -> None:
+def test_bytes_in_use_are_never_given_away_and_every_byte_comes_back(steps: list[tuple[str, int, int]]) -> None:
     pair = Pair()
     for step, number, lead in steps:
         if step == "send":
@@ -256,5 +256,5 @@ def test_more_space_than_was_taken_is_refused(ends: MemoryEnds) -> None:
     _, writer, _, _ = ends
     put(writer, b"x" * 100)
     os.eventfd_write(writer.counter, 101)
-    with pytest.raises(UndecodableDataError, match="101 bytes were returned"):
+    with pytest.raises(UndecodableDataError, match="it returned 101 bytes, but had only 100"):
         writer.collect()
