@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import UnionType
-from typing import ClassVar, Protocol, TypeAlias, cast, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, cast
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -31,6 +31,7 @@ from permitflow.testing.subjects.permits import model_of
 from permitflow.testing.traces import judge_all
 from permitflow.tracing.events import Event
 from permitflow.tracing.file import MemoryTrace
+from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_trace import PermitChannelReplay, World, permits_of, rows_of
@@ -59,28 +60,6 @@ class ChannelUnderTest(Protocol):
 
     def serial(self, message: Message[object]) -> int | None:
         """The serial number of a received chunk; None if it is too small to tell."""
-        ...
-
-
-class Joined(Protocol):
-    """Chunks that were read jointly: their rows, and iterating over it each of them."""
-
-    @property
-    def rows(self) -> Sequence[int]:
-        """Of each chunk."""
-        ...
-
-    def __iter__(self) -> Iterator[object]:
-        """Each chunk."""
-        ...
-
-
-@runtime_checkable
-class JoinedReads(Protocol):
-    """A receiving end that can read chunks jointly; not every kind of channel has one."""
-
-    async def receive_joined(self, max_rows: int | None = None) -> Joined | Message[object]:
-        """Receive the chunks that came together, or one other message."""
         ...
 
 
@@ -180,7 +159,7 @@ class Application:
         self._begin(self.receives, self._receive_joined(max_rows))
 
     async def _receive_joined(self, max_rows: int) -> None:
-        assert isinstance(self.receiver, JoinedReads), "such a move is made only where there is such an end"
+        assert isinstance(self.receiver, RemoteReceiver), "such a move is made only where there is such an end"
         received = await self.receiver.receive_joined(max_rows)
         if isinstance(received, Message):
             self.received.append(received)
@@ -678,7 +657,7 @@ class ChannelMachine(RuleBasedStateMachine):
         return [*sends, *cancellations, *map(Move, PLAIN), *self._joined_reads()]
 
     def _joined_reads(self) -> list[Move]:
-        can_join = isinstance(self.channel.app.receiver, JoinedReads)
+        can_join = isinstance(self.channel.app.receiver, RemoteReceiver)
         return [Move("ReceiveJoined", (most,)) for most in JOINED_ROWS] if can_join else []
 
     @rule(move=ANY_MOVE, pause=st.booleans())

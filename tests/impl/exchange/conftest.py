@@ -11,6 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import Store
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -70,3 +73,11 @@ def start() -> Iterator[Callable[..., Endpoint]]:
     yield start_one
     for endpoint in started:
         endpoint.discard()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Every store that there is."""
+    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path / "store")
+    yield opened
+    opened.close()

@@ -1,23 +1,19 @@
 """A barrier keeps its place behind a chunk that waits for permits, on every way through an exchange."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from permitflow.channels.interface import SendEnd
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import BlockingSource, open_source
 from permitflow.transports.joined import JoinedChunks
-from tests.support.number_streams import until
+from tests.support.number_streams import CHANNEL, SCHEMA, serving, until
 
-SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=6, barrier_permits=1)
 SIZES = [3, 6, 1, 5, 2, 6, 6, 4, 1, 1, 6, 3, 14, 6, 2, 5]
 """Rows of chunks: far more than all windows on the way, and one that leaves in slices."""
@@ -50,19 +46,11 @@ def offer_all(sender: SendEnd[pa.RecordBatch]) -> list[asyncio.Task[None]]:
     ]
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Exchange, ExchangeServer]]:
-    exchange = Exchange()
-    exchange.add_channel("c", PARAMETERS, SCHEMA)
-    async with ExchangeServer(exchange) as server:
-        yield exchange, server
-
-
 async def test_from_a_remote_producer_through_the_exchange_to_a_remote_consumer(path: str) -> None:
     async with (
-        serving() as (_, server),
-        get(server.address, "c") as receiver,
-        put(server.address, "c", SCHEMA) as sender,
+        serving(PARAMETERS) as (_, server),
+        get(server.address, CHANNEL) as receiver,
+        put(server.address, CHANNEL, SCHEMA) as sender,
     ):
         sends = offer_all(sender)
         # Until all windows on the way are full, and the producer waits.
@@ -78,12 +66,12 @@ async def test_from_a_remote_producer_through_the_exchange_to_a_remote_consumer(
 
 @pytest.mark.parametrize("read", [BlockingSource.receive, BlockingSource.receive_joined], ids=["single", "joined"])
 async def test_to_a_consumer_that_blocks(path: str, read: Callable[[BlockingSource], object]) -> None:
-    async with serving() as (_, server), put(server.address, "c", SCHEMA) as sender:
+    async with serving(PARAMETERS) as (_, server), put(server.address, CHANNEL, SCHEMA) as sender:
         sends = offer_all(sender)
 
         def read_all() -> list[object]:
             found: list[object] = []
-            with open_source(server.address, "c") as source:
+            with open_source(server.address, CHANNEL) as source:
                 while len(places(found)) < len(places(ORDER)):
                     got = read(source)
                     found.append(got.num_rows if isinstance(got, JoinedChunks) else seen_of(got))  # type: ignore[arg-type]  # a message then

@@ -12,37 +12,23 @@ import pytest
 from permitflow.channels.local import LocalSender
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver
-from tests.support.number_streams import until
+from tests.support.number_streams import CHANNEL, batch, serving, until
 
-SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=32)
-
-
-def chunk(*numbers: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(numbers, pa.int64())}, schema=SCHEMA)
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Exchange, LocalSender[pa.RecordBatch], str]]:
-    exchange = Exchange()
-    channel = exchange.add_channel("c", PARAMETERS, SCHEMA)
-    async with ExchangeServer(exchange) as server:
-        yield exchange, channel.sender, server.address
 
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[tuple[Exchange, LocalSender[pa.RecordBatch], RemoteReceiver]]:
-    async with serving() as (exchange, sender, address), get(address, "c") as receiver:
-        yield exchange, sender, receiver
+    async with serving(PARAMETERS) as (exchange, server), get(server.address, CHANNEL) as receiver:
+        yield exchange, exchange.channel(CHANNEL).sender, receiver
 
 
 def of_stream(exchange: Exchange) -> ChannelStatistics:
-    (stream,) = exchange.channel("c").statistics().streams
+    (stream,) = exchange.channel(CHANNEL).statistics().streams
     return stream.numbers
 
 
@@ -58,7 +44,7 @@ async def test_chunks_of_all_sizes_and_barriers_arrive_in_order(path: str, seed:
         first = 0
         waiting: deque[pa.RecordBatch] = deque()
         for position, size in enumerate(sizes):
-            waiting.append(chunk(*range(first, first + size)))
+            waiting.append(batch(*range(first, first + size)))
             first += size
             if position in barriers or chance.random() < 0.3:
                 await sender.send_many(waiting)
@@ -79,16 +65,16 @@ async def test_chunks_of_all_sizes_and_barriers_arrive_in_order(path: str, seed:
                 numbers += message.payload.column(0).to_pylist()
     assert numbers == list(range(sum(sizes)))
     assert seen == len(barriers)
-    assert exchange.channel("c").statistics().numbers.gauges["row_permits_here"] == PARAMETERS.row_permits
+    assert exchange.channel(CHANNEL).statistics().numbers.gauges["row_permits_here"] == PARAMETERS.row_permits
 
 
 async def test_chunks_that_lack_permits_wait_and_the_waiting_is_counted(path: str) -> None:
     async with opened() as (exchange, sender, receiver):
-        await sender.send_many(deque(chunk(n) for n in range(PARAMETERS.row_permits)))
+        await sender.send_many(deque(batch(n) for n in range(PARAMETERS.row_permits)))
         await until(lambda: of_stream(exchange).sent_rows == PARAMETERS.row_permits)
         assert of_stream(exchange).waiting_sends == 0
 
-        await sender.send(chunk(-1))
+        await sender.send(batch(-1))
         await until(lambda: of_stream(exchange).waiting_sends == 1)
         waited = of_stream(exchange).waiting_seconds
         await until(lambda: of_stream(exchange).waiting_seconds > waited)

@@ -5,7 +5,7 @@ Orders about many channels are written at once; where the store fails, each chan
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -130,13 +130,6 @@ async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
 
 
 CHUNK = pa.record_batch({"n": pa.array(range(8), pa.int64())})
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path)
-    yield opened
-    opened.close()
 
 
 async def staged(exchange: Exchange, channel: str, partition: int) -> StagedPart:

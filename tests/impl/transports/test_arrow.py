@@ -1,7 +1,7 @@
 """Record batches and schemas as bytes: every kind of column, gathered, joined or copied; and peers that lie."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
-from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas
-from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas, runs
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
@@ -181,18 +180,6 @@ def test_a_schema_with_a_name_that_is_not_utf8_is_refused(names: tuple[str, str]
         read_schema(data)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in batches() if "dictionary" not in kind])
-def test_chunks_that_are_joined_are_taken_apart_again(kind: str) -> None:
-    batch = batches()[kind]
-    codec = BatchCodec(batch.schema)
-    parts = [batch.slice(0, 1), batch, batch.slice(1), batch.slice(0, 0)]
-    if not codec.can_join:
-        return
-    rows = tuple(part.num_rows for part in parts)
-    arrived = JoinedChunks(codec.decode(b"".join(codec.encode(parts)), rows), rows)
-    assert [part.to_pylist() for part in arrived] == [part.to_pylist() for part in parts]
-
-
 @pytest.mark.parametrize("rows", [[3, 3, 1], [3, 4, -1], [7], [], [2, 2]])
 def test_rows_of_joined_chunks_that_do_not_add_up_are_refused(rows: list[int]) -> None:
     codec = BatchCodec(NUMBERS.schema)
@@ -292,3 +279,22 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
     for rows in range(ROWS, ROWS + 200):
         arrived = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
         assert arrived.equals(batch.slice(0, rows))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        ([], []),
+        ([5], [[5]]),
+        ([200], [[200]]),
+        ([5, 5, 5], [[5, 5, 5]]),
+        ([5, 200, 200], [[5], [200], [200]]),
+        ([200, 5, 200], [[200], [5], [200]]),
+        ([5, 5, 11, 5, 5], [[5, 5], [11], [5, 5]]),
+        ([10] * 12, [[10] * 10, [10] * 2]),
+    ],
+)
+def test_small_neighbours_stand_together_up_to_a_bound(sizes: Sequence[int], found: list[list[int]]) -> None:
+    batches = [batch(size) for size in sizes]
+    together = runs(batches, lambda each: each.num_rows, small_bytes=10, most_bytes=100)
+    assert [[each.num_rows for each in run] for run in together] == found

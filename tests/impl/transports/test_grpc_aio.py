@@ -1,9 +1,6 @@
 """The asyncio client against a real exchange: chunks of all kinds, order, bounds, permits, cancellation."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,9 +8,7 @@ import pytest
 from permitflow.errors import (
     ChannelClosedError,
     ChunkTooLargeError,
-    EndOfStream,
     InvalidParametersError,
-    LocalProtocolError,
     SchemaMismatchError,
     WouldBlock,
 )
@@ -23,8 +18,6 @@ from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -112,83 +105,6 @@ async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
             received = await everything(receiver)
         assert ending.done()
         assert numbers(received) == [n for n in sent for _ in range(2)]
-
-
-async def test_a_chunk_that_was_taken_keeps_its_permits() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        sender = exchange.channel("orders/0").sender
-        await sender.send(batch(1, 2, 3, 4))
-        await sender.send(batch(5, 6, 7, 8))
-        await sender.send(batch(9, 10, 11))
-        await sender.end()
-        first, second = await receiver.take(), await receiver.take()
-        assert numbers([first, second]) == list(range(1, 9))
-        with pytest.raises(WouldBlock):
-            receiver.take_nowait()
-        with pytest.raises(LocalProtocolError, match="consume them first"):
-            await receiver.receive()
-        receiver.consume()
-        assert numbers([await receiver.take()]) == [9, 10, 11]
-        receiver.consume()
-        receiver.consume()
-        with pytest.raises(EndOfStream):
-            await receiver.take()
-
-
-async def test_a_cancelled_send_has_sent_nothing() -> None:
-    async with (
-        serving() as (_, server),
-        get(server.address, "orders/0") as receiver,
-        put(server.address, "orders/0", SCHEMA) as sender,
-    ):
-        sent: list[int] = []
-        n = 0
-        for _ in range(40):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.002):
-                    n += 1
-                    await sender.send(batch(n, n, n))
-                    sent.append(n)
-            if n % 4 == 0:
-                with contextlib.suppress(WouldBlock):
-                    receiver.receive_nowait()
-                    sent.remove(min(sent))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(sender.end())
-            received = await everything(receiver)
-        assert numbers(received) == [m for m in sent for _ in range(3)]
-        assert sent
-
-
-async def test_a_cancelled_receive_has_received_nothing() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        sender = exchange.channel("orders/0").sender
-        received: list[Message[pa.RecordBatch]] = []
-        for n in range(100):
-            sender.send_nowait(batch(n))
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.0005):
-                        received.append(await receiver.receive())
-                        break
-        await sender.end()
-        assert numbers(received) == list(range(100))
-        assert await everything(receiver) == []
-
-
-async def test_tasks_that_wait_are_served_in_turn() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(receiver.receive()) for _ in range(3)]
-            await asyncio.sleep(0)
-            with pytest.raises(WouldBlock):
-                receiver.receive_nowait()
-            for n in range(3):
-                await exchange.channel("orders/0").sender.send(batch(n))
-        assert numbers([task.result() for task in tasks]) == [0, 1, 2]
-        await exchange.channel("orders/0").sender.end()
-        with pytest.raises(EndOfStream):
-            await receiver.receive_many(3)
 
 
 async def test_watermarks_are_conflated_and_never_wait() -> None:

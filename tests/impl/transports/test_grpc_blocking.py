@@ -1,10 +1,7 @@
 """The blocking client against a real exchange in another process: rows, permits, refusals, and every kind of end."""
 
 import gc
-import os
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -211,18 +208,6 @@ def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: f
         source_of(exchange, "s0/0", timeout_seconds)
 
 
-def test_an_exception_that_utf_8_cannot_hold_stays_as_it_is_and_reaches_the_consumer_in_other_words(
-    exchange: ServedExchange,
-) -> None:
-    channel = exchange.channel()
-    sink = sink_of(exchange, channel)
-    with source_of(exchange, channel) as source:
-        with pytest.raises(ValueError, match="of a file: \udcff"), sink:
-            raise ValueError("of a file: \udcff")  # as Python reads a name that is no UTF-8
-        with pytest.raises(ChannelAbortedError, match=r"gave up: ValueError: of a file: \?$"):
-            list(source)
-
-
 def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     with (
@@ -385,48 +370,6 @@ def interrupted_once(is_time: Callable[[], bool]) -> Iterator[None]:
             thread.start()
             yield
         thread.join()
-
-
-# Newer Pythons warn of what is tried here.
-QUIET_FORK = ("-W", "ignore:This process:DeprecationWarning")
-FORKING = """
-import os, sys
-import permitflow.spark  # what Spark's daemon may have loaded
-assert "grpc" not in sys.modules
-address, channel = sys.argv[1:]
-
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        from permitflow.transports import grpc_blocking
-        import pyarrow as pa
-        work(grpc_blocking, pa)
-        os._exit(0)
-    return pid
-
-def send(grpc_blocking, pa):
-    batch = pa.record_batch({"n": list(range(500))})
-    with grpc_blocking.open_sink(address, channel, batch.schema, timeout_seconds=20) as sink:
-        sink.send(batch)
-        sink.end(closes_channel=True)
-
-def receive(grpc_blocking, pa):
-    with grpc_blocking.open_source(address, channel, timeout_seconds=20) as source:
-        assert sum(batch.num_rows for batch in source) == 500
-
-print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child(send), child(receive))])
-"""
-
-
-def test_children_of_a_fork_can_use_it_if_they_load_it_themselves(exchange: ServedExchange) -> None:
-    done = subprocess.run(
-        [sys.executable, *QUIET_FORK, "-c", FORKING, exchange.address, exchange.channel()],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS * 2,
-        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
-    )
-    assert (done.stdout.strip(), done.stderr) == ("[0, 0]", "")
 
 
 def test_an_end_that_is_starved_says_so_and_can_be_waited_for_again(

@@ -85,36 +85,34 @@ async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
     return caught.value
 
 
-def test_a_status_that_came_before_the_crossing_counts(complete: Complete) -> None:
-    def play(call: PlayedCall) -> None:
-        call.set(status_of(MEANT))
-        call.set(CROSSED)
+def status_before(call: PlayedCall) -> None:
+    call.set(status_of(MEANT))
+    call.set(CROSSED)
 
-    error = complete(error_of_write(play))
+
+def status_behind(call: PlayedCall) -> None:
+    call.set(CROSSED)
+    asyncio.get_running_loop().call_later(0.01, call.set, status_of(MEANT))
+
+
+@pytest.mark.parametrize("play", [status_before, status_behind])
+async def test_the_peers_status_counts_whichever_way_the_write_crossed_it(play: Callable[[PlayedCall], None]) -> None:
+    error = await error_of_write(play)
     assert (type(error), error.facts) == (PermitOverrunError, MEANT.facts)
 
 
-def test_a_status_that_comes_after_the_crossing_is_waited_for(complete: Complete) -> None:
-    def play(call: PlayedCall) -> None:
-        call.set(CROSSED)
-        asyncio.get_running_loop().call_later(0.01, call.set, status_of(MEANT))
-
-    error = complete(error_of_write(play))
-    assert type(error) is PermitOverrunError
-
-
-def test_a_status_that_never_comes_means_that_the_peer_is_gone(
-    complete: Complete, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(CROSSED, "the stream broke off"), ((grpc.StatusCode.OK, "", ()), "it closed the stream before the end")],
+    ids=["no status", "a good end"],
+)
+async def test_a_stream_that_ends_without_a_reason_means_that_the_peer_is_gone(
+    monkeypatch: pytest.MonkeyPatch, status: Status, words: str
 ) -> None:
     monkeypatch.setattr(grpc_calls, "_STATUS_SECONDS", 0.01)
-    error = complete(error_of_write(lambda call: call.set(CROSSED)))
+    error = await error_of_write(lambda call: call.set(status))
     assert type(error) is PeerGoneError
-    assert str(error).startswith("the exchange at here:1 is gone: the stream broke off")
-
-
-def test_a_good_end_in_the_middle_of_a_write_means_that_the_peer_is_gone(complete: Complete) -> None:
-    error = complete(error_of_write(lambda call: call.set((grpc.StatusCode.OK, "", ()))))
-    assert str(error) == "the exchange at here:1 is gone: it closed the stream before the end"
+    assert str(error).startswith(f"the exchange at here:1 is gone: {words}")
 
 
 async def test_messages_that_nobody_reads_any_more_are_drained() -> None:

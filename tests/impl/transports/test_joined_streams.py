@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,16 +13,12 @@ from permitflow.channels.local import LocalSender
 from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
-from permitflow.transports.grpc_blocking import open_source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.carriers import played_stream
 from tests.support.number_streams import CHANNEL, batch, serving, until
 from tests.support.served_exchange import ServedExchange, numbers, send_all, source_of, values
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 WINDOW = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=16)
 over_every_path = pytest.mark.usefixtures("path")
@@ -150,19 +146,6 @@ def test_a_blocking_source_hands_chunks_over_jointly(exchange: ServedExchange) -
     assert [rows for joined in found for rows in joined.rows] == [4] * 16
     assert all(joined.num_rows <= 20 for joined in found)
     assert (source.statistics().consumed_chunks, source.statistics().consumed_rows) == (16, 64)
-
-
-def test_permits_of_what_was_read_jointly_return_when_the_next_is_asked_for(exchange: ServedExchange) -> None:
-    channel, trace = exchange.channel(), MemoryTrace()
-    send_all(exchange, channel, [numbers(start, start + 4) for start in range(0, 64, 4)])
-    with open_source(exchange.address, channel, record=trace.recorder) as source:
-        first = source.receive_joined(max_rows=16)
-        assert isinstance(first, JoinedChunks)
-        assert [event.action for event in trace.events].count("Consume") == 0
-        second = source.receive()
-        assert [event.action for event in trace.events].count("Consume") in (0, len(first))  # soon
-        rest = [*source]
-    assert values([first.batch, second.payload, *rest]) == [*range(64)]
 
 
 async def test_small_chunks_that_came_one_by_one_are_one_batch() -> None:

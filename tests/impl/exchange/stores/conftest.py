@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import Store
 
 
 @pytest.fixture
@@ -20,11 +19,3 @@ def open_store(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
             return stack.enter_context(SqliteStore(tmp_path / "store"))
 
         yield opened
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """Every store that there is."""
-    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path / "store")
-    yield opened
-    opened.close()

@@ -7,7 +7,6 @@ through, since they make room, and producers get nothing of what is set apart.
 import asyncio
 import json
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -137,25 +136,6 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
 
 
 NAMES = [f"orders/{number}" for number in range(500)]
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from permitflow.exchange.stores import sqlite
-from tests.support.stored_rows import CONSUMERS, PARAMETERS
-
-add, left = sqlite._add, int(sys.argv[2])
-
-def killed(*facts):
-    global left
-    left -= 1
-    if left < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return add(*facts)
-
-sqlite._add = killed
-store = sqlite.SqliteStore(Path(sys.argv[1]))
-store.open_channels([f"orders/{number}" for number in range(500)], parameters=PARAMETERS, consumers=CONSUMERS)
-"""
 
 
 def added(store: Store) -> list[str]:
@@ -171,18 +151,6 @@ def test_channels_that_are_added_together_are_one_transaction(open_store: OpenSt
     store = open_store()
     assert added(store) == logs
     assert store.commits == 0
-
-
-@pytest.mark.parametrize("killed_after", [0, 250, 499])
-def test_who_is_killed_while_channels_are_added_has_added_none(
-    open_store: OpenStore, repository: Path, tmp_path: Path, killed_after: int
-) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "store"), str(killed_after)]
-    child = subprocess.run(command, cwd=repository, check=False)
-    assert child.returncode == -signal.SIGKILL
-    store = open_store()
-    store.require_fitting((), parameters=PARAMETERS, consumers=CONSUMERS)  # or it would say which are left over
-    added(store)
 
 
 def test_of_channels_that_cannot_be_added_together_none_is(open_store: OpenStore) -> None:

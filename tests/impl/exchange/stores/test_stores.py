@@ -244,3 +244,18 @@ def test_a_disk_that_is_opened_again_and_again_is_memory(run: asyncio.Runner, op
             await both.step()
 
     run.run(play())
+
+
+def test_publishing_concerns_one_query_and_the_channels_that_are_named(run: asyncio.Runner, store: Store) -> None:
+    async def read() -> list[list[pa.RecordBatch]]:
+        first, second = await opened(store, rows(0, 0).schema, "a/0"), await opened(store, rows(0, 0).schema, "a/1")
+        other = attempt(0, query="other")
+        await first.stage(attempt(5), [rows(0, 1)])
+        await second.stage(attempt(5, 1), [rows(10, 1)])
+        await first.stage(other, [rows(20, 1)])
+        await store.publish("q", 5, [PublishedPart("a/0", attempt(5), 0), PublishedPart("a/1", attempt(5, 1), 0)])
+        await store.publish("other", 0, [PublishedPart("a/0", other, 1)])
+        return [await first.read(0, 2), await second.read(0, 1)]
+
+    assert [numbers(batches) for batches in run.run(read())] == [[0, 20], [10]]
+    assert store.published_batches() == {"q": 5, "other": 0}
