@@ -3,10 +3,11 @@
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
+import grpc
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError
@@ -18,7 +19,8 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
 from permitflow.transports.checksum import Checksums, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
-from permitflow.transports.connection import PUT_STREAM
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.transports.grpc_calls import Context
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.shared_memory.handover import Listener as MemoryListener
 from permitflow.transports.shared_memory.handover import connect, receive
@@ -211,6 +213,31 @@ async def played_stream(parameters: ChannelParameters) -> AsyncIterator[tuple[Pl
     finally:
         running.cancel()
         await asyncio.wait({running})
+
+
+Act = Callable[[str, Context], Awaitable[None]]
+"""Answers a call: the method, and what gRPC knows of the call."""
+
+
+@asynccontextmanager
+async def answering_grpc(act: Act, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
+    """The address of a server whose streams a test answers."""
+
+    def handler(method: str) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        async def answer(_: object, context: Context) -> None:
+            await act(method, context)
+
+        return grpc.stream_stream_rpc_method_handler(answer)
+
+    server = grpc.aio.server(options=options)
+    handlers = {method.rpartition("/")[2]: handler(method) for method in (GET_STREAM, PUT_STREAM)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
 
 
 @asynccontextmanager

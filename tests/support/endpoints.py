@@ -58,7 +58,7 @@ async def source(options: argparse.Namespace) -> None:
         say("ready", address=server.address)
         await fill(channel.sender, options)
         await channel.sender.end()
-        await server.stop(options.grace_seconds)
+        await server.stop(600.0)
     (statistics,) = exchange.statistics()
     say("done", statistics=asdict(statistics))
 
@@ -117,8 +117,6 @@ async def consume(options: argparse.Namespace) -> None:
                 rows += message.payload.num_rows
             if options.pause_seconds:
                 await asyncio.sleep(options.pause_seconds)
-            if options.stop_after_rows and rows >= options.stop_after_rows:
-                break
         say("done", rows=rows, statistics=asdict(receiver.statistics()))
 
 
@@ -139,8 +137,6 @@ def main(arguments: list[str] | None = None) -> int:
         "--chunk-rows": (int, 1024),
         "--row-permits": (int, 32_768),
         "--pause-seconds": (float, 0.0),
-        "--stop-after-rows": (int, 0),
-        "--grace-seconds": (float, 600.0),
         "--silence-seconds": (float, 8.0),
     }
     for name, (kind, default) in numbers.items():

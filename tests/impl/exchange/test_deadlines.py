@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
@@ -17,11 +17,8 @@ from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import (
     GET_STREAM,
     PUT_STREAM,
-    client_options,
-    server_options,
 )
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
-from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp import HEADER_BYTES, Kind, header, read_header
 from permitflow.transports.wire_errors import decode_status
@@ -171,12 +168,6 @@ async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_close
         assert clock() - before >= SILENT_SECONDS
         assert isinstance(error, PeerGoneError)
         assert "it has given no sign of life for" in str(error)
-
-
-@pytest.mark.parametrize("options", [client_options(), server_options()], ids=["client", "server"])
-def test_grpc_waits_as_long_as_tcp_for_a_peer_that_computes(options: Sequence[tuple[str, int]]) -> None:
-    told = dict(options)
-    assert told["grpc.keepalive_timeout_ms"] == told["grpc.http2.ping_timeout_ms"] == SILENCE_SECONDS * 1_000 == 20_000
 
 
 # A full table of descriptors.

@@ -1,12 +1,11 @@
 """Exchanges that lie are not believed: clients name what cannot be."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pyarrow as pa
 import pytest
 
@@ -32,11 +31,12 @@ from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
 from permitflow.transports.grpc_aio import EndOutcome, get, put
-from permitflow.transports.grpc_calls import ServerCall
+from permitflow.transports.grpc_calls import Context, ServerCall
 from permitflow.transports.wire_errors import decode_error
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.support.carriers import answering_grpc
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     AGREED,
@@ -54,26 +54,17 @@ from tests.support.peers_by_hand import (
 Script = Callable[[ByHand], Coroutine[Any, Any, None]]
 
 
-@asynccontextmanager
-async def lying(script: Script, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
-    """A server that follows a script of its own."""
+def lying(script: Script, options: Options = SERVER_OPTIONS) -> AbstractAsyncContextManager[str]:
+    """The address of a server that follows a script of its own."""
 
-    async def act(_: object, context: Any) -> None:
+    async def act(_: str, context: Context) -> None:
         conversation = ByHand(ServerCall(context, "the client"))
         try:
             await script(conversation)
         finally:
             await conversation.stop()
 
-    server = grpc.aio.server(options=options)
-    handlers: dict[str, Any] = {name: grpc.stream_stream_rpc_method_handler(act) for name in ("GetStream", "PutStream")}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
+    return answering_grpc(act, options)
 
 
 COMPRESSED = replace(AGREED, compression=CompressionAnswer(Codec.ZSTD))

@@ -77,29 +77,6 @@ def test_a_sink_waits_for_acknowledgements_and_says_so_when_there_are_none(excha
         assert at.next_row == chunk_rows == 192
 
 
-def stumble(exchange: ServedExchange, channel: str) -> None:
-    """Put 40 rows more into a channel, and fail."""
-    with sink_of(exchange, channel, "p") as sink:
-        assert sink.first_row is not None
-        for row in range(sink.first_row, sink.first_row + 40):
-            sink.send(numbers(row, row + 1))
-        raise ZeroDivisionError
-
-
-def test_a_producer_goes_on_where_it_was_and_an_error_in_its_block_breaks_nothing(exchange: ServedExchange) -> None:
-    channel, kept = exchange.channel(), 0
-    while kept < 100:
-        with pytest.raises(ZeroDivisionError):
-            stumble(exchange, channel)
-        with sink_of(exchange, channel, "p") as sink:
-            kept = sink.first_row or 0
-    with sink_of(exchange, channel, "p") as sink:
-        assert sink.first_row is not None
-        sink.send(numbers(sink.first_row, 200))
-        sink.end(closes_channel=True)
-    assert read(exchange, channel) == list(range(200))
-
-
 def test_orders_of_all_kinds(exchange: ServedExchange) -> None:
     one, two = filled(exchange, 10), filled(exchange, 20)
     with orders_to(exchange) as orders:

@@ -5,10 +5,8 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import grpc
 import pyarrow as pa
 import pytest
 
@@ -16,14 +14,14 @@ from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowErro
 from permitflow.protocol.frames import Agreement, Failure
 from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.transports.carrier import Carrier, Conversation, Ear
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.grpc_calls import ServerCall
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting, meet
 from permitflow.transports.shared_memory.link import AsyncioLink
 from permitflow.transports.tcp import Kind, TcpStream, header
 from permitflow.transports.wire_errors import decode_error
-from tests.support.carriers import MemoryCarrier, joined, memory_ends, message_of
+from tests.support.carriers import MemoryCarrier, answering_grpc, joined, memory_ends, message_of
 from tests.support.peers_by_hand import AGREED, BATCH, answered, encoded
 
 SOON_SECONDS = 20.0
@@ -87,24 +85,9 @@ class LyingExchange:
             await carrier.stop()
 
 
-@asynccontextmanager
-async def over_grpc(exchange: LyingExchange) -> AsyncIterator[str]:
+def over_grpc(exchange: LyingExchange) -> AbstractAsyncContextManager[str]:
     """The address."""
-
-    async def act(method: str, _: object, context: Any) -> None:
-        await exchange.serve(Call(method, ServerCall(context, "the client")))
-
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    handlers: dict[str, Any] = {
-        method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(act, method)) for method in METHODS
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
+    return answering_grpc(lambda method, context: exchange.serve(Call(method, ServerCall(context, "the client"))))
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import grpc
 import pytest
 
 from permitflow.errors import PeerGoneError, PermitflowError
@@ -13,12 +12,12 @@ from permitflow.protocol.frames import Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.transports.carrier import Carrier, Conversation, Ear, Received
-from permitflow.transports.connection import GET_STREAM, SERVER_OPTIONS, SERVICE
+from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.grpc_calls import Context, ServerCall, calling
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.shared_memory.link import AsyncioLink
-from tests.support.carriers import LossyCarrier, MemoryCarrier, connected, joined, memory_ends
+from tests.support.carriers import LossyCarrier, MemoryCarrier, answering_grpc, connected, joined, memory_ends
 from tests.support.number_streams import SCHEMA, SMALL, batch, turns, until
 
 MOST_BYTES = 8 << 20
@@ -53,22 +52,16 @@ async def over_grpc() -> AsyncIterator[Ends]:
     serving: asyncio.Future[ServerCall] = asyncio.get_running_loop().create_future()
     is_over = asyncio.Event()
 
-    async def serve(_: object, context: Context) -> None:
+    async def serve(_: str, context: Context) -> None:
         await context.send_initial_metadata(())
         call = ServerCall(context, "the client")
         serving.set_result(call)
         await is_over.wait()
         await call.stop()
 
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"GetStream": method}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with calling(f"127.0.0.1:{port}", GET_STREAM, "the exchange", 10.0) as client:
+    async with answering_grpc(serve) as address, calling(address, GET_STREAM, "the exchange", 10.0) as client:
         yield client, await serving
         is_over.set()
-    await server.stop(None)
 
 
 @asynccontextmanager
