@@ -4,22 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-import grpc
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelAbortedError, InvalidParametersError, UndecodableDataError
+from permitflow.errors import ChannelAbortedError, InvalidParametersError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.compression import Codec, Compression, CompressionOffer
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.replay import Retention
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.arrow_compression import compressed
-from permitflow.transports.codec import EncodedChunks
-from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
-from tests.support.peers_by_hand import call, encoded, put_frame
 
 CHANNEL = "orders/0"
 ROWS, CHUNKS = 2_000, 10
@@ -133,29 +127,3 @@ async def test_an_unknown_compression_is_refused_before_dialling() -> None:
             await produce(address, "best")  # type: ignore[arg-type]  # wrong
         with pytest.raises(InvalidParametersError, match="not 'best'"):
             open_sink(address, CHANNEL, CHUNK.schema, compression="best")  # type: ignore[arg-type]  # wrong
-
-
-HOSTILE: dict[str, tuple[CompressionOffer | None, Codec]] = {
-    "without an agreement": (None, Codec.ZSTD),
-    "in another codec": (CompressionOffer((Codec.LZ4,), Codec.LZ4), Codec.ZSTD),
-}
-
-
-@pytest.mark.parametrize("lie", HOSTILE)
-async def test_a_producer_that_compresses_otherwise_than_agreed_is_refused(lie: str) -> None:
-    """And the next one finds the exchange as it was."""
-    offer, codec = HOSTILE[lie]
-
-    batches = BatchCodec(CHUNK.schema)
-
-    hello = put_frame(schema=batches.schema_bytes, compression=offer)
-
-    chunk = EncodedChunks((ROWS,), *compressed(batches.encode([CHUNK]), codec))
-
-    async with serving() as (exchange, address):
-        messages = [encoded(PUT_STREAM, hello), encoded(PUT_STREAM, chunk)]
-        outcome = await call(address, PUT_STREAM, messages, polite=True)
-        assert (outcome.code, type(outcome.error)) == (grpc.StatusCode.INVALID_ARGUMENT, UndecodableDataError)
-        exchange.remove_channel(CHANNEL)
-        exchange.add_channel(CHANNEL)
-        await both(address, AUTO, AUTO)

@@ -221,20 +221,6 @@ def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exch
         read_all(exchange, channel)
 
 
-def test_an_abort_is_harmless_after_the_end_and_twice(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink:
-        sink.send(numbers(0, 3))
-        sink.end(closes_channel=True)
-        sink.abort("too late")
-    assert read_all(exchange, channel) == [0, 1, 2]
-    other = sink_of(exchange, exchange.channel())
-    other.abort("once")
-    other.abort("twice")
-    other.close()
-    other.close()
-
-
 def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     sink = sink_of(exchange, channel)

@@ -5,7 +5,6 @@ import gc
 import itertools
 import mmap
 import os
-import random
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,35 +23,6 @@ from tests.support.process import nothing_stays_open
 
 def put(writer: RingWriter, content: bytes) -> Place | None:
     return writer.put([content], len(content))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_reader_that_holds_messages_keeps_their_bytes_while_the_writer_goes_around(
-    ends: MemoryEnds, seed: int
-) -> None:
-    """Random sizes, random times of holding; what is held is compared again and again, and when it is let go."""
-    chance = random.Random(seed)
-    _, writer, _, reader = ends
-    held: list[tuple[pa.Buffer, bytes]] = []
-    refused = rounds = 0
-    for number in range(4_000):
-        content = bytes([number % 251]) * chance.randint(1, 20_000)
-        place = put(writer, content)
-        if place is None:
-            refused += 1
-        else:
-            rounds += place.offset == 0
-            held.append((pa.py_buffer(reader.view(place)[: chance.randint(1, len(content))]), content))
-        while held and (place is None or chance.random() < 0.5):
-            # Mostly the oldest, sometimes another one: space comes back in order all the same.
-            buffer, expected = held.pop(0 if chance.random() < 0.8 else chance.randrange(len(held)))
-            assert buffer.to_pybytes() == expected[: buffer.size]
-            del buffer
-            if place is None and chance.random() < 0.5:
-                break
-    assert rounds > 50
-    assert refused > 50
-    assert all(buffer.to_pybytes() == expected[: buffer.size] for buffer, expected in held)
 
 
 def test_a_batch_is_read_where_it_lies_and_holds_its_space(ends: MemoryEnds) -> None:
