@@ -352,6 +352,8 @@ class InputGate(Generic[T]):
                     left = len(self._inputs)
                     if (item := self._leave(each)) is not None:
                         return item
+                else:
+                    each.is_empty.set()  # an abort takes messages away
             self._turn += 1
         if len(self._inputs) == self.parameters.inputs and all(each.has_left for each in self._inputs):
             raise EndOfStream

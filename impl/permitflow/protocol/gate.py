@@ -499,6 +499,8 @@ class GateReceiver(Inbound[T]):
 
         Spec: Deliver.
         """
+        if self._is_over:
+            return
         self._require_going_on("an announcement")
         backlog, returned = announcement
         most = min(self._borrowed, self._credit_out)
@@ -672,6 +674,8 @@ class Gate(Group):
         """The number of the newest barrier that was aligned or given up."""
         self.alignments = self.given_up = 0
         """How many alignments were completed, and how many were given up."""
+        self.has_failed = False
+        """Was an input lost?  Then nothing is aligned any more."""
         self._aligns_itself = aligns_itself
         self._line: deque[GateReceiver[Any]] = deque()  # those that lack credit, in turn
 
@@ -698,7 +702,7 @@ class Gate(Group):
     @property
     def is_aligned(self) -> bool:
         """Have the barriers of all inputs been consumed?  The guard of Align."""
-        return self.pending is not None and self.awaited == 0
+        return self.pending is not None and self.awaited == 0 and not self.has_failed
 
     # The pool.
 
@@ -770,9 +774,10 @@ class Gate(Group):
         self.take_home(home)
 
     def lose(self, member: "GateReceiver[Any]") -> None:
-        """An input has failed: what is pending is given up, so that nobody waits for it."""
+        """An input has failed, and the gate with it: what is pending is given up."""
         if member.is_over:
             return
+        self.has_failed = True
         self.leave(member)
         if self.pending is not None:
             self._give_up([other for other in self.members if other.is_blocked])

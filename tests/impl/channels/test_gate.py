@@ -5,6 +5,7 @@ import doctest
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -129,12 +130,54 @@ async def produce(sender: LocalSender[Any], most: int, choose: random.Random) ->
     await sender.end()
 
 
+@pytest.mark.parametrize("exclusive", [0, 3])
+async def test_inputs_that_die_at_random_are_named_and_leave_nothing_behind(exclusive: int) -> None:
+    for seed in range(25):
+        choose = random.Random(seed)
+        parameters = GateParameters(inputs=choose.randint(2, 4), exclusive=exclusive, floating=choose.randint(1, 9))
+        names, items, lost = "abcd"[: parameters.inputs], [], ""
+        async with InputGate[Any](parameters) as gate, asyncio.timeout(20), asyncio.TaskGroup() as group:
+            senders = opened(gate, names)
+            tasks = [group.create_task(alive(sender, random.Random(f"{seed}{sender.name}"))) for sender in senders]
+            victim = choose.randrange(parameters.inputs)
+            for _ in range(choose.randint(0, 40)):
+                items.append(await gate.receive())
+            die(tasks[victim], senders[victim], choose.randrange(3))
+            try:
+                while True:
+                    items.append(await gate.receive())
+            except InputLostError as error:
+                lost = error.input
+            except EndOfStream:
+                assert brief(items)[-1] == 3  # it had ended before
+            gate.close()
+        assert lost in ("", names[victim])
+        require_epochs(items, names)
+        assert gate.statistics().pool == parameters.floating
+
+
+def die(task: asyncio.Task[None], sender: LocalSender[Any], how: int) -> None:
+    """A producer is cancelled, closes its channel, or aborts it."""
+    if how == 0:
+        task.cancel()
+    if how == 1:
+        sender.abort("dead")
+    sender.close()
+
+
+async def alive(sender: LocalSender[Any], choose: random.Random) -> None:
+    """As ``produce``, until it or the gate is gone."""
+    with suppress(ChannelError):
+        await produce(sender, 9, choose)
+
+
 def require_epochs(items: Sequence[Any], names: str) -> None:
     """No row is received before the barrier in front of it, or behind the one that ends its epoch."""
     epoch = 0
     for item in items:
         if isinstance(item, AlignedBarrier):
-            assert item.payloads == dict.fromkeys(names, epoch)
+            assert set(item.payloads.values()) == {item.number} == {epoch}
+            assert set(item.payloads) <= set(names)
             epoch += 1
         else:
             assert set(item.payload) <= {epoch}
