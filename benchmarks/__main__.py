@@ -14,7 +14,7 @@ from benchmarks.documents import can_draw, draw_all, update_documents
 from benchmarks.field import FULL, SMOKE
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import PAYLOADS
-from benchmarks.measuring import COMMANDS, PARTS, measure
+from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results
 from benchmarks.tables import TABLES
@@ -22,9 +22,7 @@ from benchmarks.tables import TABLES
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENTS = CHECKOUT / "docs"
 # The others are in tables.md.
-MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts", "durations")
-
-CURVES = COMMANDS["make curves"]
+MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts")
 
 application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode=None
@@ -56,7 +54,7 @@ def run(
     require_known("part", part, PARTS)
     require_known("size", size, PAYLOADS)
     require_ways(ways)
-    chosen = part or list(CURVES if curves else PARTS if smoke else COMMANDS["make bench"])
+    chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
     settings = SMOKE if smoke else replace(FULL, rounds=rounds)
     settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
     former = measured(folder) if (folder / RESULTS_FILE).exists() else None

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.curves import DelayPoint, Point
-from benchmarks.imbalance import Imbalance
 from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.tables import TABLES
@@ -50,21 +49,6 @@ def throughput(axes: "Axes", results: Results) -> bool:
     return bool(cells)
 
 
-def imbalance(axes: "Axes", results: Results) -> bool:
-    found = results.get("imbalance", Imbalance)
-    places = range(len(found))
-    bars = [
-        ("local", -0.2, [each.local_rows_per_second for each in found]),
-        ("remote", 0.2, [each.remote_rows_per_second for each in found]),
-    ]
-    for name, shift, rates in bars:
-        axes.barh([place + shift for place in places], [rate.median for rate in rates], height=0.38, label=name)
-    axes.set_yticks(places, [each.setup for each in found])
-    axes.invert_yaxis()
-    axes.set(xlabel="rows per second that a join takes from each of two upstreams")
-    return bool(found)
-
-
 def curve(part: str, number: str, label: str, axes: "Axes", results: Results) -> bool:
     points = results.get(part, Point)
     for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
@@ -98,7 +82,6 @@ def delays(axes: "Axes", results: Results) -> bool:
 
 DRAWINGS: dict[str, Drawing] = {
     "throughput": throughput,
-    "imbalance": imbalance,
     "windows": partial(curve, "windows", "row_permits", "row permits, returned by the default batch"),
     "batches": partial(curve, "batches", "permit_batch", "permit batch, of a window of 32,768 rows"),
     "delays": delays,

@@ -1,9 +1,7 @@
 """The parts of a run, one after the other."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 
 from rich.console import Console
 
@@ -46,30 +44,20 @@ AMONG_WAYS: dict[str, Callable[[Field], Sequence[Record]]] = {
     "stalled": measure_stalled,
 }
 PARTS = (*ALONE, *AMONG_WAYS)
-# Ours beside others; jobs of Spark; how our own figures depend on numbers; and checking.  All but the first take
-# minutes more, and compare nothing with others.
-COMMANDS = {
-    "make bench": ("imbalance", "local", "throughput", "latency", "ends"),
-    "make bench-spark": ("spark",),
-    "make curves": ("stores", "channels", "windows", "batches", "delays", "stalled"),
-    "make bench-models": ("checking",),
-}
+# Ours beside others.
+COMPARISON = ("imbalance", "local", "throughput", "latency", "ends")
+# How our own figures depend on numbers: minutes more, and nothing that others are compared with.
+CURVES = ("stores", "channels", "windows", "batches", "delays", "stalled")
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:
     results = Results(machine=describe_machine(), settings=asdict(settings))
     for part in (part for part in ALONE if part in parts):
         console.print(f"{part} …")
-        _put(results, part, partial(ALONE[part], settings))
+        results.put(part, ALONE[part](settings))
     if any(part in AMONG_WAYS for part in parts):
         with open_field(settings, console) as field:
             for part in (part for part in AMONG_WAYS if part in parts):
-                _put(results, part, partial(AMONG_WAYS[part], field))
+                results.put(part, AMONG_WAYS[part](field))
             results.failures = field.failures
     return results
-
-
-def _put(results: Results, part: str, measured: Callable[[], Sequence[Record]]) -> None:
-    began = time.monotonic()
-    records = measured()
-    results.put(part, records, time.monotonic() - began)

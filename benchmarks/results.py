@@ -124,20 +124,16 @@ class Results:
     parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     """Of each part."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """That measuring each part took, its warming up and tuning included."""
 
-    def put(self, part: str, records: Sequence[Record], seconds: float) -> None:
-        """Replace a part, which took so many seconds to measure."""
+    def put(self, part: str, records: Sequence[Record]) -> None:
+        """Replace a part."""
         self.parts[part] = [asdict(record) for record in records]
         self.rounds[part] = self.settings["rounds"]
-        self.seconds[part] = seconds
 
     def keep(self, former: "Results") -> None:
         """Take over the parts that were not measured this time."""
         self.parts = former.parts | self.parts
         self.rounds = former.rounds | self.rounds
-        self.seconds = former.seconds | self.seconds
 
     def get(self, part: str, kind: type[R]) -> list[R]:
         """A part; empty if it was not measured, or by another version whose records this one does not understand."""

@@ -10,7 +10,6 @@ from benchmarks.imbalance import Imbalance
 from benchmarks.jobs import PAYLOADS
 from benchmarks.latency import LATENCY_PEERS, Latency
 from benchmarks.local_channel import LocalRate
-from benchmarks.measuring import COMMANDS
 from benchmarks.model_checking import CheckingSpeed
 from benchmarks.peers.way import find_ways
 from benchmarks.results import NOT_MEASURED, Results, Series, compact, table
@@ -161,16 +160,6 @@ def ways(_: Results) -> str:
     return "\n".join(["| Way | Group | How |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)])
 
 
-def durations(results: Results) -> str:
-    rows: list[list[str]] = []
-    for command, parts in COMMANDS.items():
-        seconds = {part: results.seconds[part] for part in parts if part in results.seconds}
-        rows += [[f"{command}: {part}", f"{taken:.0f}"] for part, taken in seconds.items()]
-        if len(seconds) > 1:
-            rows.append([f"{command}, together", f"{sum(seconds.values()):.0f}"])
-    return table(["part", "seconds to measure"], rows)
-
-
 def latency(results: Results) -> str:
     """Median and 99th percentile of chunks that are alone."""
     found = results.get("latency", Latency)
@@ -244,7 +233,6 @@ def verdicts(results: Results) -> str:
 
 TABLES: dict[str, Callable[[Results], str]] = {
     "machine": machine,
-    "durations": durations,
     "ways": ways,
     "throughput": partial(_by_way, lambda cell: cell.chunks_per_second.told(), "chunks/s, median (range)"),
     "processor": partial(_by_way, lambda cell: compact(cell.cpu_seconds_per_gigabyte.median), "CPU s/GB"),

@@ -75,9 +75,7 @@ def test_a_wait_that_is_going_on_counts_from_the_beginning_of_the_measurement(mo
 def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
     rate = Series.of([0.5])
     measured = Results(machine={}, settings={"rounds": 1})
-    measured.put(
-        "imbalance", [Imbalance(SETUPS[0].name, Series.of([local]), Series.of([1.0]), rate, rate)], seconds=1.0
-    )
+    measured.put("imbalance", [Imbalance(SETUPS[0].name, Series.of([local]), Series.of([1.0]), rate, rate)])
     (verdict,) = judge(measured)
     assert verdict.told == told
 

@@ -69,7 +69,7 @@ def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Cell:
 def results(**parts: list[Record]) -> Results:
     found = Results(machine={"cores": "2"}, settings={"rounds": 3, "seed": 1})
     for part, records in parts.items():
-        found.put(part, records, seconds=1.0)
+        found.put(part, records)
     return found
 
 
