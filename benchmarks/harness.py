@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 CHECKOUT = Path(__file__).resolve().parent.parent
 SPAWNING = multiprocessing.get_context("spawn")
 # A guard against hangs, which measures nothing.
-ENDING_SECONDS = 10.0
+ENDING_SECONDS = 60.0
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -29,8 +28,8 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.sabotage import SABOTAGES, first_wrong_event
-from permitflow.testing.traces import Verdict, judge, judge_all
-from permitflow.tracing import ChannelTrace, FileTrace, read_trace
+from permitflow.testing.traces import judge, judge_all
+from permitflow.tracing import FileTrace, read_trace
 from permitflow.transports.grpc_aio import SameHost, get, put
 
 CHANNEL, PUT = "orders", "orders#put1"
@@ -105,21 +104,14 @@ def record_run(folder: Path, chunk_sizes: Sequence[int], sabotage: str | None) -
 
 
 def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
-    started = time.monotonic()
-    print(f"real run: {record_run(folder, list(sizes(chunks, SMALL_PRIME)), None)}, {seconds_since(started)}")
-    started = time.monotonic()
+    print(f"real run: {record_run(folder, list(sizes(chunks, SMALL_PRIME)), None)}")
     trace = read_trace(folder)
-    print(f"  traces read, {seconds_since(started)}")
-    started = time.monotonic()
     verdicts = judge_all(trace)
-    events = sum(verdict.actions.total() for verdict in verdicts)
-    took = time.monotonic() - started
     for verdict in verdicts:
         peaks = verdict.peaks
         print(f"  {verdict.describe()}")
         if peaks is not None:
             print(f"    at most {peaks.row_permits_in_use:,} of {peaks.row_permits:,} row permits in use")
-    print(f"  {events:,} events judged in {took:.1f} s: {60 * events / took:,.0f} a minute")
     holds = trace.is_complete and all(verdict.is_valid and verdict.is_at_rest for verdict in verdicts)
     if with_tlc:
         referee = ask_tlc(trace.channels[PUT])
@@ -135,18 +127,10 @@ def run_sabotaged(folder: Path, sabotage: str) -> bool:
     channel = read_trace(folder).channels[PUT]
     verdict = judge(channel)
     print(f"  {verdict.describe()}".replace("\n", "\n  "))
-    is_found = not verdict.is_valid and is_right_step(channel, verdict, sabotage)
+    first = verdict.replay.blocked[0].event if not verdict.is_valid else None
+    is_found = first is not None and (first.end, first.sequence) == first_wrong_event(channel, sabotage)
     print(f"  {'refused at the right step' if is_found else 'NOT FOUND WHERE IT IS'}")
     return is_found
-
-
-def is_right_step(channel: ChannelTrace, verdict: Verdict, sabotage: str) -> bool:
-    event = verdict.replay.blocked[0].event
-    return (event.end, event.sequence) == first_wrong_event(channel, sabotage)
-
-
-def seconds_since(started: float) -> str:
-    return f"{time.monotonic() - started:.1f} s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
