@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import psutil
@@ -24,6 +25,7 @@ from permitflow.protocol.control import (
     AskStatistics,
     ChannelRow,
     Close,
+    ControlRequest,
     Discard,
     StagedPart,
 )
@@ -47,41 +49,27 @@ MANY = tuple(f"many/{number}" for number in range(10_000))
 ACKNOWLEDGED_ROUNDS = 100
 
 
-async def _control(address: str, message: bytes) -> None:
+# By the name of the attack.
+REQUESTS: dict[str, Callable[[], ControlRequest]] = {
+    "statistics": lambda: AskStatistics(("honest/0",) * 312_500),
+    "one-channel": lambda: AskPositions(("attacked/0",) * 2_000),
+    "all-statistics": AskStatistics,
+    "all-positions": lambda: AskPositions(MANY),
+    "all-acknowledged": lambda: Acknowledge(tuple(ChannelRow(channel, 0) for channel in MANY)),
+    "all-closed": lambda: Close(MANY),
+    "discards": lambda: Discard(
+        "q", 0, tuple(StagedPart("attacked/0", number, "x", 0) for number in range(MOST_ITEMS))
+    ),
+}
+
+
+async def _ask(request: Callable[[], ControlRequest], address: str) -> None:
+    message = encode_request(request())
     with contextlib.suppress(PermitflowError):
         async with calling(address, CONTROL, "the exchange", 60.0) as carrier:
             call = Conversation(carrier)
             await call.write([message])
             await call.read()
-
-
-async def _statistics(address: str) -> None:
-    await _control(address, encode_request(AskStatistics(("honest/0",) * 312_500)))
-
-
-async def _one_channel(address: str) -> None:
-    await _control(address, encode_request(AskPositions(("attacked/0",) * 2_000)))
-
-
-async def _all_statistics(address: str) -> None:
-    await _control(address, encode_request(AskStatistics()))
-
-
-async def _all_positions(address: str) -> None:
-    await _control(address, encode_request(AskPositions(MANY)))
-
-
-async def _all_acknowledged(address: str) -> None:
-    await _control(address, encode_request(Acknowledge(tuple(ChannelRow(channel, 0) for channel in MANY))))
-
-
-async def _all_closed(address: str) -> None:
-    await _control(address, encode_request(Close(MANY)))
-
-
-async def _discards(address: str) -> None:
-    parts = tuple(StagedPart("attacked/0", number, "x", 0) for number in range(MOST_ITEMS))
-    await _control(address, encode_request(Discard("q", 0, parts)))
 
 
 async def _names(address: str) -> None:
@@ -132,13 +120,7 @@ async def _nobody(_: str) -> None:
 
 ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "nobody": _nobody,
-    "statistics": _statistics,
-    "one-channel": _one_channel,
-    "all-statistics": _all_statistics,
-    "all-positions": _all_positions,
-    "all-acknowledged": _all_acknowledged,
-    "all-closed": _all_closed,
-    "discards": _discards,
+    **{name: partial(_ask, request) for name, request in REQUESTS.items()},
     "names": _names,
     "empty-chunks": _empty_chunks,
     "empty-feedback": _empty_feedback,
