@@ -65,52 +65,22 @@ LEAST_CHUNKS_OF_A_PILOT = 32
 KEPT = (4, 2)
 
 
-def candidates(job: Job, most_chunks: int) -> list[Job]:
-    """The same job with other windows and batches, and long enough for each.
+def candidates(job: Job, most_chunks: int) -> Iterator[Job]:
+    """The job, which has the default numbers, with other windows and batches, and long enough for each.
 
-    Args:
-        job: with the default numbers.
-        most_chunks: that a job may have; windows that cannot be filled several times by so many are left out.
+    A window has at least eight chunks; beyond the default, no more bytes than carriers hold, and ``most_chunks`` chunks
+    must fill it several times.
     """
-    found: list[Job] = []
-    for row_permits in _windows(job):
-        chunks = WINDOWS_THAT_BIND * row_permits // job.shape.rows
-        if row_permits > job.row_permits and chunks > most_chunks:
-            continue
-        long_enough = job if row_permits <= job.row_permits else replace(job, chunks=max(job.chunks, chunks))
-        found += [
-            replace(long_enough, row_permits=row_permits, permit_batch=row_permits // share) for share in BATCH_SHARES
-        ]
-    return found
-
-
-def _windows(job: Job) -> Iterator[int]:
-    """At least eight chunks; those beyond the default, no more bytes than carriers hold."""
     shape = job.shape
     largest = max(job.row_permits, MOST_WINDOW_BYTES * shape.rows // shape.chunk_bytes)
-    for multiple in WINDOW_MULTIPLES:
-        row_permits = int(multiple * job.row_permits)
-        if CHUNKS_IN_WINDOW * shape.rows <= row_permits <= largest:
-            yield row_permits
-
-
-def fastest(competing: list[Job], chunks_per_second: Callable[[Job], float]) -> Job:
-    """The one that is fastest by the mean of its pilots: all have one, the fastest of them another one, and so on.
-
-    Args:
-        competing: at least one.
-        chunks_per_second: runs a job; 0 if that failed.
-    """
-    rates: dict[Job, list[float]] = {job: [] for job in competing}
-    for kept in (*KEPT, 1):
-        for job in competing:
-            rates[job].append(chunks_per_second(_pilot(job)))
-        competing = sorted(competing, key=lambda job: statistics.fmean(rates[job]), reverse=True)[:kept]
-    return competing[0]
-
-
-def _pilot(job: Job) -> Job:
-    return replace(job, chunks=max(LEAST_CHUNKS_OF_A_PILOT, job.chunks // PILOT_SHARE))
+    for row_permits in (int(multiple * job.row_permits) for multiple in WINDOW_MULTIPLES):
+        is_larger = row_permits > job.row_permits
+        chunks = WINDOWS_THAT_BIND * row_permits // shape.rows if is_larger else job.chunks
+        if CHUNKS_IN_WINDOW * shape.rows <= row_permits <= largest and not (is_larger and chunks > most_chunks):
+            for share in BATCH_SHARES:
+                yield replace(
+                    job, chunks=max(chunks, job.chunks), row_permits=row_permits, permit_batch=row_permits // share
+                )
 
 
 FIRST_CHUNKS = 64
@@ -261,16 +231,21 @@ class Field:
         return replace(first, chunks=self._chunks_for(payload, rate))
 
     def tuned(self, way: Way, job: Job) -> Job:
-        """The job with the window and the batch that were fastest in short ones; it was ``calibrated``."""
+        """The job, which was ``calibrated``, with the window and the batch that were fastest in short ones.
+
+        By their mean: all have one, the fastest of them another one, and so on.
+        """
         if self.settings.is_smoke:
             return job
         most_chunks = int(self._rates[way.name, job.payload] * self.settings.longest_job_seconds)
-
-        def chunks_per_second(pilot: Job) -> float:
-            sample = self.run(way, pilot)
-            return sample.chunks_per_second if sample is not None else 0.0
-
-        return fastest(candidates(job, most_chunks), chunks_per_second)
+        rates: dict[Job, list[float]] = {each: [] for each in candidates(job, most_chunks)}
+        competing = list(rates)
+        for kept in (*KEPT, 1):
+            for each in competing:
+                sample = self.run(way, replace(each, chunks=max(LEAST_CHUNKS_OF_A_PILOT, each.chunks // PILOT_SHARE)))
+                rates[each].append(sample.chunks_per_second if sample is not None else 0.0)
+            competing = sorted(competing, key=lambda each: statistics.fmean(rates[each]), reverse=True)[:kept]
+        return competing[0]
 
     def _chunks_for(self, payload: Payload, rate: float) -> int:
         fills_window = WINDOWS_IN_A_JOB * payload.row_permits // payload.rows
