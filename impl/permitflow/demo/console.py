@@ -1,11 +1,9 @@
 """The console output of a demo, the times of its parts, and its folder for files."""
 
-import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Self
 
@@ -73,26 +71,23 @@ class Progress:
         self._console.print(Text(f"  {text}"))
 
 
-@asynccontextmanager
-async def work_folder(keep: Path | None) -> AsyncIterator[Path]:
+@contextmanager
+def work_folder(keep: Path | None) -> Iterator[Path]:
     """A folder for logs and traces: the given one, or a temporary one that is removed at the end.
 
     Raises:
         InvalidOptionError: the one to keep cannot be made.
     """
-    if keep is not None:
-        try:
-            await asyncio.to_thread(keep.mkdir, parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f"cannot be made ({error.strerror})"
-            raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
-        yield keep
+    if keep is None:
+        with TemporaryDirectory(prefix="permitflow-demo-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
         return
-    folder = Path(tempfile.mkdtemp(prefix="permitflow-demo-"))
     try:
-        yield folder
-    finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot be made ({error.strerror})"
+        raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
+    yield keep
 
 
 def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:

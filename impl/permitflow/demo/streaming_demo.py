@@ -141,7 +141,7 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
         DemoError: a part cannot be run here, or fails whatever is done.
     """
     began = monotonic()
-    async with work_folder(settings.keep) as work_dir:
+    with work_folder(settings.keep) as work_dir:
         with progress.part("tables"):
             tables, is_new = await cached_tables(settings.scale, settings.cache_dir)
             progress.note(f"{'generated in' if is_new else 'found in'} {tables}")

@@ -204,7 +204,7 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
         DemoError: a part cannot be run here, or a process failed.
     """
     began = monotonic()
-    async with work_folder(settings.keep) as work_dir:
+    with work_folder(settings.keep) as work_dir:
         with progress.part("checks"):
             evidence = await gather_evidence(work_dir, progress.note)
         with progress.part("tables"):
