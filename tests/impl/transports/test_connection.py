@@ -1,4 +1,4 @@
-"""How clients reach an exchange: one address, windows that permits fill, memory that stays."""
+"""How clients reach an exchange: one address, and memory that stays."""
 
 import asyncio
 import os

@@ -7,9 +7,9 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -22,20 +22,19 @@ from permitflow.transports.shared_memory.region import create_region
 from permitflow.transports.shared_memory.ring import Ring
 from tests.support.process import limited, nothing_stays_open
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 GREETING = b"permitflow same host 1"
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/socket", "permitflow-../../x", "permitflow-" + "0" * 33, "\0" * 43])
-def test_only_our_own_names_are_dialled(complete: Complete, name: str) -> None:
-    assert "is not 'permitflow-' with 32 hexadecimal digits" in complete(accepted(name, writes=False))
+async def test_only_our_own_names_are_dialled(name: str) -> None:
+    assert "is not 'permitflow-' with 32 hexadecimal digits" in str(await accepted(name, writes=False))
 
 
-def test_somebody_who_hands_nothing_over_is_not_waited_for(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_somebody_who_hands_nothing_over_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "_HANDOVER_SECONDS", 0.05)
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
         assert offer.frame is not None
-        assert "was not handed over in time" in complete(accepted(offer.frame.socket, writes=False))
+        assert "was not handed over in time" in str(await accepted(offer.frame.socket, writes=False))
 
 
 @contextmanager
@@ -79,12 +78,12 @@ def memory() -> int:
         (lambda: [memory(), os.eventfd(0), os.eventfd(0)], GREETING, "with 2 descriptors"),
     ],
 )
-def test_descriptors_that_are_handed_over_are_checked(
-    complete: Complete, descriptors: Callable[[], list[int]], greeting: bytes, words: str
+async def test_descriptors_that_are_handed_over_are_checked(
+    descriptors: Callable[[], list[int]], greeting: bytes, words: str
 ) -> None:
     with nothing_stays_open():
         with somebodys(descriptors, greeting) as name:
-            refused = complete(accepted(name, writes=False))
+            refused = await accepted(name, writes=False)
         if isinstance(refused, Received):
             # The kernel hands over no more descriptors than there is room for, and closes the others.
             refused.close()
@@ -126,9 +125,9 @@ def name_of(offer: Offer) -> str:
 
 
 @pytest.mark.parametrize("offerer_writes", [True, False])
-def test_both_ends_come_to_share_memory(complete: Complete, offerer_writes: bool) -> None:
+async def test_both_ends_come_to_share_memory(offerer_writes: bool) -> None:
     with offered(writes=offerer_writes) as offer:
-        received = complete(accepted(name_of(offer), writes=not offerer_writes))
+        received = await accepted(name_of(offer), writes=not offerer_writes)
         assert isinstance(received, Received)
         link = offer.settle(SameHostAnswer(nonce_digest(received.region.nonce)), lambda *ends: ends)
         assert link is not None
@@ -140,9 +139,10 @@ def test_both_ends_come_to_share_memory(complete: Complete, offerer_writes: bool
     assert offer.reason == ""
 
 
-def test_nobody_else_can_prove_it(complete: Complete) -> None:
+async def test_nobody_else_can_prove_it() -> None:
     with offered() as offer:
-        received = complete(accepted(name_of(offer), writes=False))
+        received = await accepted(name_of(offer), writes=False)
+        assert isinstance(received, Received)
         with pytest.raises(UndecodableDataError, match="the proof of the exchange that it shares memory"):
             offer.settle(SameHostAnswer(nonce_digest(b"\0" * 32)), lambda *ends: ends)
         received.close()
@@ -197,11 +197,11 @@ def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, v
         assert words in offer.reason
 
 
-def test_processes_of_another_user_are_refused(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_processes_of_another_user_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = os.geteuid() + 1
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
         monkeypatch.setattr(os, "geteuid", lambda: nobody)
-        assert "belongs to another user" in complete(accepted(name_of(offer), writes=False))
+        assert "belongs to another user" in str(await accepted(name_of(offer), writes=False))
         offer.serve()
         answer = SameHostAnswer(b"x")
         with pytest.raises(UndecodableDataError):
@@ -245,8 +245,8 @@ async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
         assert not loop.remove_reader(watched)
 
 
-def test_another_host_is_a_reason(complete: Complete) -> None:
-    assert "no process listens there" in complete(accepted("permitflow-" + "0" * 32, writes=False))
+async def test_another_host_is_a_reason() -> None:
+    assert "no process listens there" in str(await accepted("permitflow-" + "0" * 32, writes=False))
 
 
 def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
