@@ -360,3 +360,12 @@ async def test_however_often_the_exchange_starts_again_each_row_comes_once_in_or
             if len(found) < 6 * (done + 1) and chance.random() < 0.7:
                 found += await read(channel, 1)
     assert found == [*range(36)]
+
+
+async def test_a_batch_is_not_published_into_a_channel_that_has_ended(listen: str) -> None:
+    async with world(listen) as here, control(here.address) as orders:
+        parts = [await here.stage([1], 0, channel="a"), await here.stage([2], 1, channel="b")]
+        await orders.close_channels(["b"])
+        with pytest.raises(ChannelClosedError):
+            await here.publish(*parts)
+        assert here.next_row("a") == 0

@@ -259,3 +259,15 @@ def test_publishing_concerns_one_query_and_the_channels_that_are_named(run: asyn
 
     assert [numbers(batches) for batches in run.run(read())] == [[0, 20], [10]]
     assert store.published_batches() == {"q": 5, "other": 0}
+
+
+def test_forgotten_attempts_can_be_staged_anew(run: asyncio.Runner, store: Store) -> None:
+    async def read() -> list[pa.RecordBatch]:
+        place = await opened(store, rows(0, 0).schema)
+        await place.stage(attempt(0), [rows(90, 2)])
+        await place.forget([attempt(0), attempt(7, name="never here")])
+        await place.stage(attempt(0), [rows(0, 2)])
+        await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 0)])
+        return await place.read(0, 2)
+
+    assert numbers(run.run(read())) == [0, 1]
