@@ -3,6 +3,7 @@
 Nothing else is loaded here: what a process has in memory is measured.
 """
 
+import asyncio
 import gc
 import resource
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.jobs import Job, Tally
-from benchmarks.peers.way import Way, load_ways
+from benchmarks.peers.way import Doing, Way, load_ways
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
@@ -60,16 +61,19 @@ def produce(pipe: Connection, module: str, name: str) -> None:
     """Serve jobs until there are no more; the first message is the address."""
     producer = _way(module, name).producer()
     try:
-        pipe.send(producer.address)
-        for job in _jobs(pipe):
-            job.shape.distinct()
-            began = time.process_time()
-            producer.prepare(job)
-            pipe.send("ready")
-            pipe.recv()
-            producer.produce(job)
-            producer.linger(pipe.recv)
-            pipe.send(Effort(time.process_time() - began, peak_memory_bytes()))
+        with asyncio.Runner() as runner:
+            _finish(runner, producer.start())
+            pipe.send(producer.address)
+            for job in _jobs(pipe):
+                job.shape.distinct()
+                began = time.process_time()
+                _finish(runner, producer.prepare(job))
+                pipe.send("ready")
+                pipe.recv()
+                _finish(runner, producer.produce(job))
+                # Until the consumer has everything.
+                runner.run(asyncio.to_thread(pipe.recv))
+                pipe.send(Effort(time.process_time() - began, peak_memory_bytes()))
     finally:
         producer.close()
 
@@ -77,11 +81,17 @@ def produce(pipe: Connection, module: str, name: str) -> None:
 def consume(pipe: Connection, module: str, name: str, address: str) -> None:
     """Read jobs until there are no more."""
     consumer = _way(module, name).consumer(address)
-    for job in _jobs(pipe):
-        tally = Tally(job)
-        pipe.send("ready")
-        pipe.recv()
-        began = time.process_time()
-        consumer.consume(job, tally)
-        effort = Effort(time.process_time() - began, peak_memory_bytes())
-        pipe.send((tally.outcome(), effort))
+    with asyncio.Runner() as runner:
+        for job in _jobs(pipe):
+            tally = Tally(job)
+            pipe.send("ready")
+            pipe.recv()
+            began = time.process_time()
+            _finish(runner, consumer.consume(job, tally))
+            effort = Effort(time.process_time() - began, peak_memory_bytes())
+            pipe.send((tally.outcome(), effort))
+
+
+def _finish(runner: asyncio.Runner, doing: Doing) -> None:
+    if doing is not None:
+        runner.run(doing)

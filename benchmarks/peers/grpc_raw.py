@@ -7,25 +7,25 @@ import grpc
 import pyarrow as pa
 
 from benchmarks.jobs import Job, Tally
-from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Group, Way
+from benchmarks.peers.way import Consumer, Group, Producer, Way
 
 METHOD = "/benchmark.Chunks/Get"
 OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
-class GrpcProducer(AsyncProducer):
+class GrpcProducer(Producer):
     """A bidirectional method: permits come, chunks go; an empty message is the end."""
 
-    async def start(self) -> str:
+    async def start(self) -> None:
         self._server = grpc.aio.server(options=OPTIONS)
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._get)
         service, method = METHOD.strip("/").split("/")
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
-        return f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
 
-    async def get_ready(self, job: Job) -> None:
+    async def prepare(self, job: Job) -> None:
         self._job = job
 
     async def _get(self, requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
@@ -60,10 +60,10 @@ class _Permits:
             await self._have_come.wait()
 
 
-class GrpcConsumer(AsyncConsumer):
+class GrpcConsumer(Consumer):
     """Returns permits in batches."""
 
-    async def receive_all(self, job: Job, tally: Tally) -> None:
+    async def consume(self, job: Job, tally: Tally) -> None:
         schema, unreturned = job.shape.schema, 0
         async with grpc.aio.insecure_channel(self.address, options=OPTIONS) as channel:
             method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(METHOD)

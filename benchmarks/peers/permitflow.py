@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from functools import partial
 
 from benchmarks.jobs import Job, Tally
-from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Consumer, Group, Way
+from benchmarks.peers.way import Consumer, Group, Producer, Way
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -25,7 +25,7 @@ def channel_of(job: Job) -> str:
     return f"chunks/{job.number}"
 
 
-class ExchangeProducer(AsyncProducer):
+class ExchangeProducer(Producer):
     """Hosts the exchange and feeds the channel."""
 
     def __init__(self, address: str = "127.0.0.1:0", *, one_by_one: bool = False) -> None:
@@ -33,20 +33,19 @@ class ExchangeProducer(AsyncProducer):
         self._exchange = Exchange()
         self._server = ExchangeServer(self._exchange, address)
         self._one_by_one = one_by_one
-        super().__init__()
 
-    async def start(self) -> str:
+    async def start(self) -> None:
         await self._server.__aenter__()
-        return self._server.address
+        self.address = self._server.address
 
-    async def get_ready(self, job: Job) -> None:
+    async def prepare(self, job: Job) -> None:
         """Add the channel, in place of the one of the job before."""
         for past in self._exchange.statistics():
             self._exchange.remove_channel(past.name)
         parameters = ChannelParameters(row_permits=job.row_permits, permit_batch=job.permit_batch)
         self._exchange.add_channel(channel_of(job), parameters, job.shape.schema)
 
-    async def send_all(self, job: Job) -> None:
+    async def produce(self, job: Job) -> None:
         sender = self._exchange.channel(channel_of(job)).sender
         async for burst in job.bursts_async():
             if self._one_by_one:
@@ -77,7 +76,7 @@ async def read_one_by_one(receiver: RemoteReceiver, tally: Tally) -> None:
         tally.take(message.payload)
 
 
-class ExchangeConsumer(AsyncConsumer):
+class ExchangeConsumer(Consumer):
     """The client for asyncio."""
 
     def __init__(
@@ -92,7 +91,7 @@ class ExchangeConsumer(AsyncConsumer):
         self._same_host = same_host
         self._read = read
 
-    async def receive_all(self, job: Job, tally: Tally) -> None:
+    async def consume(self, job: Job, tally: Tally) -> None:
         async with get(self.address, channel_of(job), same_host=self._same_host) as receiver:
             await asyncio.sleep(job.stall_seconds)
             with suppress(EndOfStream):
@@ -103,11 +102,11 @@ class BlockingConsumer(Consumer):
     """The client for threads and scripts."""
 
     def __init__(self, address: str, *, same_host: SameHost = SameHost.NEVER) -> None:
-        self._address = address
+        super().__init__(address)
         self._same_host = same_host
 
     def consume(self, job: Job, tally: Tally) -> None:
-        with closing(open_source(self._address, channel_of(job), same_host=self._same_host)) as source:
+        with closing(open_source(self.address, channel_of(job), same_host=self._same_host)) as source:
             for joined in source.joined():
                 tally.take_joined(joined.batch, joined.rows)
 

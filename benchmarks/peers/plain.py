@@ -37,12 +37,9 @@ class PipeProducer(Producer):
 class PipeConsumer(Consumer):
     """Dials for each job."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-
     def consume(self, job: Job, tally: Tally) -> None:
         schema = job.shape.schema
-        with Client(self._address, family="AF_UNIX") as connection:
+        with Client(self.address, family="AF_UNIX") as connection:
             while message := connection.recv_bytes():
                 tally.take(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
 
@@ -86,13 +83,10 @@ class SocketProducer(Producer):
 class SocketConsumer(Consumer):
     """Dials for each job."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-
     def consume(self, job: Job, tally: Tally) -> None:
-        is_path = os.sep in self._address
+        is_path = os.sep in self.address
         with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as connection:
-            connection.connect(self._address if is_path else ("127.0.0.1", int(self._address)))
+            connection.connect(self.address if is_path else ("127.0.0.1", int(self.address)))
             with connection.makefile("rb", buffering=BUFFER_BYTES) as file:
                 for chunk in pa.ipc.open_stream(file):
                     tally.take(chunk)

@@ -17,25 +17,25 @@ from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.tcp import TransportTCP
 
 from benchmarks.jobs import Job, Tally
-from benchmarks.peers.way import AsyncConsumer, AsyncProducer, Group, Way
+from benchmarks.peers.way import Consumer, Group, Producer, Way
 
 # The library's 1 KiB would be a weak peer.
 READ_BYTES = 1 << 20
 
 
-class RSocketProducer(AsyncProducer):
+class RSocketProducer(Producer):
     """A server for one client at a time."""
 
-    async def start(self) -> str:
+    async def start(self) -> None:
         logging.getLogger("pyrsocket").setLevel(logging.ERROR)
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
-        return f"{host}:{port}"
+        self.address = f"{host}:{port}"
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         RSocketServer(TransportTCP(reader, writer, READ_BYTES), handler_factory=lambda: _Handler(self))
 
-    async def get_ready(self, job: Job) -> None:
+    async def prepare(self, job: Job) -> None:
         self.job = job
 
     def payloads(self) -> Iterator[tuple[Payload, bool]]:
@@ -94,10 +94,10 @@ class _Subscriber(DefaultSubscriber):  # type: ignore[misc]  # rsocket has no an
         self.is_done.set_exception(exception)
 
 
-class RSocketConsumer(AsyncConsumer):
+class RSocketConsumer(Consumer):
     """Dials for each job."""
 
-    async def receive_all(self, job: Job, tally: Tally) -> None:
+    async def consume(self, job: Job, tally: Tally) -> None:
         logging.getLogger("pyrsocket").setLevel(logging.ERROR)
         host, port = self.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -1,13 +1,13 @@
 """The interface of a way to move chunks.  The benchmark finds each module of this folder with a tuple ``WAYS``."""
 
-import asyncio
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 import benchmarks.peers
 from benchmarks.jobs import Job, Tally
@@ -22,74 +22,38 @@ class Group(StrEnum):
     OURS = "permitflow"
 
 
-class Producer(ABC):
+Doing = Coroutine[Any, Any, None] | None
+"""What needs an event loop is a coroutine: the process has a loop, and lets it run while a job is served."""
+
+
+class Producer:
     """Lives in the producer's process; serves one job after the other."""
 
     address: str
-    """For the consumer."""
+    """For the consumer, once it was started."""
 
-    def prepare(self, job: Job) -> None:  # noqa: B027 - most need no preparation
+    def start(self) -> Doing:
+        """Start listening."""
+
+    def prepare(self, job: Job) -> Doing:
         """Prepare, before the consumer may connect."""
 
-    def produce(self, job: Job) -> None:  # noqa: B027 - some serve each consumer that dials
-        """Send all chunks of a job, in order, and the end."""
+    def produce(self, job: Job) -> Doing:
+        """Send all chunks of a job, in order, and the end; some serve each consumer that dials."""
 
-    def linger(self, wait: Callable[[], object]) -> None:
-        """Go on serving until ``wait`` returns, which it does when the consumer has everything."""
-        wait()
-
-    def close(self) -> None:  # noqa: B027 - most leave that to the end of the process
+    def close(self) -> None:
         """Release resources that would outlive the process."""
 
 
 class Consumer(ABC):
     """Lives in the consumer's process."""
 
-    @abstractmethod
-    def consume(self, job: Job, tally: Tally) -> None:
-        """Receive all chunks of a job; each goes to ``tally.take``."""
-
-
-class AsyncProducer(Producer):
-    """A producer with an event loop, which runs while a job is being served."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self.address = self._runner.run(self.start())
-
-    @abstractmethod
-    async def start(self) -> str:
-        """Start listening; the address."""
-
-    async def get_ready(self, job: Job) -> None:
-        """``prepare``."""
-
-    async def send_all(self, job: Job) -> None:
-        """``produce``."""
-
-    def prepare(self, job: Job) -> None:
-        self._runner.run(self.get_ready(job))
-
-    def produce(self, job: Job) -> None:
-        self._runner.run(self.send_all(job))
-
-    def linger(self, wait: Callable[[], object]) -> None:
-        self._runner.run(asyncio.to_thread(wait))
-
-
-class AsyncConsumer(Consumer):
-    """A consumer with an event loop."""
-
     def __init__(self, address: str) -> None:
         self.address = address
-        self._runner = asyncio.Runner()
 
     @abstractmethod
-    async def receive_all(self, job: Job, tally: Tally) -> None:
-        """``consume``."""
-
-    def consume(self, job: Job, tally: Tally) -> None:
-        self._runner.run(self.receive_all(job, tally))
+    def consume(self, job: Job, tally: Tally) -> Doing:
+        """Receive all chunks of a job; each goes to ``tally.take``."""
 
 
 @dataclass(frozen=True)
