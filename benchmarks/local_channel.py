@@ -8,6 +8,7 @@ ratio is taken within a round.  Seconds are those of the processor: nothing here
 """
 
 import asyncio
+import gc
 import random
 import time
 from collections import deque
@@ -161,11 +162,15 @@ def measure_local(settings: Settings) -> list[LocalRate]:
     """All candidates at all sizes, in shuffled rounds."""
     order, found = random.Random(settings.seed), list[LocalRate]()
     messages = SMOKE_MESSAGES if settings.is_smoke else MESSAGES
+    # Else a collection would look through all that this process has loaded: longer than a round takes.
+    gc.collect()
+    gc.freeze()
     for rows in CHUNK_ROWS:
         chunks = [Chunk(rows, number) for number in range(messages)]
         variants = {name: partial(_seconds, candidate, chunks) for name, candidate in CANDIDATES.items()}
         for name, seconds in in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, order).items():
             found.append(LocalRate(name, rows, Series.of(messages / each / 1e6 for each in seconds)))
+    gc.unfreeze()
     return found
 
 
