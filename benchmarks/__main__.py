@@ -103,7 +103,9 @@ def measured(folder: Path) -> Results:
     except FileNotFoundError:
         raise typer.BadParameter(f"nothing was measured in {folder} yet: run make bench") from None
     except (TypeError, ValueError) as error:
-        raise typer.BadParameter(f"{folder / RESULTS_FILE} cannot be read: {error}; run make bench again") from None
+        raise typer.BadParameter(
+            f"{folder / RESULTS_FILE} cannot be read: {error}; delete it, and measure again"
+        ) from None
 
 
 def tables_of(results: Results) -> dict[str, str]:

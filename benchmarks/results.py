@@ -6,7 +6,7 @@ import platform
 import statistics
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -156,4 +156,6 @@ class Results:
         Raises:
             FileNotFoundError: nothing was measured yet.
         """
-        return cls(**json.loads((folder / RESULTS_FILE).read_text()))
+        content = json.loads((folder / RESULTS_FILE).read_text())
+        # Other versions have written more.
+        return cls(**{each.name: content[each.name] for each in fields(cls) if each.name in content})
