@@ -33,6 +33,8 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 # In the order in which one meets them; with the extra that each needs.
 MODULES = {
     "permitflow": "",
+    "permitflow.channels.gate": "",
+    "permitflow.protocol.gate": "",
     "permitflow.protocol.stop_and_wait": "",
     "permitflow.protocol.flow": "",
     "permitflow.transports.grpc_aio": "grpc",
@@ -57,6 +59,10 @@ MODULES = {
 
 # Of modules that are inner ones for the rest, what users need.
 ONLY = {
+    "permitflow.channels.gate": (
+        *("InputGate", "GateChunk", "AlignedBarrier", "MergedWatermark", "GateStatistics", "InputStatistics"),
+    ),
+    "permitflow.protocol.gate": ("GateParameters",),
     "permitflow.protocol.replay": ("Retention",),
     "permitflow.protocol.frames": ("Staging",),
     "permitflow.protocol.stop_and_wait": ("StopAndWait",),
