@@ -123,7 +123,7 @@ class StatedGate(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Feedback: the word to resume, if it is due, and credit granted behind it."""
+    """Feedback: the word to resume, if it is due, and credit granted behind it; and what was consumed."""
 
     credit: int = 0
     resume: bool = False
@@ -132,6 +132,10 @@ class Grant(NamedTuple):
     """With ``resume``: all credit granted before is void."""
     watermarks: int = 0
     """Watermarks that were consumed: the next one may leave."""
+    consumed: int = 0
+    """Credit that consumed chunks have held.  Not all of it is granted again, so it is told apart."""
+    barriers: int = 0
+    """Barriers that were consumed."""
 
 
 class Backlog(NamedTuple):
@@ -158,7 +162,18 @@ class GateSender(Outbound[T]):
     Spec: channels.
     """
 
-    __slots__ = ("_credit", "_exclusive", "_has_sent", "_is_stopped", "_told", "_watermark_permits")
+    __slots__ = (
+        "_consumed",
+        "_consumed_barriers",
+        "_credit",
+        "_exclusive",
+        "_has_sent",
+        "_is_stopped",
+        "_peak_held",
+        "_sent",
+        "_told",
+        "_watermark_permits",
+    )
 
     needs_offer = True
     parameters: GateParameters
@@ -170,6 +185,8 @@ class GateSender(Outbound[T]):
         self._is_stopped = self._has_sent = False
         self._told = 0
         self._watermark_permits = 1
+        # Credit of chunks that have left, and of those that were consumed.
+        self._sent = self._consumed = self._consumed_barriers = self._peak_held = 0
 
     # State.
 
@@ -203,6 +220,31 @@ class GateSender(Outbound[T]):
     def room_rows(self) -> int:
         """Credit that may be used now."""
         return 0 if self._is_stopped else self._credit
+
+    @property
+    def rows_held(self) -> int:
+        """Rows that have left and are not known to be consumed; an empty chunk counts as one."""
+        return self._sent - self._consumed
+
+    @property
+    def peak_rows_held(self) -> int:
+        """The most of them."""
+        return self._peak_held
+
+    @property
+    def sent_mark(self) -> tuple[int, int]:
+        """Credit of chunks, and barriers, that have left."""
+        return self._sent, self._sent_barriers
+
+    @property
+    def heard_mark(self) -> tuple[int, int]:
+        """Those that are known to be consumed."""
+        return self._consumed, self._consumed_barriers
+
+    def unsettled(self) -> tuple[str, int] | None:
+        """Rows and barriers that are not known to be consumed."""
+        count = self._sent - self._consumed + self._sent_barriers - self._consumed_barriers
+        return ("unconsumed rows and barriers", count) if count else None
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
@@ -279,6 +321,8 @@ class GateSender(Outbound[T]):
         Spec: SendData.
         """
         self._credit -= cost
+        self._sent += cost
+        self._peak_held = max(self._peak_held, self._sent - self._consumed)
         self._told = max(0, self._told - cost)
         self._has_sent = True
         self._note("SendData", cost)
@@ -316,8 +360,8 @@ class GateSender(Outbound[T]):
 
         Spec: Hear.
         """
-        credit, resume, revoke, watermarks = feedback
-        if not (credit or resume or watermarks):
+        credit, resume, revoke, watermarks, consumed, barriers = feedback
+        if not (credit or resume or watermarks or consumed or barriers):
             raise UnexpectedFrameError(frame="a Grant of nothing", expected="credit, or the word to resume")
         if (resume and not self._is_stopped) or (revoke and not resume):
             raise UnexpectedFrameError(frame="the word to resume", expected="none: the sender is not stopped")
@@ -326,10 +370,14 @@ class GateSender(Outbound[T]):
         for name, count, most in (
             ("rows", credit, self.parameters.window_rows - before),
             ("watermarks", watermarks, 1 - self._watermark_permits),
+            ("consumed rows", consumed, self._sent - self._consumed),
+            ("barriers", barriers, self._sent_barriers - self._consumed_barriers),
         ):
             if not 0 <= count <= most:
                 raise PermitOverrunError(permit_class=name, returned=count, outstanding=most)
         self._watermark_permits += watermarks
+        self._consumed += consumed
+        self._consumed_barriers += barriers
         self._credit = before + credit
         if resume:
             self._is_stopped = False
@@ -358,8 +406,10 @@ class GateReceiver(Inbound[T]):
     """
 
     __slots__ = (
+        "_barriers_untold",
         "_batch",
         "_borrowed",
+        "_consumed_untold",
         "_exclusive",
         "_free",
         "_inbox_cost",
@@ -392,6 +442,7 @@ class GateReceiver(Inbound[T]):
         self._is_behind_barrier = self._is_blocked = self._is_released = self._is_over = False
         self._word = _NO_WORD
         self._watermarks_out = self._watermarks_due = 0
+        self._consumed_untold = self._barriers_untold = 0
         self._last_number = 0
 
     # State.
@@ -536,6 +587,7 @@ class GateReceiver(Inbound[T]):
         # A recorder hears of each chunk.
         for cost in costs if self._record is None else map(_cost_of, rows):
             back = min(self._borrowed, cost)
+            self._consumed_untold += cost
             self._inbox_cost -= cost
             self._borrowed -= back
             self._free += cost - back
@@ -545,6 +597,7 @@ class GateReceiver(Inbound[T]):
             if message.kind is Kind.WATERMARK:
                 self._watermarks_due += 1
             else:
+                self._barriers_untold += 1
                 self._last_number = _number_of(message.payload, self._last_number)
                 self.gate.arrive(self, self._last_number)
         self.gate.take_home(home)
@@ -552,7 +605,7 @@ class GateReceiver(Inbound[T]):
     def drop(self) -> None:
         """The stream is broken off: all of its credit goes home, and it leaves the gate."""
         super().drop()
-        self._inbox_cost = 0
+        self._inbox_cost = self._consumed_untold = self._barriers_untold = 0
         self.gate.lose(self)
 
     # What the gate does to it.
@@ -598,11 +651,14 @@ class GateReceiver(Inbound[T]):
         """How soon credit leaves: the word to resume, what was borrowed and large batches at once."""
         if self._word.resume or self._watermarks_due:
             return Haste.NOW
-        if not self._free or self._is_released or self._is_over:
-            return Haste.NONE
-        if self._free >= self._batch:
+        free = 0 if self._is_released or self._is_over else self._free
+        if free >= self._batch:
             return Haste.SOON if self.untaken and self._credit_out > 0 else Haste.NOW
-        return Haste.SOON if not self._here else Haste.NONE
+        if self._here:
+            return Haste.NONE
+        if free:
+            return Haste.SOON
+        return Haste.LATER if self._consumed_untold or self._barriers_untold else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Grant | None:
         """What the sender is told now.
@@ -616,7 +672,8 @@ class GateReceiver(Inbound[T]):
         ):
             credit, self._free = self._free, 0
         watermarks, self._watermarks_due = self._watermarks_due, 0
-        if not (credit or resume or watermarks):
+        is_idle = residue and not self._here and (self._consumed_untold or self._barriers_untold)
+        if not (credit or resume or watermarks or is_idle):
             return None
         self._watermarks_out -= watermarks
         if resume:
@@ -624,11 +681,13 @@ class GateReceiver(Inbound[T]):
             self._is_behind_barrier = False
         if credit:
             self._note("Grant", credit)
-        return Grant(credit, resume, revoke, watermarks)
+        consumed, self._consumed_untold = self._consumed_untold, 0
+        barriers, self._barriers_untold = self._barriers_untold, 0
+        return Grant(credit, resume, revoke, watermarks, consumed, barriers)
 
     def unsettled(self) -> bool:
-        """Nothing is owed at the end: unused credit is no debt."""
-        return False
+        """Is the sender still to be told what was consumed?  Unused credit is no debt."""
+        return bool(self._consumed_untold or self._barriers_untold)
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is not None:

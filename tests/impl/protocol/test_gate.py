@@ -152,7 +152,7 @@ def test_without_exclusive_credit_a_barrier_takes_back_what_holds_no_data() -> N
     first.receive_many(1)
     assert gate_of(first).pool == 1
     first.receive_many(1)
-    assert first.take_feedback() is None
+    assert first.take_feedback() == Grant(consumed=1, barriers=1)
 
 
 def test_with_exclusive_credit_a_barrier_takes_nothing_back() -> None:
@@ -198,7 +198,7 @@ def test_resuming_voids_credit_only_where_there_is_no_exclusive_credit(exclusive
     assert offer(end, "b") == ["b"]
     block(gate)
     word = gate.take_feedback()
-    assert word == Grant(resume=True, revoke=exclusive == 0)
+    assert word == Grant(resume=True, revoke=exclusive == 0, barriers=1)
     end.on_feedback(word)
     assert end.credit == after
 
@@ -278,6 +278,28 @@ def test_credit_for_what_was_withdrawn_goes_back() -> None:
     assert returned == Backlog(0, returned=3)
     gate.on_announcement(returned)
     assert (end.credit, gate.gate.pool, gate.borrowed) == (0, 4, 0)
+
+
+def test_the_sender_hears_what_was_consumed_though_borrowed_credit_does_not_come_back() -> None:
+    parameters = GateParameters(exclusive=0, floating=4)
+    end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
+    end.offer(Kind.CHUNK, "chunk", 3)
+    announced = end.take_announcement()
+    assert announced is not None
+    gate.on_announcement(announced)
+    granted = gate.take_feedback()
+    assert granted is not None
+    end.on_feedback(granted)
+    for message in end.take_sendable():
+        gate.deliver(message)
+    assert (end.sent_mark, end.heard_mark, end.rows_held) == ((3, 0), (0, 0), 3)
+    assert end.unsettled() == ("unconsumed rows and barriers", 3)
+    gate.receive_many(1)
+    assert gate.unsettled()
+    told = gate.take_feedback()
+    assert told == Grant(consumed=3)
+    end.on_feedback(told)
+    assert (end.heard_mark, end.unsettled(), end.peak_rows_held, gate.unsettled()) == ((3, 0), None, 3, False)
 
 
 def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit() -> None:
@@ -448,6 +470,8 @@ def test_a_chunk_or_watermark_that_may_not_come_is_refused() -> None:
         (Grant(credit=11), PermitOverrunError),
         (Grant(credit=-1), PermitOverrunError),
         (Grant(watermarks=1), PermitOverrunError),
+        (Grant(consumed=1), PermitOverrunError),
+        (Grant(barriers=1), PermitOverrunError),
     ],
 )
 def test_a_sender_refuses_what_no_gate_says(said: Grant, error: type[Exception]) -> None:

@@ -17,16 +17,20 @@ class Parameters(_message.Message):
     def __init__(self, inputs: _Optional[int] = ..., exclusive: _Optional[int] = ..., floating: _Optional[int] = ..., max_chunk_cost: _Optional[int] = ...) -> None: ...
 
 class Feedback(_message.Message):
-    __slots__ = ("credit", "resume", "revoke", "watermarks")
+    __slots__ = ("credit", "resume", "revoke", "watermarks", "consumed", "barriers")
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     REVOKE_FIELD_NUMBER: _ClassVar[int]
     WATERMARKS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_FIELD_NUMBER: _ClassVar[int]
+    BARRIERS_FIELD_NUMBER: _ClassVar[int]
     credit: int
     resume: bool
     revoke: bool
     watermarks: int
-    def __init__(self, credit: _Optional[int] = ..., resume: bool = ..., revoke: bool = ..., watermarks: _Optional[int] = ...) -> None: ...
+    consumed: int
+    barriers: int
+    def __init__(self, credit: _Optional[int] = ..., resume: bool = ..., revoke: bool = ..., watermarks: _Optional[int] = ..., consumed: _Optional[int] = ..., barriers: _Optional[int] = ...) -> None: ...
 
 class Announcement(_message.Message):
     __slots__ = ("backlog", "returned")
