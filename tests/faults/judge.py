@@ -5,6 +5,7 @@ from itertools import pairwise
 from signal import SIGKILL
 from typing import Any, NamedTuple
 
+from permitflow.protocol.gate import GateParameters
 from tests.faults.running import SECONDS_TO_HEAR, Evidence
 from tests.faults.schedules import Party, Retention
 
@@ -145,15 +146,30 @@ def what_is_kept_goes_on(evidence: Evidence) -> Iterator[str]:
 def the_bound_holds(evidence: Evidence) -> Iterator[str]:
     """Nowhere are more rows at once than there are permits."""
     most = evidence.schedule.row_permits
+    # The ends of a gate state how much credit they want; the exchange keeps its own between them.
+    own = GateParameters().window_rows if evidence.schedule.is_gate else most
     for event in evidence.exchange_says:
         for channel in event.get("channels", ()):
-            if isinstance(channel, dict) and channel["peak_rows_held"] > most:
-                yield f"the exchange held {channel['peak_rows_held']} rows of {most}"
+            if isinstance(channel, dict) and channel["peak_rows_held"] > own:
+                yield f"the exchange held {channel['peak_rows_held']} rows of {own}"
     for party in evidence.journals:
         for event in events(evidence, party, "numbers"):
             for name, count in event["peaks"].items():
                 if count > most:
                     yield f"{name} of the {party} was {count} of {most}"
+
+
+def barriers_keep_their_place(evidence: Evidence) -> Iterator[str]:
+    """A gate hands a barrier out behind all rows that were sent before it, and in front of all others, and each one."""
+    largest, due = evidence.schedule.producer.largest_chunk_rows, 1
+    for event in events(evidence, Party.CONSUMER, "began", "aligned"):
+        if event["event"] == "began":
+            due = 1
+            continue
+        number, border = event["barrier"], event["barrier"] * evidence.schedule.epoch_rows
+        if number != due or not event["rows"] - largest < border <= event["rows"]:
+            yield f"barrier {number} came behind {event['rows']} rows, {due} was due, and its place is {border}"
+        due = number + 1
 
 
 def the_exchange_lives(evidence: Evidence) -> Iterator[str]:
@@ -173,6 +189,7 @@ LAWS: tuple[Law, ...] = (
     consumed_is_received,
     what_is_kept_goes_on,
     the_bound_holds,
+    barriers_keep_their_place,
     the_exchange_lives,
 )
 

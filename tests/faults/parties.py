@@ -11,8 +11,9 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from permitflow.errors import ChannelAbortedError, ChannelBusyError, ChannelSpentError, EndOfStream, PermitflowError
+from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
+from permitflow.channels.local import LocalSender
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelBusyError,
+    ChannelSpentError,
+    EndOfStream,
+    InputLostError,
+    PermitflowError,
+)
+from permitflow.protocol.gate import GateParameters
 from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
 
 if TYPE_CHECKING:
@@ -118,6 +129,11 @@ class Role:
         self.address = f"{scheme}127.0.0.1:{port}"
         self.dice: Random = generator(schedule.seed, schedule.number, party)
         self.keeps = schedule.retention is Retention.REPLAY
+        self.wanted: GateParameters | None = None
+        if schedule.is_gate:
+            # Every second gate lends all of its credit.
+            exclusive = schedule.row_permits // 2 * (schedule.number // 2 % 2)
+            self.wanted = GateParameters(inputs=2, exclusive=exclusive, floating=schedule.row_permits - exclusive)
 
     def play(self) -> None:
         """Until it has ended well, or need not try again."""
@@ -202,11 +218,17 @@ class Producer(Role):
             SCHEMA,
             same_host=SameHost.NEVER,
             producer=name,
+            wanted=self.wanted,
             agreement_timeout_seconds=AGREEMENT_SECONDS,
         ) as sender:
             try:
-                for batch in self.chunks(self.begin(sender.first_row)):
+                sent, barriers = self.begin(sender.first_row), 0
+                for batch in self.chunks(sent):
                     await sender.send(batch)
+                    sent += batch.num_rows
+                    while self.wanted and sent >= (barriers + 1) * self.schedule.epoch_rows:
+                        barriers += 1
+                        await sender.send_barrier(barriers)
                     if self.own.pause_seconds:
                         await asyncio.sleep(self.own.pause_seconds)
                 await asyncio.sleep(self.own.idle_seconds)
@@ -267,6 +289,9 @@ class Consumer(Role):
         from permitflow.transports.grpc_aio import SameHost, control, get
         from permitflow.transports.joined import JoinedChunks
 
+        if self.wanted:
+            await self.play_gate(self.wanted)
+            return
         async with AsyncExitStack() as stack:
             first_row = self.begin()
             if self.keeps:
@@ -301,6 +326,56 @@ class Consumer(Role):
                 self.journal.note(receiver.statistics())
             if self.keeps:
                 await orders.acknowledge({CHANNEL: self.journal.rows})
+
+    async def play_gate(self, wanted: GateParameters) -> None:
+        """Align the channel's barriers with those of an input of this process, which is always ahead."""
+        from permitflow.transports.grpc_aio import SameHost, get
+
+        self.begin()
+        gate: InputGate[pa.RecordBatch] = InputGate(wanted)
+        async with (
+            gate,
+            get(
+                self.address,
+                CHANNEL,
+                schema=SCHEMA,
+                same_host=SameHost.NEVER,
+                wanted=wanted,
+                group=gate.group,
+                agreement_timeout_seconds=AGREEMENT_SECONDS,
+            ) as receiver,
+        ):
+            gate.add(receiver)
+            ahead = asyncio.create_task(self.run_ahead(gate.open_channel("ahead")))
+            self.journal.tell("began", row=0)
+            await asyncio.sleep(self.own.idle_seconds)
+            rows = 0
+            try:
+                async for item in gate:
+                    if isinstance(item, GateChunk):
+                        rows += item.payload.num_rows
+                        self.took(item.payload)
+                    elif isinstance(item, AlignedBarrier) and CHANNEL in item.payloads:
+                        self.journal.tell("aligned", barrier=item.number, rows=rows)
+                    elif isinstance(item, AlignedBarrier):
+                        ahead.cancel()  # only the input of this process is left
+                    if self.own.pause_seconds:
+                        await asyncio.sleep(self.own.pause_seconds)
+                self.journal.tell("ended")
+            except InputLostError as error:
+                raise error.__cause__ or error from None
+            finally:
+                ahead.cancel()
+                self.journal.note(receiver.statistics())
+
+    async def run_ahead(self, sender: LocalSender[pa.RecordBatch]) -> None:
+        """Barriers without end; whoever has reached all others ends it."""
+        try:
+            for number in count(1):
+                await sender.send_barrier(number)
+        finally:
+            with suppress(PermitflowError):
+                sender.end_nowait()
 
     def play_blocking(self) -> None:
         from contextlib import ExitStack
@@ -348,8 +423,9 @@ class Consumer(Role):
 def serve_command(schedule: Schedule, address: str, folder: Path) -> Sequence[str]:
     """The arguments of ``permitflow``."""
     replay = ["--retention", "replay", "--store", str(folder / "store")]
+    flow = ("--flow", "gate") if schedule.is_gate else ("--row-permits", str(schedule.row_permits))
     return [
-        *("serve", "--stream", STREAM, "--address", address, "--row-permits", str(schedule.row_permits)),
+        *("serve", "--stream", STREAM, "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),
         *(replay if schedule.retention is Retention.REPLAY else ()),
         *(() if schedule.checksums else ("--no-checksums",)),

@@ -6,7 +6,7 @@ link, so that a seed replays as far as operating systems let it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -87,6 +87,10 @@ class Kind(StrEnum):
 
 
 BREAKING = tuple(kind for kind in Kind if not kind.is_slowness)
+GATES = 0.4
+"""The share of bridged channels that lead to a gate."""
+BARRIERS = 16
+"""Of a gate, about."""
 CYCLE = 2 * len(BREAKING) + len(BREAKING)
 """So many schedules have every kind of fault on both carriers and with both retentions: one kind for each bridged
 channel, which does not outlive it, and two for each channel that keeps its rows."""
@@ -154,12 +158,20 @@ class Schedule:
     faults: tuple[Fault, ...]
     checksums: bool = True
     """Does the exchange make them?"""
+    is_gate: bool = False
+    """Does the consumer align the channel's barriers with those of an input of its own?"""
 
     @property
     def name(self) -> str:
         """For people, short."""
         kinds = " + ".join(fault.kind for fault in self.faults)
-        return f"{self.number:03} {self.carrier} {self.retention}: {kinds}"
+        gate = " gate" if self.is_gate else ""
+        return f"{self.number:03} {self.carrier} {self.retention}{gate}: {kinds}"
+
+    @property
+    def epoch_rows(self) -> int:
+        """Of a gate: barrier n follows the chunk that brings the rows to at least n times as many."""
+        return max(1, self.rows // BARRIERS)
 
     @property
     def has_flips(self) -> bool:
@@ -205,6 +217,9 @@ def draw(seed: int, number: int) -> Schedule:
     rows = min(dice.randrange(1_500, 12_000), row_permits * rounds)
     largest = dice.choice((1, 8) if Kind.BIT_FLIP in kinds else (1, 8, 64, 500))
     rows = min(rows, 1_500 * largest)
+    is_gate = retention is Retention.ONCE and generator(seed, number, "gate").random() < GATES
+    producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
+    consumer = _draw_end(dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
     return Schedule(
         seed=seed,
         number=number,
@@ -212,10 +227,9 @@ def draw(seed: int, number: int) -> Schedule:
         retention=retention,
         row_permits=row_permits,
         rows=rows,
-        producer=_draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5))),
-        consumer=_draw_end(
-            dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5))
-        ),
+        producer=replace(producer, client=Client.ASYNCIO) if is_gate else producer,
+        consumer=replace(consumer, client=Client.ASYNCIO) if is_gate else consumer,
+        is_gate=is_gate,
         faults=tuple(fault for kind in kinds for fault in _faults_of(kind, dice, rows, row_permits)),
     )
 

@@ -176,6 +176,10 @@ def took(at: float, first: int, count: int, altered: int = 0) -> dict[str, Any]:
     return {"event": "took", "at": at, "rows": count, "runs": [[first, count]], "altered": altered}
 
 
+def aligned(barrier: int, rows: int) -> dict[str, Any]:
+    return {"event": "aligned", "barrier": barrier, "rows": rows}
+
+
 def consumer(*taken: dict[str, Any], ends: bool = True) -> list[dict[str, Any]]:
     last = [{"event": "ended", "at": 4.0}, {"event": "over", "at": 5.0}]
     failed = [{"event": "failed", "at": 4.0, "type": "PeerGoneError", "message": "it is gone"}]
@@ -204,6 +208,8 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("what is kept goes on", {"producer": HALF, "schedule": schedule(Retention.ONCE, Kind.DELAY), "fired": {0}}),
     ("the bound holds", {"exchange_says": [{"event": "stopped", "channels": [{"peak_rows_held": 65}]}]}),
     ("the bound holds", {"producer": [{"event": "numbers", "peaks": {"peak_rows_held": 65}}], "fired": {0}}),
+    ("barriers keep their place", {"consumer": [*consumer(took(1.0, 0, 100)), aligned(1, 5)]}),
+    ("barriers keep their place", {"consumer": [*consumer(took(1.0, 0, 100)), aligned(2, 12)]}),
     ("the exchange lives", {"exchange_says": [{"event": "listening", "channels": ["rows/0"]}]}),
 ]
 
