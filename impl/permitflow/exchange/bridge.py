@@ -8,7 +8,7 @@ producers' permits, and no backlog grows beyond the sum of the two windows.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -54,12 +54,14 @@ class Target(SendEnd[pa.RecordBatch], Protocol):
         ...
 
 
+UntilRoom: TypeAlias = Callable[[int, Callable[[], Sequence[int]]], Awaitable[bool]]
+"""As ``RemoteSender.until_room``."""
+
+
 class Bridge:
     """Moves messages from one channel to the next, in order."""
 
-    def __init__(
-        self, source: Source, target: Target, until_room: Callable[[int], Awaitable[bool]] | None = None
-    ) -> None:
+    def __init__(self, source: Source, target: Target, until_room: UntilRoom | None = None) -> None:
         """Nothing moves before ``run``.
 
         Args:
@@ -96,12 +98,16 @@ class Bridge:
                     self.taken += moved
                     source.pass_by(moved)
                     self.passed_on += moved
-                elif not rows or self._until_room is None or not await self._until_room(rows[0]):
+                elif not rows or self._until_room is None or not await self._until_room(rows[0], self._rows_at_hand):
                     await self._move_one()
         except EndOfStream:
             return None
         except ChannelAbortedError as error:
             return error
+
+    def _rows_at_hand(self) -> Sequence[int]:
+        """Of the chunks that can be moved next."""
+        return self._source.chunks_at_hand(_AT_ONCE, self._most_rows)[1]
 
     async def _move_one(self) -> None:
         """Move one message that needs more: a barrier, a watermark, or a chunk that must be split or must wait."""

@@ -242,8 +242,8 @@ class Outbound(ABC, Generic[T]):
         "parameters",
     )
 
-    needs_offer: ClassVar[bool] = False
-    """Must a message be offered before there can be room for it, because the receiver gives room for what waits?"""
+    gets_room_by_backlog: ClassVar[bool] = False
+    """Does the receiver give room for what waits?  Then whoever waits for room says what for: ``expect``."""
 
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start with nothing offered."""
@@ -318,6 +318,12 @@ class Outbound(ABC, Generic[T]):
     def take_announcement(self) -> AnyAnnouncement | None:
         """What to tell the receiver now, behind all that has left; it counts as told from here on."""
         return None
+
+    def expect(self, rows: Sequence[int]) -> None:
+        """Note that chunks of these rows will be offered next, before anything else.
+
+        All of them are stated each time, those stated before included.
+        """
 
     def _leave(self, message: Message[T]) -> None:
         """The update: the message leaves."""

@@ -27,7 +27,7 @@ from permitflow.errors import (
 )
 from permitflow.protocol import flow
 from permitflow.protocol.flow import Entries, Flow, Group, Haste, Inbound, Outbound
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import ActionTable, Recorder
 
 __all__ = [
@@ -167,15 +167,17 @@ class GateSender(Outbound[T]):
         "_consumed_barriers",
         "_credit",
         "_exclusive",
+        "_expected",
         "_has_sent",
         "_is_stopped",
+        "_known",
         "_peak_held",
         "_sent",
         "_told",
         "_watermark_permits",
     )
 
-    needs_offer = True
+    gets_room_by_backlog = True
     parameters: GateParameters
 
     def __init__(self, parameters: GateParameters, *, record: Recorder | None = None) -> None:
@@ -184,6 +186,8 @@ class GateSender(Outbound[T]):
         self._credit = self._exclusive = parameters.exclusive
         self._is_stopped = self._has_sent = False
         self._told = 0
+        # Credit of chunks that will be offered next, and how much of it the chunk has that is being offered.
+        self._expected = self._known = 0
         self._watermark_permits = 1
         # Credit of chunks that have left, and of those that were consumed.
         self._sent = self._consumed = self._consumed_barriers = self._peak_held = 0
@@ -207,14 +211,16 @@ class GateSender(Outbound[T]):
 
     @property
     def backlog(self) -> int:
-        """Credit that all waiting chunks need."""
-        return sum(_cost_of(offered.message.rows) for offered in self._waiting if offered.message.kind is _CHUNK)
+        """Credit that all waiting chunks need, and those that are expected."""
+        return self._expected + sum(
+            _cost_of(offered.message.rows) for offered in self._waiting if offered.message.kind is _CHUNK
+        )
 
     @property
     def _next_cost(self) -> int:
-        """Of the oldest chunk that waits."""
+        """Of the oldest chunk that waits; the most that it may be if it is only expected."""
         costs = (_cost_of(each.message.rows) for each in self._waiting if each.message.kind is _CHUNK)
-        return next(costs, 0)
+        return next(costs, min(self._expected, self.parameters.max_chunk_cost))
 
     @property
     def room_rows(self) -> int:
@@ -287,6 +293,29 @@ class GateSender(Outbound[T]):
                 return count
         return len(self._waiting)
 
+    # Offering: what is expected counts as offered.
+
+    def expect(self, rows: Sequence[int]) -> None:
+        """Note that chunks of these rows will be offered next: they are part of the backlog.
+
+        Spec: OfferData.
+        """
+        expected = sum(map(_cost_of, rows))
+        if expected > self._expected:
+            self._note("OfferData", expected - self._expected)
+            self._expected = expected
+
+    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+        """As ``Outbound.offer``."""
+        self._known = self._take_expected(_cost_of(rows)) if kind is _CHUNK and rows >= 0 else 0
+        return super().offer(kind, payload, rows)
+
+    def _take_expected(self, cost: int) -> int:
+        """So much of a chunk was expected."""
+        known = min(cost, self._expected)
+        self._expected -= known
+        return known
+
     # Leaving.
 
     def _leave(self, message: Message[T]) -> None:
@@ -311,7 +340,8 @@ class GateSender(Outbound[T]):
             cost = sum(map(_cost_of, rows))
         # A recorder hears of each chunk.
         for sent in [cost] if self._record is None else map(_cost_of, rows):
-            self._note("OfferData", sent)
+            if sent > (known := self._take_expected(sent)):
+                self._note("OfferData", sent - known)
             self._send_data(sent)
         return len(rows)
 
@@ -335,7 +365,7 @@ class GateSender(Outbound[T]):
         Spec: SendData, AnnounceBacklog.
         """
         has_sent, self._has_sent = self._has_sent, False
-        if self._is_stopped or not (self._waiting or self._told or self._credit > self._exclusive):
+        if self._is_stopped or not (self._waiting or self._expected or self._told or self._credit > self._exclusive):
             return None
         backlog = self.backlog
         returned = max(0, self._credit - self._exclusive - backlog)
@@ -390,7 +420,9 @@ class GateSender(Outbound[T]):
         Spec: OfferData, OfferBarrier.
         """
         if message.kind is _CHUNK:
-            self._note(f"{verb}Data", _cost_of(message.rows))
+            known = self._known if verb == "Offer" else 0
+            if (cost := _cost_of(message.rows)) > known:
+                self._note(f"{verb}Data", cost - known)
         elif message.kind is Kind.BARRIER:
             self._note(f"{verb}Barrier")
 

@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, islice
 from typing import cast
 
@@ -127,13 +127,17 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """About how many rows may leave now and are written at once."""
         return min(self._collected_rows, self._core.room_rows)
 
-    async def until_room(self, rows: int) -> bool:
+    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = tuple) -> bool:
         """Wait while a chunk of ``rows`` rows lacks only room; False at once if it lacks something else.
 
-        ``statistics`` counts this wait.  It has no place in the queue: for a stream with a single sending task.
+        ``at_hand`` returns the rows of this chunk and of those behind it, which will be sent next.  ``statistics``
+        counts this wait.  It has no place in the queue: for a stream with a single sending task.
         """
         if not self._lacks_room(rows):
             return False
+        if self._core.gets_room_by_backlog:
+            self._core.expect(at_hand() or (rows,))
+            self._writing.soon()
         self._has_short_caller = True
         self._waiting.start()
         try:
@@ -153,7 +157,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return self._core.lack(oldest.kind, (oldest.rows,))
 
     def _lacks_room(self, rows: int) -> bool:
-        if not self._is_open or self._line.parked or self._core.needs_offer:
+        if not self._is_open or self._line.parked:
             return False
         most = self.parameters.most_rows
         return (most is None or rows <= most) and not self._core.admits((rows,))
@@ -256,7 +260,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """
         core = self._core
         if not core.has_waiting:
-            if core.needs_offer:  # it may have to tell that nothing waits any more
+            if core.gets_room_by_backlog:  # it may have to tell that nothing waits any more
                 self._writing.soon()
             return
         self._line.advance()
