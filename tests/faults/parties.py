@@ -349,7 +349,7 @@ class Consumer(Role):
             ahead = asyncio.create_task(self.run_ahead(gate.open_channel("ahead")))
             self.journal.tell("began", row=0)
             await asyncio.sleep(self.own.idle_seconds)
-            rows = 0
+            rows = unpaused = 0
             try:
                 async for item in gate:
                     if isinstance(item, GateChunk):
@@ -359,7 +359,8 @@ class Consumer(Role):
                         self.journal.tell("aligned", barrier=item.number, rows=rows)
                     elif isinstance(item, AlignedBarrier):
                         ahead.cancel()  # only the input of this process is left
-                    if self.own.pause_seconds:
+                    if rows - unpaused >= self.own.largest_chunk_rows:
+                        unpaused = rows
                         await asyncio.sleep(self.own.pause_seconds)
                 self.journal.tell("ended")
             except InputLostError as error:
