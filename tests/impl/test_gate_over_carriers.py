@@ -1,7 +1,7 @@
 """A join of two upstreams through an exchange: under back-pressure its recorded runs are behaviours of the model."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -152,6 +152,19 @@ async def test_a_producer_that_dies_fails_the_gate_and_is_named(carrier: str) ->
         right.close()
         with pytest.raises(InputLostError, match="input 'right' of the gate is lost"):
             await join.gate.receive()
+
+
+async def test_an_exchange_tells_the_gate_all_that_it_has_at_hand() -> None:
+    """With one chunk told at a time, each would take a round trip."""
+    chunks = 40
+    async with joined(GateParameters(inputs=2, exclusive=0, floating=1_000), "gRPC") as join, asyncio.timeout(20):
+        chunk = pa.record_batch({"epoch": [0] * CHUNK_ROWS}, schema=SCHEMA)
+        await join.senders[0].send_many(deque([chunk] * chunks))
+        for _ in range(chunks):
+            await join.gate.receive()
+        grants = [e for e in join.trace.events if e.channel == join.streams[0] and e.action == "Grant"]
+    assert sum(event.arguments[0] for event in grants) == chunks * CHUNK_ROWS
+    assert len(grants) < chunks / 4
 
 
 async def test_a_channel_of_another_flow_is_refused() -> None:

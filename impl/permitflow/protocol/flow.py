@@ -320,9 +320,9 @@ class Outbound(ABC, Generic[T]):
         return None
 
     def expect(self, rows: Sequence[int]) -> None:
-        """Note that chunks of these rows will be offered next, before anything else.
+        """Note that chunks of these rows will be offered next, those stated before included; no chunks: none will.
 
-        All of them are stated each time, those stated before included.
+        A flow that ``gets_room_by_backlog`` uses this.
         """
 
     def _leave(self, message: Message[T]) -> None:

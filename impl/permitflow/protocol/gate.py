@@ -304,6 +304,9 @@ class GateSender(Outbound[T]):
         if expected > self._expected:
             self._note("OfferData", expected - self._expected)
             self._expected = expected
+        elif not rows and self._expected:
+            self._note("WithdrawData", self._expected)
+            self._expected = 0
 
     def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
         """As ``Outbound.offer``."""

@@ -27,6 +27,8 @@ from permitflow.transports.same_host import Offer
 __all__ = ["RemoteSender"]
 
 _OPEN = State.OPEN  # reading an enumeration's attribute costs more than the question
+_MOST_EXPECTED = 1_000
+"""Chunks that are announced before they are sent."""
 _LAST_STATES = (State.ENDED, State.CLOSED, State.FAILED)
 """Frames behind which no other is posted."""
 
@@ -87,6 +89,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
         """Send all chunks of a queue, from the left, until it is empty."""
+        try:
+            await self._send_all(chunks)
+        finally:
+            if chunks and self._batches is not None:
+                self._core.expect(())
+
+    async def _send_all(self, chunks: deque[pa.RecordBatch]) -> None:
         while chunks:
             await self._make_room()
             # One more than may leave if all are as long as the first.
@@ -99,6 +108,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             chunk = chunks[0]
             self._codec.require(chunk)
             self._require_open(chunks)
+            if self._core.gets_room_by_backlog:
+                self._core.expect([getattr(each, "num_rows", 1) for each in islice(chunks, _MOST_EXPECTED)])
             parked = self._park(self._pieces(chunk, None))
             try:
                 await self._leave(parked)

@@ -302,6 +302,25 @@ def test_the_sender_hears_what_was_consumed_though_borrowed_credit_does_not_come
     assert (end.heard_mark, end.unsettled(), end.peak_rows_held, gate.unsettled()) == ((3, 0), None, 3, False)
 
 
+def test_chunks_that_will_be_offered_next_are_part_of_the_backlog_once() -> None:
+    told: list[tuple[str, tuple[int, ...]]] = []
+    end: GateSender[object] = GateSender(
+        GateParameters(exclusive=0, floating=9, max_chunk_cost=2),
+        record=lambda action, arguments, _: told.append((action, arguments)),
+    )
+    end.expect([2, 1, 2])
+    assert end.take_announcement() == Backlog(5)
+    end.expect([2, 1, 2, 0])
+    assert end.take_announcement() == Backlog(6)
+    end.on_feedback(Grant(credit=3))
+    assert end.send_now([2, 1, 2]) == 2
+    end.offer(Kind.CHUNK, "chunk", 2)
+    end.offer(Kind.CHUNK, "not expected", 2)
+    assert (end.backlog, end.told) == (4, 3)
+    offered = [arguments[0] for action, arguments in told if action == "OfferData"]
+    assert offered == [5, 1, 1]  # each row once: the last chunk has one row that was not expected
+
+
 def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit() -> None:
     parameters = GateParameters(exclusive=0, floating=1)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
