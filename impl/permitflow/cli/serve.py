@@ -292,4 +292,4 @@ def _parameters(flow: str, retention: Retention, **given: int | str | None) -> P
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error}")
     except ParameterMismatchError:
-        unusable(f"--flow: there is no flow {flow!r}, but {' and '.join(flow_names())}")
+        unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")

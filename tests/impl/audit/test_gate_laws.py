@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -66,14 +66,6 @@ def test_an_event_that_did_not_happen_is_found(recorded: ChannelTrace, action: s
     place = next(number for number, event in enumerate(events) if number > len(events) // 2 and event.action == action)
     due = "Offered" if action == "OfferData" else "Conservation"
     assert due in found(recorded, events[:place] + events[place + 1 :], tmp_path)
-
-
-def test_chunks_that_are_delivered_in_another_order_are_found(recorded: ChannelTrace, tmp_path: Path) -> None:
-    events = list(recorded.logs[0])
-    sends = [number for number, event in enumerate(events) if event.action == "SendData"]
-    first, second = next((a, b) for a, b in pairwise(sends) if events[a].arguments != events[b].arguments)
-    events[first], events[second] = events[second], events[first]
-    assert "ExactlyOnceInOrder" in found(recorded, events, tmp_path)
 
 
 def test_data_behind_a_barrier_are_found(recorded: ChannelTrace, tmp_path: Path) -> None:

@@ -228,6 +228,18 @@ async def test_an_input_that_fails_is_named_and_fails_the_gate(how: str) -> None
         await left.send("behind", 1)
 
 
+async def test_no_barrier_is_aligned_without_an_input_that_was_lost() -> None:
+    async with InputGate[str](SMALL) as gate:
+        left, right = opened(gate, "lr")
+        for _ in range(2):
+            right.send_nowait("lost", 1)
+        await gate.receive()
+        right.abort("broken")
+        left.send_barrier_nowait(1)
+        with pytest.raises(InputLostError):
+            await gate.receive()
+
+
 async def test_a_blocked_input_that_fails_still_counts_for_its_barrier() -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")
