@@ -88,7 +88,7 @@ def keeps_credit(receiver: GateReceiver[int], action: str) -> None:
     ("owner", "name", "mistake"),
     [
         (GateSender, "_is_stopped", property(lambda self: False, lambda self, _: None)),
-        (Gate, "take_home", lambda gate, credit: None),
+        (Gate, "take_home", lambda gate, credit, member=None: None),
         (GateReceiver, "lend", lambda receiver, credit: None),
         (GateReceiver, "resume", keeps_credit),
         (GateSender, "take_announcement", lambda sender: None),

@@ -530,7 +530,8 @@ class GateReceiver(Inbound[T]):
         """
         if self._is_released or self._is_over or not self._wanted:
             return 0
-        return max(0, self._wanted - self._borrowed + self._inbox_cost)
+        lacking = self._wanted - self._borrowed + self._inbox_cost
+        return max(0, min(lacking, self.parameters.floating - self._borrowed))
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
@@ -598,8 +599,7 @@ class GateReceiver(Inbound[T]):
         self._wanted = backlog
         self._borrowed -= returned
         self._note("DeliverBacklog", backlog, returned)
-        self.gate.take_home(returned)
-        self.gate.ask(self)
+        self.gate.take_home(returned, self)
 
     def _require_going_on(self, frame: str) -> None:
         if self._is_behind_barrier:
@@ -635,7 +635,7 @@ class GateReceiver(Inbound[T]):
                 self._barriers_untold += 1
                 self._last_number = _number_of(message.payload, self._last_number)
                 self.gate.arrive(self, self._last_number)
-        self.gate.take_home(home)
+        self.gate.take_home(home, self)
 
     def drop(self) -> None:
         """The stream is broken off: all of its credit goes home, and it leaves the gate."""
@@ -800,14 +800,10 @@ class Gate(Group):
 
     # The pool.
 
-    def take_home(self, credit: int) -> None:
-        """Credit comes back to the pool, and is lent to those who lack it."""
+    def take_home(self, credit: int, member: "GateReceiver[Any] | None" = None) -> None:
+        """Credit comes back to the pool, and is lent to those who lack it; this input may lack some now."""
         self.pool += credit
-        self._serve()
-
-    def ask(self, member: "GateReceiver[Any]") -> None:
-        """Lend this input what it lacks, or put it into the line."""
-        if member.lacks and member not in self._line:
+        if member is not None and member.lacks and member not in self._line:
             self._line.append(member)
         self._serve()
 
@@ -925,7 +921,7 @@ GAUGE_HELP: Mapping[str, str] = {
 
 
 class GateFlow(Flow):
-    """The flow of ``GateParameters``: the smaller numbers of credit, and of the rest what the client states."""
+    """The flow of ``GateParameters``: both ends count with the smaller numbers; the client says how many inputs."""
 
     wire: ClassVar[str] = "permitflow.wire.v1.gate_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedGate
@@ -941,7 +937,9 @@ class GateFlow(Flow):
         return GateParameters(**{name: value for name, value in wishes._asdict().items() if value is not None})
 
     def agree(self, own: GateParameters, wanted: StatedGate) -> GateParameters:
-        """The smaller credit of its own for each input; inputs and pool as the client states them, if it does.
+        """The smaller number wins, but for the inputs of a client's gate.
+
+        A gate whose pool is larger lends an input no more than was agreed for it.
 
         Raises:
             InvalidParametersError: the wishes cannot work at all.
@@ -951,12 +949,12 @@ class GateFlow(Flow):
         ours = StatedGate(*self.state(own))
         stated = {name: value for name, value in wanted._asdict().items() if value is not None}
         theirs = self.complete(ours._replace(max_chunk_cost=None)._replace(**stated))
-        exclusive = min(own.exclusive, theirs.exclusive)
-        most = _most_cost(exclusive, theirs.floating, theirs.inputs)
+        exclusive, floating = min(own.exclusive, theirs.exclusive), min(own.floating, theirs.floating)
+        most = _most_cost(exclusive, floating, theirs.inputs)
         return GateParameters(
             inputs=theirs.inputs,
             exclusive=exclusive,
-            floating=theirs.floating,
+            floating=floating,
             max_chunk_cost=max(1, min(own.max_chunk_cost, theirs.max_chunk_cost, most)),
         )
 
@@ -970,10 +968,10 @@ class GateFlow(Flow):
             ours = None if wanted is None else getattr(wanted, name)
             if theirs is None:
                 rule = "must be stated in the agreement"
-            elif ours is None or theirs == ours or (theirs < ours and name in ("exclusive", "max_chunk_cost")):
+            elif ours is None or theirs == ours or (theirs < ours and name != "inputs"):
                 continue
             else:
-                rule = "must be as wished, or less where it is credit of one input"
+                rule = "must be as wished" if name == "inputs" else "must not exceed the wish"
             raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
         try:
             return self.complete(agreed)

@@ -543,17 +543,25 @@ OWN = GateParameters(inputs=2, exclusive=100, floating=50, max_chunk_cost=20)
         (StatedGate(), OWN),
         (StatedGate(inputs=3), replace(OWN, inputs=3)),
         (StatedGate(exclusive=10), replace(OWN, exclusive=10, max_chunk_cost=5)),
-        (StatedGate(exclusive=200, floating=900), replace(OWN, floating=900)),
+        (StatedGate(exclusive=200, floating=900), OWN),
+        (StatedGate(floating=9), replace(OWN, floating=9)),
         (StatedGate(exclusive=0), replace(OWN, exclusive=0, max_chunk_cost=20)),
         (StatedGate(3, 0, 4, 2), GateParameters(inputs=3, exclusive=0, floating=4, max_chunk_cost=2)),
     ],
 )
-def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_gate(
+def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_inputs(
     wanted: StatedGate, agreed: GateParameters
 ) -> None:
     result = GATE.agree(OWN, wanted)
     assert result == agreed
     assert GATE.verify(GATE.state(result), wanted) == agreed
+
+
+def test_a_gate_lends_an_input_no_more_than_was_agreed_for_it() -> None:
+    gate = Gate(GateParameters(exclusive=0, floating=50))
+    member: GateReceiver[object] = GateReceiver(GateParameters(exclusive=0, floating=8), gate=gate)
+    member.on_announcement(Backlog(30))
+    assert (member.borrowed, gate.pool) == (8, 42)
 
 
 @pytest.mark.parametrize(
