@@ -210,7 +210,9 @@ class _Channel(Generic[T]):
         """Is no message left to take, and can none arrive?"""
         if self.sending is _Sending.OPEN and not self.is_receiver_closed:
             return False
-        return not self.receiver.untaken and not self.sender.has_waiting
+        if self.receiver.untaken:
+            return False
+        return self.sender.may_end if self.sending is _Sending.ENDED else not self.sender.has_waiting
 
     def tell_if_over(self) -> None:
         """Wake the tasks that wait for a message, if none can arrive."""

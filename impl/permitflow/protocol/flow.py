@@ -354,6 +354,11 @@ class Outbound(ABC, Generic[T]):
         return bool(self._waiting or self._watermark is not None)
 
     @property
+    def may_end(self) -> bool:
+        """May the end of the stream leave now?"""
+        return not self.has_waiting
+
+    @property
     def waiting(self) -> tuple[Message[T], ...]:
         """Chunks and barriers that wait, oldest first."""
         return tuple(offered.message for offered in self._waiting)

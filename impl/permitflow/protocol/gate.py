@@ -258,6 +258,11 @@ class GateSender(Outbound[T]):
 
     # What may leave.
 
+    @property
+    def may_end(self) -> bool:
+        """The end keeps its place behind a barrier, as all else does."""
+        return not self._is_stopped and not self.has_waiting
+
     def admits(self, rows: Sequence[int]) -> int:
         """How many of the first of these chunks have their credit here: the guard of SendData."""
         left = self.room_rows

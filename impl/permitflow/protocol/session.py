@@ -316,7 +316,7 @@ class UpstreamSession(Session[T]):
 
     def take_posted(self) -> list[UpstreamFrame[T]]:
         """All frames to write now, in order; End is the last, once no message waits."""
-        if self.state is _OPEN and self.is_ending and not self.outbound.has_waiting:
+        if self.state is _OPEN and self.is_ending and self.outbound.may_end:
             self._outgoing.append(self._totals())
             self.state = State.ENDED
         elif self._outbound is not None and self.state is _OPEN:
