@@ -332,6 +332,17 @@ def test_what_the_exchange_refuses_is_unusable(process: Command, arguments: list
             ["--stream", "a", "--flow", "nonsense"],
             "--flow: there is no flow 'nonsense', but gate, permits, stop-and-wait",
         ),
+        (["--stream", "a", "--flow", "gate", "--parameter", "exclusive"], "'exclusive' must be NAME=NUMBER"),
+        (
+            ["--stream", "a", "--flow", "gate", "--parameter", "exclusiv=1"],
+            "a parameter of flow gate, which has inputs,",
+        ),
+        (
+            ["--stream", "a", "--flow", "gate", "--parameter", "exclusive=-1"],
+            "--exclusive: exclusive must be a whole number",
+        ),
+        (["--stream", "a", "--flow", "gate", *("--parameter", "inputs=2") * 2], "'inputs=2': it is given twice"),
+        (["--stream", "a", "--parameter", "row_permits=2"], "use --row-permits"),
         (["--stream", "a", "--flow", "session"], "--flow: there is no flow 'session'"),
         (["--stream", "a", "--flow", "stop-and-wait", "--row-permits", "8"], "flow stop-and-wait, which has none"),
         (["--stream", "a", "--kept-rows", "8"], "--kept-rows: rows are gone once they were read"),

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -131,9 +131,8 @@ class Role:
         self.keeps = schedule.retention is Retention.REPLAY
         self.wanted: GateParameters | None = None
         if schedule.is_gate:
-            # Every second gate lends all of its credit.
-            exclusive = schedule.row_permits // 2 * (schedule.number // 2 % 2)
-            self.wanted = GateParameters(inputs=2, exclusive=exclusive, floating=schedule.row_permits - exclusive)
+            floating = schedule.row_permits - schedule.exclusive
+            self.wanted = GateParameters(inputs=2, exclusive=schedule.exclusive, floating=floating)
 
     def play(self) -> None:
         """Until it has ended well, or need not try again."""
@@ -424,7 +423,10 @@ class Consumer(Role):
 def serve_command(schedule: Schedule, address: str, folder: Path) -> Sequence[str]:
     """The arguments of ``permitflow``."""
     replay = ["--retention", "replay", "--store", str(folder / "store")]
-    flow = ("--flow", "gate") if schedule.is_gate else ("--row-permits", str(schedule.row_permits))
+    flow: tuple[str, ...] = ("--row-permits", str(schedule.row_permits))
+    if schedule.is_gate:
+        numbers = (f"exclusive={schedule.exclusive}", f"floating={schedule.row_permits - schedule.exclusive}")
+        flow = ("--flow", "gate", *chain.from_iterable(("--parameter", number) for number in numbers))
     return [
         *("serve", "--stream", STREAM, "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),

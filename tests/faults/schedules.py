@@ -169,6 +169,11 @@ class Schedule:
         return f"{self.number:03} {self.carrier} {self.retention}{gate}: {kinds}"
 
     @property
+    def exclusive(self) -> int:
+        """Of a gate: the credit of an input alone, of ``row_permits`` in all; every second gate lends all of it."""
+        return self.row_permits // 2 * (self.number // 2 % 2)
+
+    @property
     def epoch_rows(self) -> int:
         """Of a gate: barrier n follows the chunk that brings the rows to at least n times as many."""
         return max(1, self.rows // BARRIERS)

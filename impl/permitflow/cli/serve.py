@@ -36,6 +36,8 @@ __all__ = ["serve"]
 _MOST = 10**15
 _ROWS = whole_number(least=1, most=_MOST)
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
+# Parameters of flows that have an option of their own.
+_WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
 
 
 def serve(
@@ -87,6 +89,14 @@ def serve(
         Oversize,
         typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
     ] = Oversize.SPLIT,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            metavar="NAME=NUMBER",
+            help="A parameter of the flow that has no option of its own; may be repeated.",
+        ),
+    ] = None,
     retention: Annotated[
         Retention,
         typer.Option(
@@ -227,6 +237,7 @@ def serve(
         permit_batch=permit_batch,
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
+        **_numbers(parameter or ()),
     )
     with requires_extra("grpc"):
         from permitflow.cli.serving import Plan, Style, run_exchange
@@ -264,6 +275,23 @@ def serve(
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
     raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.HOLDS)
+
+
+def _numbers(stated: Sequence[str]) -> dict[str, int]:
+    """The numbers that are given by name."""
+    numbers: dict[str, int] = {}
+    for text in stated:
+        name, _, number = text.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            value = int(number)
+        except ValueError:
+            unusable(f"--parameter: {text!r} must be NAME=NUMBER")
+        if name in numbers or name in _WITH_OPTIONS:
+            instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
+            unusable(f"--parameter: {text!r}: {instead}")
+        numbers[name] = value
+    return numbers
 
 
 def _consumers(names: Sequence[str] | None) -> tuple[str, ...]:
