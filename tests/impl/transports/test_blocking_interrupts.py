@@ -228,11 +228,14 @@ def signals_every(seconds: float) -> Iterator[Armed]:
     """Real ones, in the main thread, for as long as the block runs."""
     armed = Armed()
     before = signal.signal(signal.SIGALRM, armed.heed)
+    # An exception raised during garbage collection has no caller, and is lost: the callbacks of Hypothesis run there.
+    gc.disable()
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield armed
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
 
 
