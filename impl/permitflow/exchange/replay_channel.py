@@ -11,9 +11,9 @@ import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate, groupby
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -36,9 +36,10 @@ from permitflow.errors import (
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
-from permitflow.protocol.control import ChannelPosition, ChannelState
+from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
+from permitflow.protocol.kept_barriers import KeptBarriers
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
@@ -111,6 +112,8 @@ class ReplayChannel:
         self.books = books = ReplayBooks(
             limit_rows, consumers, channel=name, next_row=kept.next_row, acknowledged=kept.acknowledged
         )
+        self.barriers = KeptBarriers(books.acknowledged, channel=name, kept=kept.barriers)
+        """The barriers among the rows."""
         self.state, self.reason = kept.state, kept.reason
         self.schema = kept.schema or schema
         """None: no producer has stated it yet."""
@@ -124,7 +127,7 @@ class ReplayChannel:
         self.streams = Streams(name)
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
-        self._appended_chunks = 0
+        self._appended_chunks = self._waiting_rows = 0
         self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
@@ -281,9 +284,13 @@ class ReplayChannel:
 
         count = 0
         async with self._turn:
-            while not count:
-                await self.room(lambda: self.books.has_room(rows), self.waiting, require_open)
-                count = await settled(self._keep(batches, producer, require_open))
+            self._waiting_rows = rows
+            try:
+                while not count:
+                    await self.room(lambda: self.books.has_room(rows), self.waiting, require_open)
+                    count = await settled(self._keep(batches, producer, require_open))
+            finally:
+                self._waiting_rows = 0
         return count
 
     async def _keep(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
@@ -299,8 +306,40 @@ class ReplayChannel:
                 if producer:
                     self._producer_rows[producer] = producer_rows
                 self.books.produce(rows)
+                self._waiting_rows = 0  # at this moment: a position must not tell rows twice
                 self.note_appended(count)
         return count
+
+    async def keep_barrier(self, payload: object = None, require: Callable[[], None] = _nothing) -> None:
+        """Wait until there is room; then keep a barrier behind all rows that are here.  An older one is void.
+
+        Args:
+            payload: its number; None: one more than the newest number.
+            require: as for ``keep``.
+
+        Raises:
+            RetentionError: the payload is no number from 1 on.
+            ChannelError: the channel is over.
+            StoreError: the write failed; nothing was kept.
+        """
+
+        def require_open() -> None:
+            self.require_appendable()
+            require()
+
+        async with self._turn:
+            number = self.barriers.number_of(payload)
+            if not self.barriers.is_void(number):
+                await self.room(self.barriers.has_room, self.waiting, require_open)
+                await settled(self._keep_barrier(number, require_open))
+
+    async def _keep_barrier(self, number: int, require: Callable[[], None]) -> None:
+        async with self.writing:
+            require()
+            barrier = KeptBarrier(number, self.books.next_row)
+            await self.store.keep_barrier(barrier)
+            self.barriers.keep(barrier)
+        self.note_change()
 
     def note_appended(self, chunks: int) -> None:
         """Note that ``chunks`` more chunks are in the log."""
@@ -346,9 +385,10 @@ class ReplayChannel:
         Raises:
             UnknownConsumerError: the channel keeps no rows for this consumer.
         """
+        consumer, waiting_rows = consumer or DEFAULT_CONSUMER, self._waiting_rows
         return ChannelPosition(
             channel=self.name,
-            acknowledged_row=self.books.acknowledged_by(consumer or DEFAULT_CONSUMER),
+            acknowledged_row=self.books.acknowledged_by(consumer),
             next_row=self.books.next_row,
             state=self.state,
             reason=self.reason,
@@ -356,6 +396,9 @@ class ReplayChannel:
             schema=self.schema,
             log_id=self.log_id,
             limit_rows=self.books.limit_rows,
+            barriers=self.barriers.needed_by(consumer),
+            # The producer may not have heard yet that there is room.
+            waiting_rows=0 if self.books.has_room(waiting_rows) else waiting_rows,
         )
 
     def require_log(self, log_id: str) -> None:
@@ -370,13 +413,21 @@ class ReplayChannel:
         if log_id and log_id != self.log_id:
             raise LogReplacedError(channel=self.name, wanted_log=log_id, log=self.log_id)
 
-    def require_acknowledgeable(self, row: int, consumer: str = "", log_id: str = "") -> bool:
+    def require_acknowledgeable(self, row: int, consumer: str = "", log_id: str = "", next_barrier: int = 0) -> bool:
         """Raise as ``acknowledge`` would; return whether it would change anything."""
         self.require_log(log_id)
-        return row > self.books.require_acknowledgeable(consumer or DEFAULT_CONSUMER, row)
+        consumer = consumer or DEFAULT_CONSUMER
+        is_new = row > self.books.require_acknowledgeable(consumer, row)
+        return is_new or self.barriers.passes(consumer, row, next_barrier)
 
-    async def acknowledge(self, row: int, consumer: str = "", log_id: str = "") -> None:
+    async def acknowledge(self, row: int, consumer: str = "", log_id: str = "", next_barrier: int = 0) -> None:
         """Note that a consumer needs no row before ``row`` any more.  A lower row than before changes nothing.
+
+        Args:
+            row: the first row that it still needs.
+            consumer: its name; empty: ``default``.
+            log_id: as for ``require_log``.
+            next_barrier: the least number of a barrier that it still needs; 0: none that stands at the row or before.
 
         Raises:
             UnknownConsumerError: the channel keeps no rows for this consumer.
@@ -387,16 +438,20 @@ class ReplayChannel:
         Spec: Acknowledge of SparkMicroBatch.
         """
         self.require_acknowledgeable(row, consumer, log_id)
-        await settled(self._acknowledge(consumer or DEFAULT_CONSUMER, row))
+        await settled(self._acknowledge(consumer or DEFAULT_CONSUMER, row, next_barrier))
 
-    async def _acknowledge(self, consumer: str, row: int) -> None:
+    async def _acknowledge(self, consumer: str, row: int, next_barrier: int) -> None:
         async with self._acknowledging:
-            if self._is_removed or row <= self.books.acknowledged_by(consumer):
+            first = max(row, self.books.acknowledged_by(consumer))
+            is_new = first > self.books.acknowledged_by(consumer)
+            if self._is_removed or not (is_new or self.barriers.passes(consumer, row, next_barrier)):
                 return
             others = (at for name, at in self.books.acknowledged.items() if name != consumer)
-            await self.store.acknowledge(consumer, row, min(row, *others, row))
+            needed = self.barriers.needed_after(consumer, row, next_barrier)
+            await self.store.acknowledge(consumer, first, min(first, *others, first), needed)
             freed = self.books.acknowledge(consumer, row)
-        if freed:
+            makes_room = self.barriers.acknowledge(consumer, row, next_barrier)
+        if freed or makes_room:
             self.note_change()
 
     async def read(
@@ -508,17 +563,20 @@ class ReplayChannel:
 class KeepingProducer(ProducerStream[ReplayChannel]):
     """A producer whose rows are kept."""
 
+    KEEPS: ClassVar[str] = "staged rows"
+    """What, in words."""
+
     async def _keep_all(self, keep: Keep) -> End | None:
-        """Keep the producer's rows; return its End, or None if it gave up."""
+        """Keep the producer's rows and barriers; return its End, or None if it gave up."""
         try:
             while True:
-                messages = await self._end.take_many(_AT_ONCE)
-                chunks = list(takewhile(lambda message: message.kind is Kind.CHUNK, messages))
-                await self._keep(chunks, keep)
-                if len(chunks) < len(messages):
-                    what = f"keeps rows only, and a {messages[len(chunks)].kind.value} is none"
-                    rule = f"{what}: send it on a channel that is read once, or say it in a column"
-                    raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
+                for is_chunk, messages in groupby(await self._end.take_many(_AT_ONCE), _is_chunk):
+                    if is_chunk:
+                        await self._keep([*messages], keep)
+                        continue
+                    for marker in messages:
+                        await self._keep_marker(marker)
+                        self._end.consume()
         except EndOfStream:
             pass
         except (ChannelError, StagingError):
@@ -530,6 +588,16 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
             case End() as end:
                 return end
         return None
+
+    async def _keep_marker(self, message: Message[object]) -> None:
+        """Keep a barrier or a watermark; this one refuses both.
+
+        Raises:
+            RetentionError: the channel cannot keep it.
+        """
+        what = f"keeps {self.KEEPS} of this producer, and no {message.kind.value}"
+        rule = f"{what}: send it on a channel that is read once, or say it in a column"
+        raise RetentionError(channel=self._channel.name, retention=Retention.REPLAY.value, rule=rule)
 
     async def _keep(self, messages: Sequence[Message[pa.RecordBatch]], keep: Keep) -> None:
         """Keep the messages' rows, and consume each message once all its rows are kept."""
@@ -548,6 +616,10 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
                 kept += await keep(pieces[kept:])
 
 
+def _is_chunk(message: Message[pa.RecordBatch]) -> bool:
+    return message.kind is Kind.CHUNK
+
+
 def _cut(chunks: Sequence[pa.RecordBatch], most_rows: int) -> tuple[list[pa.RecordBatch], list[int]]:
     """Cut chunks into pieces; for each chunk, also return the number of pieces up to its end."""
     pieces = [[piece for piece in slices(chunk, most_rows) if piece.num_rows] for chunk in chunks]
@@ -559,6 +631,8 @@ class ReplayProducer(KeepingProducer):
 
     If it fails, its kept rows stay; it may send the rest again.
     """
+
+    KEEPS: ClassVar[str] = "rows and barriers"
 
     def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
         """``peer`` is the producer's address."""
@@ -585,6 +659,12 @@ class ReplayProducer(KeepingProducer):
             if end.closes_channel:
                 await channel.end()
             self._end.answer_end(EndOutcome.ACCEPTED)
+
+    async def _keep_marker(self, message: Message[object]) -> None:
+        """Keep a barrier."""
+        if message.kind is not Kind.BARRIER:
+            await super()._keep_marker(message)
+        await self._channel.keep_barrier(message.payload, self._require_here)
 
     def _require_here(self) -> None:
         if self._replacement is not None:

@@ -239,10 +239,13 @@ async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa
     channels = await _channels(exchange, (row.channel for row in request.rows))
     named = [*zip(channels, request.rows, strict=True)]
     # Refuse invalid acknowledgements before writing any.
-    asked = (channel.require_acknowledgeable(row, consumer, log_id) for channel, (_, row, log_id) in named)
+    asked = (
+        channel.require_acknowledgeable(each.row, consumer, each.log_id, each.next_barrier) for channel, each in named
+    )
     are_new = await exchange.turns.all(asked)
     new = compress(named, are_new)
-    await _together(exchange, (channel.acknowledge(row, consumer, log_id) for channel, (_, row, log_id) in new))
+    acknowledging = (channel.acknowledge(each.row, consumer, each.log_id, each.next_barrier) for channel, each in new)
+    await _together(exchange, acknowledging)
     return await _positions(exchange, channels, consumer)
 
 

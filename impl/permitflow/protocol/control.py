@@ -24,6 +24,7 @@ __all__ = [
     "ControlRequest",
     "Discard",
     "Discarded",
+    "KeptBarrier",
     "Positions",
     "Publish",
     "Published",
@@ -50,6 +51,17 @@ class ChannelRow(NamedTuple):
     row: int
     log_id: str = ""
     """The log that the row number belongs to; empty: the current log."""
+    next_barrier: int = 0
+    """The least number of a barrier that the consumer still needs; 0: none that stands at the row or before it."""
+
+
+class KeptBarrier(NamedTuple):
+    """A barrier among the rows of a channel."""
+
+    number: int
+    """At least 1, and above the numbers of the barriers before it."""
+    row: int
+    """The row before which it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +144,10 @@ class ChannelPosition(Generic[S]):
     """A new name after rows were lost: then the same row numbers mean other rows."""
     limit_rows: int = 0
     """The most rows kept at once, except for published ones beyond it."""
+    barriers: tuple[KeptBarrier, ...] = ()
+    """The kept barriers that the consumer has not passed, in order."""
+    waiting_rows: int = 0
+    """The rows of a producer's chunk for which there is no room; 0: none waits."""
 
 
 @dataclass(frozen=True, slots=True)

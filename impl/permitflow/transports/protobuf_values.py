@@ -56,6 +56,7 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.StagedPart: control.StagedPart,
     pb.Positions: control.Positions,
     pb.ChannelPosition: control.ChannelPosition,
+    pb.KeptBarrier: control.KeptBarrier,
     pb.Published: control.Published,
     pb.Discarded: control.Discarded,
     pb.Statistics: traffic.Statistics,

@@ -231,16 +231,12 @@ async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open
         await until(lambda: channel.state is ChannelState.BROKEN)
 
 
-@pytest.mark.parametrize("kind", ["barrier", "watermark"])
-async def test_markers_are_refused_and_rows_before_them_are_kept(kind: str) -> None:
+async def test_watermarks_are_refused_and_rows_before_them_are_kept() -> None:
     async with serving() as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
             await sender.send(rows(0, 2))
-            if kind == "barrier":
-                await sender.send_barrier("epoch 1")
-            else:
-                sender.send_watermark("epoch 1")
-            with pytest.raises(RetentionError, match=f"keeps rows only, and a {kind} is none: send it on a channel"):
+            sender.send_watermark("epoch 1")
+            with pytest.raises(RetentionError, match="keeps rows and barriers of this producer, and no watermark"):
                 await sender.end()
         assert channel.rows_of("p") == 2
         assert await read(address, 0, 2) == [0, 1]

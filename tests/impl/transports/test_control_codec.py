@@ -19,6 +19,7 @@ from permitflow.protocol.control import (
     ControlRequest,
     Discard,
     Discarded,
+    KeptBarrier,
     Positions,
     Publish,
     Published,
@@ -46,7 +47,7 @@ channel_names = st.lists(names, max_size=3).map(tuple)
 parts = st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
 requests = st.one_of(
     st.builds(AskPositions, channel_names, names),
-    st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names), max_size=3).map(tuple), names),
+    st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names, counts), max_size=3).map(tuple), names),
     st.builds(Publish, names, counts, parts),
     st.builds(Discard, names, counts, parts),
     st.builds(Close, channel_names, names),
@@ -55,8 +56,13 @@ parameters = st.builds(
     ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
 )
 schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.string(), nullable=False)]))
+barriers = st.lists(st.builds(KeptBarrier, counts, counts), max_size=3).map(tuple)
 channel_positions = st.builds(
-    ChannelPosition, names, counts, counts, st.sampled_from(ChannelState), names, parameters, schemas, names
+    ChannelPosition,
+    *(names, counts, counts, st.sampled_from(ChannelState), names, parameters, schemas, names),
+    limit_rows=counts,
+    barriers=barriers,
+    waiting_rows=counts,
 )
 replies = st.one_of(
     st.builds(Positions, st.lists(channel_positions, max_size=3).map(tuple)),

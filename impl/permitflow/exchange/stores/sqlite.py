@@ -35,7 +35,7 @@ from permitflow.exchange.stores.sqlite_database import (
     open_file,
 )
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
-from permitflow.protocol.control import ChannelState
+from permitflow.protocol.control import ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import KEPT_CHUNK_ROWS
@@ -55,12 +55,17 @@ ON CONFLICT (channel, name) DO UPDATE SET rows = excluded.rows
 
 _FORGET = "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch"
 
+_KEEP_BARRIER = "INSERT INTO barriers (channel, number, row) VALUES (?, ?, ?)"
+_FORGET_BARRIERS = "DELETE FROM barriers WHERE channel = ? AND number < ?"
+_LOAD_BARRIERS = "SELECT number, row FROM barriers WHERE channel = ? ORDER BY number"
+
 _PARTS = "SELECT id FROM parts WHERE channel = ?"
 _REMOVE = (
     "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
     f"DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part IN ({_PARTS}))",
     f"DELETE FROM staged WHERE part IN ({_PARTS})",
     "DELETE FROM parts WHERE channel = ?",
+    "DELETE FROM barriers WHERE channel = ?",
     "DELETE FROM kept WHERE channel = ?",
     "DELETE FROM producers WHERE channel = ?",
     "DELETE FROM consumers WHERE channel = ?",
@@ -270,6 +275,7 @@ def _loaded(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredChann
         state=ChannelState(state),
         reason=reason,
         staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in parts.items()},
+        barriers=[KeptBarrier(*place) for place in connection.execute(_LOAD_BARRIERS, (number,))],
     )
     channel = StoredChannel(number, flow, json.loads(parameters), kept, batches, parts)
     missing_rows = next_row - channel.first_kept_row - sum(batch.num_rows for _, batch in batches)
@@ -336,14 +342,21 @@ class SqliteChannelStore(ChannelStore):
         found = runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=self._most_rows)
         return (batch for run in found for batch in joined(run))
 
-    async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
-        """Note a consumer's acknowledged row, and delete the unneeded batches, in one transaction."""
+    async def keep_barrier(self, barrier: KeptBarrier) -> None:
+        """Keep a barrier."""
+        place = (self.number, *barrier)
+        await self._database.submit(lambda connection: connection.execute(_KEEP_BARRIER, place).rowcount)
+
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int, next_barrier: int = 0) -> None:
+        """Note a consumer's acknowledged row, and delete unneeded batches and barriers, in one transaction."""
         number, forgets = self.number, first_kept_row > self._first_kept_row
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?", (row, number, consumer)
             )
+            if next_barrier:
+                connection.execute(_FORGET_BARRIERS, (number, next_barrier))
             if forgets:
                 # The first condition lets the index stop the search.
                 gone = connection.execute(_FORGET, (number, first_kept_row, first_kept_row)).fetchall()
@@ -351,7 +364,7 @@ class SqliteChannelStore(ChannelStore):
 
         await self._database.submit(write, makes_room=True)
         self._first_kept_row = first_kept_row
-        await super().acknowledge(consumer, row, first_kept_row)
+        await super().acknowledge(consumer, row, first_kept_row, next_barrier)
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Append chunks to an attempt."""

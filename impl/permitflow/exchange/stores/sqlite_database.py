@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 FILE_NAME = "permitflow.sqlite"
 
-TABLES_VERSION = 3
-"""The version of the tables; it changes if an older release could not read them.  No release has written 1 or 2."""
+TABLES_VERSION = 4
+"""The version of the tables; it changes if an older release could not read them.  No release has written 1 to 3."""
 
 TABLES = (
     """
@@ -90,6 +90,14 @@ TABLES = (
         rows INTEGER NOT NULL,
         batch INTEGER NOT NULL REFERENCES batches,
         PRIMARY KEY (channel, first_row)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS barriers (
+        channel INTEGER NOT NULL REFERENCES channels,
+        number INTEGER NOT NULL,
+        row INTEGER NOT NULL,              -- it stands before this one
+        PRIMARY KEY (channel, number)
     ) STRICT, WITHOUT ROWID
     """,
     # In the order of their beginnings.

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from permitflow.protocol.control import ChannelState
+from permitflow.protocol.control import ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec, joined, runs
@@ -56,6 +56,8 @@ class KeptChannel:
     """The reason why it is broken; else empty."""
     staged: Mapping[Staging, Sequence[int]] = field(default_factory=dict)
     """By unpublished attempt, in the order of their beginnings: the rows of each chunk."""
+    barriers: Sequence[KeptBarrier] = ()
+    """In order: those that are needed, and the newest one."""
 
 
 def _nothing() -> None:
@@ -65,9 +67,9 @@ def _nothing() -> None:
 class ChannelStore:
     """Keeps one channel; this one in memory, for as long as the exchange lives.
 
-    The exchange makes one call of ``declare``, ``append``, ``finish``, and ``Store.publish`` for this channel, at a
-    time, one of ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any number of
-    ``read``, may be under way together.  It never cancels a call that writes.
+    The exchange makes one call of ``declare``, ``append``, ``keep_barrier``, ``finish``, and ``Store.publish`` for this
+    channel, at a time, one of ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any
+    number of ``read``, may be under way together.  It never cancels a call that writes.
 
     A batch of which one row is needed stays as a whole: slices free no memory.
     """
@@ -141,6 +143,13 @@ class ChannelStore:
         found = runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, small_bytes=_SMALL_BYTES)
         return [batch for run in found for batch in joined(run)]
 
+    async def keep_barrier(self, barrier: KeptBarrier) -> None:
+        """Keep a barrier; it stands before the row that is appended next.
+
+        Raises:
+            StoreError: the write failed.
+        """
+
     async def read(self, from_row: int, to_row: int) -> list[pa.RecordBatch]:
         """The rows ``[from_row, to_row)``, in order, sliced at both ends; they were appended and not forgotten.
 
@@ -161,10 +170,11 @@ class ChannelStore:
             position += 1
         return found
 
-    async def acknowledge(self, consumer: str, row: int, first_kept_row: int) -> None:
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int, next_barrier: int = 0) -> None:
         """Note a consumer's acknowledged row; rows before ``first_kept_row`` need not be kept any more.
 
-        They may stay longer, for instance until all rows of their batch are forgotten.
+        They may stay longer, for instance until all rows of their batch are forgotten.  Barriers with numbers below
+        ``next_barrier`` need not be kept either.
 
         Raises:
             StoreError: the write failed.

@@ -319,14 +319,16 @@ class AcknowledgeRequest(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ChannelRow, _Mapping]]] = ...) -> None: ...
 
 class ChannelRow(_message.Message):
-    __slots__ = ("channel", "row", "log_id")
+    __slots__ = ("channel", "row", "log_id", "next_barrier")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_BARRIER_FIELD_NUMBER: _ClassVar[int]
     channel: str
     row: int
     log_id: str
-    def __init__(self, channel: _Optional[str] = ..., row: _Optional[int] = ..., log_id: _Optional[str] = ...) -> None: ...
+    next_barrier: int
+    def __init__(self, channel: _Optional[str] = ..., row: _Optional[int] = ..., log_id: _Optional[str] = ..., next_barrier: _Optional[int] = ...) -> None: ...
 
 class Positions(_message.Message):
     __slots__ = ("channels",)
@@ -335,7 +337,7 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows", "barriers", "waiting_rows")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +348,8 @@ class ChannelPosition(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     LIMIT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    BARRIERS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_ROWS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     acknowledged_row: int
     next_row: int
@@ -356,7 +360,17 @@ class ChannelPosition(_message.Message):
     schema: bytes
     log_id: str
     limit_rows: int
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ...) -> None: ...
+    barriers: _containers.RepeatedCompositeFieldContainer[KeptBarrier]
+    waiting_rows: int
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ..., barriers: _Optional[_Iterable[_Union[KeptBarrier, _Mapping]]] = ..., waiting_rows: _Optional[int] = ...) -> None: ...
+
+class KeptBarrier(_message.Message):
+    __slots__ = ("number", "row")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    row: int
+    def __init__(self, number: _Optional[int] = ..., row: _Optional[int] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")

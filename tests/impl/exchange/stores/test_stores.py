@@ -13,6 +13,7 @@ import pytest
 
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
+from permitflow.protocol.control import KeptBarrier
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
@@ -152,6 +153,7 @@ class Run:
         self.found = self.places_in(self.disk)
         self.next_row = dict.fromkeys(CHANNELS, 0)
         self.acknowledged = {name: dict.fromkeys(CONSUMERS, 0) for name in CHANNELS}
+        self.barriers: dict[str, list[KeptBarrier]] = {name: [] for name in CHANNELS}
         self.staged: dict[str, dict[Staging, list[int]]] = {name: {} for name in CHANNELS}
         self.batch = 0
 
@@ -170,7 +172,7 @@ class Run:
     async def step(self) -> None:
         """Whatever comes next."""
         name = self.chance.choice(CHANNELS)
-        steps = (self.append, self.append, self.acknowledge, self.stage, self.stage, self.forget)
+        steps = (self.append, self.append, self.keep_barrier, self.acknowledge, self.stage, self.stage, self.forget)
         await self.chance.choice((*steps, self.publish, self.restart))(name)
         await self.compare(name)
 
@@ -181,11 +183,20 @@ class Run:
             await place.append(start, batches, "p", start + 1)
         self.next_row[name] += sum(batch.num_rows for batch in batches)
 
+    async def keep_barrier(self, name: str) -> None:
+        kept = self.barriers[name]
+        barrier = KeptBarrier(kept[-1].number + self.chance.randint(1, 3) if kept else 1, self.next_row[name])
+        for place in self.both(name):
+            await place.keep_barrier(barrier)
+        kept.append(barrier)
+
     async def acknowledge(self, name: str) -> None:
         consumer, acknowledged = self.chance.choice(CONSUMERS), self.acknowledged[name]
         acknowledged[consumer] = self.chance.randint(acknowledged[consumer], self.next_row[name])
+        needed = self.chance.choice([barrier.number for barrier in self.barriers[name]] or [0])
         for place in self.both(name):
-            await place.acknowledge(consumer, acknowledged[consumer], min(acknowledged.values()))
+            await place.acknowledge(consumer, acknowledged[consumer], min(acknowledged.values()), needed)
+        self.barriers[name] = [barrier for barrier in self.barriers[name] if barrier.number >= needed]
 
     async def stage(self, name: str) -> None:
         staging = Staging("q", self.batch + self.chance.randrange(2), 0, self.chance.choice("xy"))
@@ -224,6 +235,7 @@ class Run:
         for name, place in self.found.items():
             kept = place.load()
             assert (kept.next_row, dict(kept.acknowledged or {})) == (self.next_row[name], self.acknowledged[name])
+            assert [*kept.barriers] == self.barriers[name]
             assert [*kept.staged.items()] == [*self.staged[name].items()]
         assert [*self.disk.published_batches().items()] == [*self.memory.published_batches().items()]
 

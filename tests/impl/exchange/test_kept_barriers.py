@@ -1,0 +1,146 @@
+"""A channel that keeps its rows keeps barriers in their places, and a store on disk keeps them across restarts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import RetentionError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.replay_channel import ReplayChannel
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange.stores.store import Store
+from permitflow.protocol.control import ChannelRow, KeptBarrier
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.frames import Staging
+from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.kept_barriers import MOST_BARRIERS
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.transports.grpc_aio import control, put
+from tests.support.kept_rows import SCHEMA, keeping, read, refused, rows, serving
+from tests.support.number_streams import CHANNEL, SMALL, until
+
+FLOWS = [SMALL, ChannelParameters(row_permits=64), StopAndWait(), GateParameters(inputs=1)]
+
+
+def places(channel: ReplayChannel, consumer: str = "") -> list[tuple[int, int]]:
+    """The barriers that the consumer has not passed: number and row of each."""
+    return [(barrier.number, barrier.row) for barrier in channel.position(consumer).barriers]
+
+
+@pytest.mark.parametrize("parameters", FLOWS, ids=["small", "large", "stop-and-wait", "gate"])
+async def test_barriers_stand_where_they_were_sent_with_every_flow(listen: str, parameters: Parameters) -> None:
+    exchange = Exchange()
+    exchange.add_channel(CHANNEL, parameters, SCHEMA, retention=Retention.REPLAY, kept_rows=64)
+    async with ExchangeServer(exchange, listen) as server, put(server.address, CHANNEL, SCHEMA) as sender:
+        for row in range(4):
+            await sender.send(rows(row, row + 1))
+            await sender.send_barrier(10 * row + 1)
+        await sender.send_barrier()
+        await sender.end(closes_channel=True)
+        async with control(server.address) as orders:
+            (position,) = await orders.positions([CHANNEL])
+        assert [*map(tuple, position.barriers)] == [(1, 1), (11, 2), (21, 3), (31, 4), (32, 4)]
+        assert all(isinstance(barrier, KeptBarrier) for barrier in position.barriers)
+        assert await read(server.address) == [0, 1, 2, 3]
+
+
+async def test_a_consumer_passes_barriers_by_acknowledging_and_may_name_the_next_one() -> None:
+    async with serving("etl", "audit") as (channel, address), control(address) as orders:
+        for number in (1, 2):
+            await channel.append(rows(2 * number - 2, 2 * number))
+            await channel.keep_barrier(number)
+        await channel.keep_barrier(3)
+        (position,) = await orders.acknowledge([ChannelRow(CHANNEL, 4, next_barrier=3)], consumer="etl")
+        assert position.barriers == (KeptBarrier(3, 4),)
+        assert places(channel, "audit") == [(1, 2), (2, 4), (3, 4)]
+        await orders.acknowledge({CHANNEL: 4}, consumer="etl")
+        await orders.acknowledge({CHANNEL: 2}, consumer="audit")
+        assert (places(channel, "etl"), places(channel, "audit")) == ([], [(2, 4), (3, 4)])
+
+
+async def test_a_producer_waits_until_there_is_room_for_its_barrier() -> None:
+    async with serving() as (channel, address), put(address, CHANNEL, SCHEMA) as sender:
+        for number in range(1, MOST_BARRIERS + 1):
+            await channel.keep_barrier(number)
+        await sender.send_barrier(1_000)
+        await sender.send(rows(0, 1))
+        await until(lambda: channel.waiting.running == 1)
+        assert channel.position().next_row == 0
+        await channel.acknowledge(0)
+        await sender.end()
+        assert places(channel) == [(1_000, 0)]
+
+
+async def test_a_position_tells_the_rows_that_wait_for_room() -> None:
+    async with serving() as (channel, address), put(address, CHANNEL, SCHEMA) as sender:
+        limit = channel.books.limit_rows
+        await channel.append(rows(0, limit - 1))
+        assert channel.position().waiting_rows == 0
+        await sender.send(rows(limit - 1, limit + 1))
+        await until(lambda: channel.waiting.running == 1)
+        assert channel.position().waiting_rows == 2
+        await channel.acknowledge(1)
+        # Also before the producer has heard of it.
+        assert channel.position().waiting_rows == 0
+        await sender.end()
+
+
+async def test_what_is_no_number_ends_the_stream_and_the_rows_before_it_are_kept() -> None:
+    async with serving() as (channel, address):
+        async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
+            await sender.send(rows(0, 2))
+            await sender.send_barrier("epoch 1")
+            with pytest.raises(RetentionError, match="keeps of a barrier its number only, and 'epoch 1' is none"):
+                await sender.end()
+        assert (channel.rows_of("p"), places(channel)) == (2, [])
+
+
+async def test_staged_rows_have_no_barriers() -> None:
+    async def stage(address: str) -> None:
+        async with put(address, CHANNEL, SCHEMA, staging=Staging("q", 0, 0, "a")) as sender:
+            await sender.send_barrier(1)
+            await sender.end()
+
+    async with serving() as (_, address):
+        error = await refused(stage(address))
+        assert isinstance(error, RetentionError)
+        assert "keeps staged rows of this producer, and no barrier" in str(error)
+
+
+async def test_a_restarted_producer_sends_its_last_barrier_again(store: Store) -> None:
+    channel = keeping(store=store)
+    await channel.append(rows(0, 2), "p")
+    await channel.keep_barrier(1)
+    await channel.keep_barrier(1)
+    await channel.append(rows(2, 3), "p")
+    await channel.keep_barrier(1)
+    assert places(channel) == [(1, 2)]
+
+
+def test_barriers_survive_the_exchange_on_disk(run: asyncio.Runner, tmp_path: Path) -> None:
+    async def fill(channel: ReplayChannel) -> None:
+        for number in (1, 2, 3):
+            await channel.append(rows(number, number + 1))
+            await channel.keep_barrier(number)
+        await channel.keep_barrier(4)
+        await channel.acknowledge(2)
+
+    async def finish(channel: ReplayChannel) -> None:
+        assert places(channel) == [(3, 3), (4, 3)]
+        await channel.acknowledge(3, next_barrier=4)
+        assert places(channel) == [(4, 3)]
+        await channel.acknowledge(3)
+        assert places(channel) == []
+
+    async def go_on(channel: ReplayChannel) -> None:
+        await channel.acknowledge(3)
+        await channel.keep_barrier()
+        assert places(channel) == [(5, 3)]
+
+    for step in (fill, finish, go_on):
+        with SqliteStore(tmp_path / "store") as store:
+            run.run(step(keeping(store=store)))
