@@ -25,6 +25,7 @@ __all__ = [
     "ChunkTooLargeError",
     "DemoError",
     "EndOfStream",
+    "EpochTooLargeError",
     "ForkedError",
     "HandshakeError",
     "InputLostError",
@@ -582,6 +583,22 @@ class TooManyProducersError(ReplayError):
     text = (
         "producer {producer!r} cannot begin: channel {channel!r} remembers {limit} named producers already, the most "
         "that there may be; a producer that needs no resuming needs no name"
+    )
+
+
+@_declared
+class EpochTooLargeError(ReplayError):
+    """The rows between two barriers are more than the channel keeps, so the second barrier can never come."""
+
+    channel: str
+    kept_rows: int  # of the epoch that are here
+    limit_rows: int  # the most that are kept
+    waiting_rows: int  # of the chunk for which there is no room
+    barrier: int  # before the epoch; 0: it is the first one
+    text = (
+        "the epoch behind barrier {barrier} of channel {channel!r} does not fit: {kept_rows} rows of it are here, a "
+        "chunk of {waiting_rows} waits, and the channel keeps {limit_rows}: let the exchange keep more "
+        "(permitflow serve --kept-rows), or send barriers more often"
     )
 
 

@@ -28,7 +28,6 @@ from pyspark.sql.streaming.listener import (
 )
 
 from permitflow.errors import CheckpointError, PermitflowError
-from permitflow.protocol.control import ChannelRow
 from permitflow.protocol.traffic import Rates
 from permitflow.spark.stream_planning import StreamOffset
 
@@ -98,13 +97,12 @@ class CommittedTails:
         if run not in self._ends:
             return
         consumer, end = self._ends.pop(run)
-        rows = [ChannelRow(channel, row, end.log_ids[channel]) for channel, row in end.rows.items()]
         # gRPC must not be loaded before Spark's gateway has been started.
         from permitflow.transports.grpc_blocking import control
 
         try:
             with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS) as orders:
-                orders.acknowledge(rows, consumer=consumer)
+                orders.acknowledge(end.acknowledged(), consumer=consumer)
         except PermitflowError as error:
             _log.warning("the exchange keeps a query's committed rows until the query starts again: %s", error)
 

@@ -14,7 +14,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory import SameHost
 
-__all__ = ["BatchKey", "Delivery", "ReadOptions", "StreamOptions", "WriteOptions"]
+__all__ = ["BatchKey", "Delivery", "Epochs", "ReadOptions", "StreamOptions", "WriteOptions"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -36,7 +36,8 @@ SHARED_OPTIONS = (
     "compression",
 )
 READ_ONLY_OPTIONS = ("consumer",)
-STREAM_READ_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
+_MAX_ROWS_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
+STREAM_READ_OPTIONS = (*_MAX_ROWS_OPTIONS, "epochs", "stall_seconds")
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
 
 _MAX_ROWS = "maxRowsPerBatch"
@@ -250,6 +251,15 @@ def _network_address(text: str) -> str:
     return text
 
 
+class Epochs(StrEnum):
+    """Where batches of a streaming query end."""
+
+    NONE = "none"
+    """At any row, as many as there are up to a limit."""
+    ALIGNED = "aligned"
+    """At barriers that have come in all channels: an epoch is a batch."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
     """The checked options of a streaming source; picklable."""
@@ -260,6 +270,11 @@ class StreamOptions:
     max_rows: int | None
     """Rows of a batch, over all channels; None: half the window of each channel."""
 
+    epochs: Epochs = Epochs.NONE
+
+    stall_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """How long a barrier may wait for channels in which nothing comes."""
+
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "StreamOptions":
         """Check the options of ``spark.readStream``.
@@ -269,12 +284,24 @@ class StreamOptions:
         """
         known = SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS
         _refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        return cls(exchange=_shared_options(options), max_rows=_max_rows(options))
+        epochs = _value_of(options, "epochs", _choice(Epochs), Epochs.NONE)
+        if epochs is Epochs.ALIGNED:
+            reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
+            for option in (option for option in options if option.lower() in _MAX_ROWS_OPTIONS):
+                raise InvalidOptionError(option=option, value=options[option], reason=reason)
+        else:
+            _refuse(options, ("stall_seconds",), "needs option 'epochs' to be 'aligned'")
+        return cls(
+            exchange=_shared_options(options),
+            max_rows=_max_rows(options),
+            epochs=epochs,
+            stall_seconds=_value_of(options, "stall_seconds", _seconds, DEFAULT_TIMEOUT_SECONDS),
+        )
 
 
 def _max_rows(options: Mapping[str, str]) -> int | None:
     # Spark's own sources write such options in camel case, this package's in snake case; Spark does not mind the case.
-    given = [option for option in options if option.lower() in STREAM_READ_OPTIONS]
+    given = [option for option in options if option.lower() in _MAX_ROWS_OPTIONS]
     if not given:
         return None
     if len(given) > 1:

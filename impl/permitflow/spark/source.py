@@ -59,6 +59,8 @@ class PermitflowDataSource(DataSource):
     Options for reading only:
         consumer: the consumer to read as, for channels that keep their rows; default.
         maxRowsPerBatch: the most rows of a streaming batch, over all channels; half the window of each channel.
+        epochs: ``aligned`` ends each streaming batch at a barrier that has come in all channels; none.
+        stall_seconds: with epochs, how long a barrier may wait for channels in which nothing comes; 120.
 
     Options for writing only:
         chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.

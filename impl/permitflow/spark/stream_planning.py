@@ -7,7 +7,7 @@ channel; Spark keeps it in its checkpoint.  The rules are those of ``SparkMicroB
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeGuard
+from typing import ClassVar, TypeAlias, TypeGuard
 
 from permitflow.errors import (
     ChannelAbortedError,
@@ -21,6 +21,7 @@ from permitflow.errors import (
 from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
 
 __all__ = [
+    "EPOCH_OFFSET_VERSION",
     "LOSSES",
     "OFFSET_VERSION",
     "Position",
@@ -35,6 +36,9 @@ __all__ = [
 OFFSET_VERSION = 1
 """Version of the JSON form.  A later version of this package may read the checkpoint of an earlier one."""
 
+EPOCH_OFFSET_VERSION = 2
+"""Version of the JSON form of an offset with a barrier."""
+
 OffsetJson = dict[str, object]
 
 
@@ -48,12 +52,20 @@ class StreamOffset:
     log_ids: Mapping[str, str]
     """The exchange's log in which each channel's rows were counted: after a loss, a new log counts from 0."""
 
+    barrier: int | None = None
+    """The number of the last barrier before these rows; 0: there was none; None: the query does not read by epochs."""
+
     def as_json(self) -> OffsetJson:
         """The form that Spark keeps: ``{"version": 1, "rows": {"orders/0": 1234}, "logs": {"orders/0": "5f0c"}}``.
 
+        With a barrier, it has version 2 and ``"barrier": 7``: a package that knows no epochs refuses it.
+
         Spark compares offsets as text: equal offsets have their channels in the same order.
         """
-        return {"version": OFFSET_VERSION, "rows": dict(self.rows), "logs": dict(self.log_ids)}
+        content: OffsetJson = {"version": OFFSET_VERSION, "rows": dict(self.rows), "logs": dict(self.log_ids)}
+        if self.barrier is not None:
+            content |= {"version": EPOCH_OFFSET_VERSION, "barrier": self.barrier}
+        return content
 
     @classmethod
     def of_json(cls, content: object) -> "StreamOffset":
@@ -65,15 +77,31 @@ class StreamOffset:
         if not isinstance(content, dict) or "version" not in content:
             raise _foreign(content)
         version = content["version"]
-        if version != OFFSET_VERSION:
+        if version not in (OFFSET_VERSION, EPOCH_OFFSET_VERSION):
+            known = f"versions {OFFSET_VERSION} and {EPOCH_OFFSET_VERSION}"
             raise CheckpointError(
-                reason=f"has offsets of version {version!r}, and this package reads version {OFFSET_VERSION}",
+                reason=f"has offsets of version {version!r}, and this package reads {known}",
                 hint="run the query with the version of permitflow that wrote it, or a later one",
             )
         rows, log_ids = content.get("rows"), content.get("logs")
         if not (_is_rows(rows) and _is_log_ids(log_ids) and rows.keys() == log_ids.keys()):
             raise _foreign(content)
-        return cls(rows, log_ids)
+        if version == OFFSET_VERSION:
+            return cls(rows, log_ids)
+        barrier = content.get("barrier")
+        if type(barrier) is not int or barrier < 0:
+            raise _foreign(content)
+        return cls(rows, log_ids, barrier)
+
+    def acknowledged(self, given_up: int = 0) -> tuple[ChannelRow, ...]:
+        """What the exchange may forget once the batch that ends here is in the commit log.
+
+        ``given_up``: barriers up to this number are not needed either.
+        """
+        next_barrier = 0 if self.barrier is None else max(self.barrier, given_up) + 1
+        return tuple(
+            ChannelRow(channel, row, self.log_ids[channel], next_barrier) for channel, row in self.rows.items()
+        )
 
     def require_channels(self, channels: Sequence[str]) -> None:
         """Require that the query still reads every channel that it has read before.
@@ -86,6 +114,22 @@ class StreamOffset:
             raise CheckpointError(
                 reason=f"has offsets of channel {missing[0]!r}, which the options do not name any more",
                 hint="name it again in options 'stream' and 'channels', or start the query with a new checkpoint",
+            )
+
+    def require_epochs(self, has_epochs: bool) -> None:
+        """Require an offset of a query that reads by epochs, or of one that does not.
+
+        Raises:
+            CheckpointError: it is of the other kind; its batches would end elsewhere.
+        """
+        if (self.barrier is not None) is not has_epochs:
+            ends, wanted = "rows", "barriers"
+            if not has_epochs:
+                ends, wanted = wanted, ends
+            option = "leave out option 'epochs'" if has_epochs else "set option 'epochs' to 'aligned'"
+            raise CheckpointError(
+                reason=f"has batches that end at {ends}, and by the options they end at {wanted}",
+                hint=f"{option} as before, or start the query with a new checkpoint",
             )
 
 
@@ -126,6 +170,9 @@ class RowRange:
 class StreamPlanner:
     """Takes positions, offsets and limits; returns offsets, ranges and acknowledgements.  Picklable."""
 
+    _has_epochs: ClassVar[bool] = False
+    """Do batches end at barriers?"""
+
     def __init__(self, channels: Sequence[str], *, consumer: str, max_rows: int | None) -> None:
         """``max_rows`` of a batch, over all channels; None: half the window of each channel."""
         self._channels = tuple(channels)
@@ -145,7 +192,7 @@ class StreamPlanner:
         """The most rows of one channel in a batch, unless the trigger sets a limit."""
         return self._max_rows or _half_window(position)
 
-    def default_limit(self, positions: Positions) -> int:
+    def default_limit(self, positions: Positions) -> int | None:
         """The most rows of a batch, unless the trigger sets a limit."""
         return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
 
@@ -157,12 +204,12 @@ class StreamPlanner:
         """The rows that the exchange may forget when Spark asks for the batch after ``start``.
 
         Raises:
-            CheckpointError: the options no longer name a channel.
+            CheckpointError: the options do not fit the offset.
 
         Spec: Acknowledge of SparkMicroBatch.
         """
-        start.require_channels(self._channels)
-        return tuple(ChannelRow(channel, row, start.log_ids[channel]) for channel, row in start.rows.items())
+        self.require_own(start)
+        return start.acknowledged()
 
     def plan(self, start: StreamOffset, positions: Positions, *, limit_rows: int | None) -> StreamOffset:
         """The end of the next batch; ``start`` itself if there is nothing new.
@@ -181,8 +228,9 @@ class StreamPlanner:
 
         Spec: PlanBatch, ReportLoss of SparkMicroBatch.
         """
+        self.require_kept(start, positions)
         for channel, row in start.rows.items():
-            self._require_kept(positions[channel], row, start.log_ids[channel])
+            _require_whole(positions[channel], row)
         there = [self._rows_there(start, positions[channel], limit_rows) for channel in self._channels]
         most = sum(there) if limit_rows is None else limit_rows
         shares = fair_shares(there, most, first=sum(start.rows.values()))
@@ -201,7 +249,8 @@ class StreamPlanner:
         Raises:
             CheckpointError: no query of these channels can have had such a batch.
         """
-        end.require_channels(self._channels)
+        self.require_own(start)
+        self.require_own(end)
         ranges = []
         for channel, to_row in end.rows.items():
             from_row = start.rows.get(channel, to_row)
@@ -218,16 +267,26 @@ class StreamPlanner:
     def _offset(self, rows: Mapping[str, int], positions: Positions) -> StreamOffset:
         return StreamOffset(rows, {channel: positions[channel].log_id for channel in rows})
 
-    def _require_kept(self, position: Position, row: int, log_id: str) -> None:
-        try:
-            _require_kept(position, row, log_id)
-        except LOSSES as error:
-            raise lost(error, channel=position.channel, consumer=self._consumer, wanted_row=row) from error
-        if position.state is ChannelState.BROKEN and row == position.next_row:
-            raise ChannelAbortedError(
-                channel=position.channel,
-                reason=f"{position.reason}; all {row} rows that had come before were read and acknowledged",
-            )
+    def require_own(self, offset: StreamOffset) -> None:
+        """Require an offset of a query with these options.
+
+        Raises:
+            CheckpointError: a channel is missing from the options, or its batches end at rows of another kind.
+        """
+        offset.require_channels(self._channels)
+        offset.require_epochs(self._has_epochs)
+
+    def require_kept(self, start: StreamOffset, positions: Positions) -> None:
+        """Require that the exchange has all rows from ``start`` on that it ever had.
+
+        Raises:
+            RowsLostError: it has not.
+        """
+        for channel, row in start.rows.items():
+            try:
+                _require_kept(positions[channel], row, start.log_ids[channel])
+            except LOSSES as error:
+                raise lost(error, channel=channel, consumer=self._consumer, wanted_row=row) from error
 
     def _rows_there(self, start: StreamOffset, position: Position, limit_rows: int | None) -> int:
         """Number of new rows of a channel, up to its limit in a batch."""
@@ -275,6 +334,15 @@ def _require_kept(position: Position, row: int, log_id: str) -> None:
         raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
     if position.next_row < row:
         raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
+
+
+def _require_whole(position: Position, row: int) -> None:
+    """Require that rows come behind the last one of a broken channel."""
+    if position.state is ChannelState.BROKEN and row == position.next_row:
+        raise ChannelAbortedError(
+            channel=position.channel,
+            reason=f"{position.reason}; all {row} rows that had come before were read and acknowledged",
+        )
 
 
 def _half_window(position: Position) -> int:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
 from permitflow.protocol.control import ChannelRow
-from permitflow.spark.options import ReadOptions, StreamOptions
+from permitflow.spark.epoch_planning import EpochPlanner
+from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.reading import read_range
 from permitflow.spark.recording import SourceRecorder, recorded_task, recording
@@ -128,10 +129,16 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = exchange
         self._schema = schema
         self._consumer = exchange.consumer or "default"
-        self._planner = StreamPlanner(exchange.channels, consumer=self._consumer, max_rows=options.max_rows)
+        self._planner = self._planner_for(options)
         self._line = ExchangeLine(exchange)
         self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
         self._positions: Positions | None = None
+
+    def _planner_for(self, options: StreamOptions) -> StreamPlanner:
+        channels = options.exchange.channels
+        if options.epochs is Epochs.ALIGNED:
+            return EpochPlanner(channels, consumer=self._consumer, stall_seconds=options.stall_seconds)
+        return StreamPlanner(channels, consumer=self._consumer, max_rows=options.max_rows)
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; driver, perhaps several times before the first batch is done.
@@ -144,8 +151,9 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial(self._ask_positions()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The most rows of a batch: ``maxRowsPerBatch``, or half the window of each channel; driver, once."""
-        return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
+        """The most rows of a batch: ``maxRowsPerBatch``, half the window of each channel, or an epoch; driver, once."""
+        limit_rows = self._planner.default_limit(self._ask_positions())
+        return ReadAllAvailable() if limit_rows is None else ReadMaxRows(limit_rows)
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Acknowledge the batches in the commit log, and plan the next one; driver, at each trigger.
@@ -154,6 +162,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RowsLostError: rows that the query needs are gone.
             CheckpointError: the checkpoint belongs to another query.
             ChannelAbortedError: a producer has aborted its channel, and all rows before that were read.
+            InputLostError, InputStalledError, EpochTooLargeError: no barrier can be aligned, see ``EpochPlanner.plan``.
             PermitflowError: the exchange is away for longer than ``timeout_seconds``.
 
         Spec: Acknowledge, PlanBatch, ReportLoss of SparkMicroBatch.

@@ -124,7 +124,9 @@ def test_an_offset_survives_sparks_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"version": 2, "rows": {}, "logs": {}}, "offsets of version 2, and this package reads version 1"),
+        ({"version": 3, "rows": {}, "logs": {}}, "offsets of version 3, and this package reads versions 1 and 2"),
+        ({"version": 2, "rows": {}, "logs": {}}, "did not write"),
+        ({"version": 2, "rows": {}, "logs": {}, "barrier": -1}, "did not write"),
         ({"kafka": {"0": 3}}, "an offset that this source did not write"),
         (7, "an offset that this source did not write"),
         ({"version": 1, "rows": {"a": -1}, "logs": {"a": ""}}, "did not write"),

@@ -1,0 +1,380 @@
+"""A batch ends at a barrier that has come in all channels, whatever their rates, ends and restarts."""
+
+import asyncio
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
+from permitflow.errors import (
+    CheckpointError,
+    EpochTooLargeError,
+    InputLostError,
+    InputStalledError,
+    InvalidOptionError,
+    RowsLostError,
+)
+from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
+from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.spark.epoch_planning import EpochPlanner
+from permitflow.spark.options import Epochs, StreamOptions
+from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner
+
+WINDOW = ChannelParameters(row_permits=100)
+STALL_SECONDS = 30.0
+ENDED, BROKEN = ChannelState.ENDED, ChannelState.BROKEN
+
+
+def at(
+    channel: str,
+    next_row: int,
+    *barriers: tuple[int, int],
+    acknowledged: int = 0,
+    state: ChannelState = ChannelState.OPEN,
+    waiting: int = 0,
+) -> Position:
+    """A channel and its barriers: number and row of each."""
+    reason = "the disk is on fire" if state is BROKEN else ""
+    return ChannelPosition(
+        *(channel, acknowledged, next_row, state, reason, WINDOW, None, "first", WINDOW.row_permits),
+        barriers=tuple(KeptBarrier(*barrier) for barrier in barriers),
+        waiting_rows=waiting,
+    )
+
+
+def positions(*each: Position) -> dict[str, Position]:
+    return {position.channel: position for position in each}
+
+
+def offset(barrier: int | None, **rows: int) -> StreamOffset:
+    return StreamOffset(rows, dict.fromkeys(rows, "first"), barrier)
+
+
+class Clock:
+    """Seconds, as the test sets them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def planner(*channels: str, clock: Clock | None = None) -> EpochPlanner:
+    names = channels or ("a", "b")
+    return EpochPlanner(names, consumer="etl", stall_seconds=STALL_SECONDS, clock=clock or Clock())
+
+
+START = offset(0, a=0, b=0)
+
+
+def test_a_batch_ends_at_the_rows_of_the_same_barrier_in_all_channels() -> None:
+    """One input has ten times the rows of the other."""
+    there = positions(at("a", 250, (1, 100), (2, 200)), at("b", 25, (1, 10), (2, 20)))
+    plan = planner()
+    first = plan.plan(START, there)
+    second = plan.plan(first, there)
+    assert (first, second) == (offset(1, a=100, b=10), offset(2, a=200, b=20))
+    assert plan.ranges(first, second) == [RowRange("a", "first", 100, 200), RowRange("b", "first", 10, 20)]
+    assert plan.plan(second, there) is second
+
+
+def test_nothing_is_planned_before_a_barrier_has_come_in_all_channels() -> None:
+    plan = planner()
+    assert plan.plan(START, positions(at("a", 90), at("b", 90))) is START
+    assert plan.plan(START, positions(at("a", 90, (1, 10)), at("b", 90))) is START
+    assert plan.plan(START, positions(at("a", 90, (1, 10)), at("b", 90, (1, 0)))) == offset(1, a=10, b=0)
+
+
+def test_an_epoch_without_rows_is_a_batch_without_ranges() -> None:
+    there = positions(at("a", 7, (1, 7), (2, 7)), at("b", 0, (1, 0), (2, 0)))
+    plan = planner()
+    first = plan.plan(START, there)
+    second = plan.plan(first, there)
+    assert (second.barrier, second.rows) == (2, first.rows)
+    assert second.as_json() != first.as_json()
+    assert plan.ranges(first, second) == []
+
+
+def test_a_barrier_that_an_input_has_left_out_is_given_up() -> None:
+    there = positions(at("a", 30, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), (3, 9)))
+    plan = planner()
+    end = plan.plan(plan.plan(START, there), there)
+    assert end == offset(3, a=30, b=9)
+
+
+def test_what_is_given_up_need_not_be_kept_so_that_a_channel_never_fills_with_it() -> None:
+    plan = planner()
+    apart = positions(at("a", 9, (1, 1), (2, 2)), at("b", 9, (2_000, 5)))
+    assert plan.plan(START, apart) is START
+    assert {row.next_barrier for row in plan.acknowledgement(START)} == {2_000}
+
+
+def test_an_input_that_has_ended_is_not_waited_for_and_its_rest_belongs_to_the_next_epoch() -> None:
+    there = positions(at("a", 40, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), state=ENDED))
+    plan = planner()
+    second = plan.plan(offset(1, a=10, b=3), there)
+    third = plan.plan(second, there)
+    assert (second, third) == (offset(2, a=20, b=9), offset(3, a=30, b=9))
+    assert plan.plan(third, there) is third
+
+
+def test_when_all_inputs_have_ended_the_rows_behind_the_last_barrier_are_a_batch() -> None:
+    there = positions(at("a", 40, (1, 10), state=ENDED), at("b", 9, (1, 3), state=ENDED))
+    plan = planner()
+    end = plan.plan(offset(1, a=10, b=3), there)
+    assert end == offset(1, a=40, b=9)
+    assert plan.plan(end, there) is end
+
+
+def test_available_now_ends_at_the_last_barrier_that_is_aligned_when_it_begins() -> None:
+    plan = planner()
+    plan.end_at(positions(at("a", 30, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), (2, 6))))
+    later = positions(at("a", 30, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), (2, 6), (3, 9)))
+    second = plan.plan(plan.plan(START, later), later)
+    assert second == offset(2, a=20, b=6)
+    assert plan.plan(second, later) is second
+
+
+@pytest.mark.parametrize(("state", "rows"), [(ENDED, {"a": 40, "b": 9}), (ChannelState.OPEN, {"a": 10, "b": 3})])
+def test_available_now_reads_the_rest_only_of_inputs_that_had_ended_when_it_began(
+    state: ChannelState, rows: dict[str, int]
+) -> None:
+    ended = positions(at("a", 40, (1, 10), state=ENDED), at("b", 9, (1, 3), state=ENDED))
+    plan = planner()
+    plan.end_at({**ended, "b": replace(ended["b"], state=state)})
+    first = plan.plan(START, ended)
+    assert plan.plan(first, ended).rows == rows
+
+
+def test_available_now_does_not_wait() -> None:
+    clock = Clock()
+    plan = planner(clock=clock)
+    there = positions(at("a", 9, (1, 9)), at("b", 0))
+    plan.end_at(there)
+    for clock.seconds in (0, 10 * STALL_SECONDS):
+        assert plan.plan(START, there) is START
+
+
+def test_who_keeps_the_others_waiting_is_named_after_the_stall_time_without_any_row() -> None:
+    clock = Clock()
+    plan = planner("a", "b", "c", clock=clock)
+    start, waits = offset(0, a=0, b=0, c=0), (at("a", 9, (4, 9)), at("c", 9, (4, 1)))
+    for clock.seconds, rows in ((0, 5), (STALL_SECONDS - 1, 5), (STALL_SECONDS, 6), (2 * STALL_SECONDS - 1, 6)):
+        assert plan.plan(start, positions(*waits, at("b", rows))) is start
+    clock.seconds = 2 * STALL_SECONDS
+    with pytest.raises(InputStalledError) as caught:
+        plan.plan(start, positions(*waits, at("b", 6)))
+    assert (caught.value.awaited, caught.value.blocked, caught.value.barrier) == ("b", "a, c", 4)
+    assert "option stall_seconds: 30" in caught.value.__notes__[0]
+
+
+def test_without_any_barrier_nobody_waits_for_anybody() -> None:
+    clock = Clock()
+    plan = planner(clock=clock)
+    for clock.seconds in (0, 10 * STALL_SECONDS):
+        assert plan.plan(START, positions(at("a", 9), at("b", 0))) is START
+
+
+def test_the_epochs_of_a_broken_input_are_read_and_then_the_query_fails() -> None:
+    there = positions(at("a", 30, (1, 10), (2, 20)), at("b", 9, (1, 3), state=BROKEN))
+    plan = planner()
+    end = plan.plan(START, there)
+    assert end == offset(1, a=10, b=3)
+    with pytest.raises(
+        InputLostError, match=r"input 'b' .* the disk is on fire; all epochs before were read"
+    ) as caught:
+        plan.plan(end, there)
+    assert "the rows from 3 on belong to none that is whole" in str(caught.value)
+
+
+def test_a_broken_input_is_waited_for_no_longer_than_its_last_barrier() -> None:
+    """It has come farther than the other one, which goes on."""
+    plan, broken = planner(), at("a", 30, (1, 10), (2, 20), state=BROKEN)
+    assert plan.plan(START, positions(broken, at("b", 9))) is START
+    assert plan.plan(START, positions(broken, at("b", 9, (2, 9)))) == offset(2, a=20, b=9)
+
+
+def test_an_epoch_that_does_not_fit_is_said_with_the_channel_and_its_numbers() -> None:
+    plan, blocked = planner(), at("a", 9, (1, 9))
+    assert plan.plan(START, positions(blocked, at("b", 98, waiting=2))) is START
+    with pytest.raises(EpochTooLargeError) as caught:
+        plan.plan(offset(0, a=0, b=5), positions(blocked, at("b", 104, acknowledged=5, waiting=2)))
+    error = caught.value
+    assert (error.channel, error.kept_rows, error.limit_rows, error.waiting_rows, error.barrier) == ("b", 99, 100, 2, 0)
+    assert "permitflow serve --kept-rows" in str(error)
+
+
+def test_rows_that_another_consumer_holds_are_no_fault_of_the_epoch() -> None:
+    """Room comes when that consumer acknowledges."""
+    start = offset(1, a=0, b=60)
+    assert planner().plan(start, positions(at("a", 9), at("b", 100, acknowledged=60, waiting=20))) is start
+
+
+def test_a_full_channel_that_has_its_barrier_waits_for_the_others() -> None:
+    assert planner().plan(START, positions(at("a", 100, (1, 90), waiting=5), at("b", 3))) is START
+
+
+def test_lost_rows_are_never_skipped() -> None:
+    there = positions(at("a", 30, (1, 20), acknowledged=15), at("b", 9, (1, 3)))
+    with pytest.raises(RowsLostError):
+        planner().plan(START, there)
+
+
+def test_a_query_begins_at_its_consumers_rows_whatever_barriers_others_have_passed() -> None:
+    there = positions(at("a", 30, (3, 20), acknowledged=15), at("b", 9, (2, 3), (3, 9)))
+    plan = planner()
+    start = plan.initial(there)
+    assert start == offset(0, a=15, b=0)
+    assert plan.plan(start, there) == offset(3, a=20, b=9)
+
+
+def test_a_channel_that_is_new_among_the_options_is_aligned_from_the_next_batch_on() -> None:
+    there = positions(at("a", 30, (2, 20)), at("b", 9, (1, 3), (2, 9)))
+    plan, start = planner(), offset(1, a=10)
+    entered = plan.plan(start, there)
+    assert (entered, plan.ranges(start, entered)) == (offset(1, a=10, b=0), [])
+    assert plan.plan(entered, there) == offset(2, a=20, b=9)
+
+
+def test_an_offset_with_a_barrier_survives_sparks_checkpoint() -> None:
+    one = offset(7, a=10, b=0)
+    text = json.dumps(one.as_json())
+    assert StreamOffset.of_json(json.loads(text)) == one
+    assert (json.loads(text)["version"], json.loads(text)["barrier"]) == (2, 7)
+    assert {(row.row, row.next_barrier) for row in one.acknowledged()} == {(10, 8), (0, 8)}
+    assert {row.next_barrier for row in offset(None, a=10).acknowledged()} == {0}
+
+
+def test_a_checkpoint_of_the_other_kind_is_refused_in_both_directions() -> None:
+    rows = StreamPlanner(("a", "b"), consumer="etl", max_rows=None)
+    with pytest.raises(CheckpointError, match="end at rows, and by the options they end at barriers: leave out option"):
+        planner().acknowledgement(offset(None, a=0, b=0))
+    with pytest.raises(CheckpointError, match="end at barriers, and by the options they end at rows: set option"):
+        rows.acknowledgement(offset(0, a=0, b=0))
+    with pytest.raises(CheckpointError):
+        rows.ranges(offset(0, a=0, b=0), offset(1, a=5, b=5))
+
+
+def test_a_planner_can_be_pickled() -> None:
+    made = EpochPlanner(("a", "b"), consumer="etl", stall_seconds=STALL_SECONDS)
+    there = positions(at("a", 9, (1, 9)), at("b", 9, (1, 9)))
+    assert pickle.loads(pickle.dumps(made)).plan(START, there) == offset(1, a=9, b=9)
+
+
+def options(**more: str) -> StreamOptions:
+    return StreamOptions.parse({"address": "host:1", "channels": "a,b", **more})
+
+
+def test_options_say_where_batches_end_and_how_long_barriers_wait() -> None:
+    assert options().epochs is Epochs.NONE
+    aligned = options(epochs="Aligned", stall_seconds="5")
+    assert (aligned.epochs, aligned.stall_seconds) == (Epochs.ALIGNED, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"epochs": "aligned", "maxrowsperbatch": "10"}, "a batch has all rows of its epoch"),
+        ({"stall_seconds": "10"}, "needs option 'epochs' to be 'aligned'"),
+        ({"epochs": "yes"}, "must be one of none, aligned"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        options(**given)
+
+
+# The gate and the planner align the same barriers.
+
+Sent = list[int | None]
+"""What an input sends: numbers of barriers, and None for a row."""
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> list[Sent]:
+    """Two or three inputs; barriers have growing numbers, rows lie anywhere."""
+    sent: list[Sent] = []
+    for _ in range(draw(st.integers(2, 3))):
+        numbers = sorted(draw(st.sets(st.integers(1, 6), max_size=5)))
+        own: Sent = []
+        for number in [*numbers, None]:
+            own += [None] * draw(st.integers(0, 2))
+            own += [] if number is None else [number]
+        sent.append(own)
+    return sent
+
+
+def position_of(channel: str, sent: Sequence[int | None], state: ChannelState = ENDED) -> Position:
+    row, barriers = 0, []
+    for item in sent:
+        if item is None:
+            row += 1
+        else:
+            barriers.append((item, row))
+    return at(channel, row, *barriers, state=state)
+
+
+async def by_gate(sent: list[Sent]) -> list[tuple[int, dict[str, int]]]:
+    """What a gate in this process aligns: the number, and how many rows of each input came before."""
+
+    async def produce(name: str, own: Sent) -> None:
+        sender = senders[name]
+        for item in own:
+            await (sender.send([0]) if item is None else sender.send_barrier(item))
+        await sender.end()
+
+    gate: InputGate[list[int]] = InputGate(GateParameters(inputs=len(sent)))
+    async with gate, asyncio.TaskGroup() as group:
+        senders = {str(number): gate.open_channel(str(number)) for number in range(len(sent))}
+        for number, own in enumerate(sent):
+            group.create_task(produce(str(number), own))
+        rows, found = dict.fromkeys(senders, 0), []
+        async for item in gate:
+            match item:
+                case GateChunk(source):
+                    rows[source] += 1
+                case AlignedBarrier(number):
+                    found.append((number, dict(rows)))
+        return found
+
+
+def by_planner(sent: list[Sent], stops: Iterator[int]) -> list[tuple[int, dict[str, int]]]:
+    """What the planner aligns while the inputs arrive piece by piece, and its state is lost now and then."""
+    names = [str(number) for number in range(len(sent))]
+    plan, at_offset, here = planner(*names), offset(0, **dict.fromkeys(names, 0)), [0] * len(sent)
+    found: list[tuple[int, dict[str, int]]] = []
+    while True:
+        there = positions(
+            *(
+                position_of(name, own[:count], ENDED if count > len(own) else ChannelState.OPEN)
+                for name, own, count in zip(names, sent, here, strict=True)
+            )
+        )
+        end = plan.plan(at_offset, there)
+        if end is at_offset:
+            if all(count > len(own) for count, own in zip(here, sent, strict=True)):
+                return found
+            here[next(stops) % len(here)] += 1
+            plan = planner(*names)  # the query starts again
+        elif end.barrier != at_offset.barrier:
+            found.append((end.barrier or 0, dict(end.rows)))
+        at_offset = end
+
+
+@given(inputs(), st.lists(st.integers(0, 2), min_size=1, max_size=9))
+def test_the_planner_aligns_what_a_gate_aligns_whatever_comes_when(sent: list[Sent], order: list[int]) -> None:
+    def turns() -> Iterator[int]:
+        yield from order
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+    assert by_planner(sent, turns()) == asyncio.run(by_gate(sent))
