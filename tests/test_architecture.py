@@ -222,7 +222,7 @@ def test_nothing_generic_in_the_implementation_names_the_specification_of_a_flow
         if module.startswith("permitflow.")
         and module.rpartition(".")[2].removeprefix("check_")
         not in (snake_case(name), registered.flow.replace("-", "_"))
-        and re.search(rf"{name}|{snake_case(name)}", path.read_text(encoding="utf-8"))
+        and re.search(rf"\b({name}|{snake_case(name)})(\b|_)", path.read_text(encoding="utf-8"))
     }
     assert naming == set()
 

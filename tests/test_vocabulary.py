@@ -20,6 +20,8 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.cli.serving import metrics_at
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import traffic_through
+from permitflow.protocol.demand import DEMAND
+from permitflow.protocol.flow import Flow
 from permitflow.protocol.permits import GAUGE_HELP, PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
 from permitflow.protocol.recording import ENDS
 from permitflow.protocol.replay import Retention
@@ -42,10 +44,11 @@ CORE: dict[str, type] = {
     "ChannelParameters": ChannelParameters,
 }
 SPECIFICATIONS = {
-    "permitflow.protocol.gate": "InputGate",
-    "permitflow.protocol.stop_and_wait": "StopAndWait",
+    f"permitflow.protocol.{registered.flow.replace('-', '_')}": name
+    for name, registered in systems().items()
+    if registered.flow
 }
-"""Of modules whose ``Spec:`` lines do not mean ``PermitChannel``."""
+"""What the ``Spec:`` lines of a flow mean; those of other modules mean ``PermitChannel``."""
 NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
 LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")
 LOOKS_LIKE_AN_ACTION_OF_A_QUERY = re.compile(
@@ -203,12 +206,15 @@ def test_each_end_records_its_own_actions() -> None:
     }
 
 
-def test_the_actions_of_the_second_flow_have_the_same_names_everywhere() -> None:
-    actions = actions_of_the_specification("StopAndWait")
+@pytest.mark.parametrize("flow", [STOP_AND_WAIT, DEMAND], ids=lambda flow: flow.name)
+def test_the_actions_of_a_flow_have_the_same_names_everywhere(flow: Flow) -> None:
+    module = SPECIFICATIONS[type(flow).__module__]
+    text = module_paths(CHECKOUT / "spec")[module].read_text()
+    others = {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES")}
     sources = {
-        "the specification": actions,
-        "the recorders' table": {name for of_end in STOP_AND_WAIT.table.actions.values() for name in of_end},
-        "its Spec: lines": in_spec_lines("StopAndWait") - {"StopAndWait", "waiting", "free", "inbox"},
+        "the specification": actions_of_the_specification(module),
+        "the recorders' table": {name for of_end in flow.table.actions.values() for name in of_end},
+        "its Spec: lines": in_spec_lines(module) - others,
     }
     assert differences(sources) == []
 

@@ -36,6 +36,7 @@ MODULES = {
     "permitflow.channels.gate": "",
     "permitflow.protocol.gate": "",
     "permitflow.protocol.stop_and_wait": "",
+    "permitflow.protocol.demand": "",
     "permitflow.protocol.flow": "",
     "permitflow.transports.grpc_aio": "grpc",
     "permitflow.transports.grpc_blocking": "grpc",
@@ -66,6 +67,7 @@ ONLY = {
     "permitflow.protocol.replay": ("Retention",),
     "permitflow.protocol.frames": ("Staging",),
     "permitflow.protocol.stop_and_wait": ("StopAndWait",),
+    "permitflow.protocol.demand": ("Demand",),
     "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),
 }
 

@@ -330,7 +330,7 @@ def test_what_the_exchange_refuses_is_unusable(process: Command, arguments: list
         (["--stream", "a", "--oversize", "drop"], "'drop' is not one of 'split', 'whole'"),
         (
             ["--stream", "a", "--flow", "nonsense"],
-            "--flow: there is no flow 'nonsense', but gate, permits, stop-and-wait",
+            "--flow: there is no flow 'nonsense', but demand, gate, permits, stop-and-wait",
         ),
         (["--stream", "a", "--flow", "gate", "--parameter", "exclusive"], "'exclusive' must be NAME=NUMBER"),
         (

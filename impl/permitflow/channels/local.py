@@ -190,6 +190,13 @@ class _Channel(Generic[T]):
         if self.takers.futures:
             self.tell_if_over()
 
+    def ask(self) -> bool:
+        """Let the receiver request what it has withheld, because its application asks; was there something?"""
+        is_due = self.receiver.ask()
+        if is_due:
+            self.bring_feedback()
+        return is_due
+
     def _bring_back(self) -> None:
         # Some flows have feedback as soon as a message, or an announcement, has arrived.
         while True:
@@ -558,13 +565,15 @@ class LocalReceiver(Generic[T]):
         while self._line.spare <= 0:
             if self._channel.is_over:
                 raise self._channel.ending()
-            await self._line.until_woken()
+            if not self._channel.ask():
+                await self._line.until_woken()
 
     def _require_takeable(self) -> None:
         if self._line.spare > 0:
             return
         if self._channel.is_over:
             raise self._channel.ending()
+        self._channel.ask()
         if here := self._core.untaken:
             raise WouldBlock(f"the {here} messages here belong to tasks that have waited for them")
         raise WouldBlock("no message is here")

@@ -153,6 +153,8 @@ class Flow(ABC):
     """Makes the receiver's end, likewise."""
     gauge_help: ClassVar[Mapping[str, str]] = {}
     """What each gauge of its ends means."""
+    as_wished: ClassVar[Collection[str]] = ()
+    """Parameters that the server has to take over from the client's wishes; the others it may make smaller."""
 
     @property
     def name(self) -> str:
@@ -217,9 +219,27 @@ class Flow(ABC):
         """At the client: check the server's decision, which may be wrong.  ``wanted``: None is no wish.
 
         Raises:
-            InvalidParametersError, ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
+            ParameterMismatchError: a parameter is missing, cannot work, or differs from the wish in more than being
+                smaller.
         """
-        return self.complete(agreed)
+        stated: Mapping[str, Any] = agreed._asdict()
+        wishes: Mapping[str, Any] = {} if wanted is None else wanted._asdict()
+        for name, theirs in stated.items():
+            if theirs is None:
+                rule = "must be stated in the agreement"
+                raise ParameterMismatchError(name=name, ours=wishes.get(name), theirs=None, rule=rule)
+        try:
+            parameters = self.complete(agreed)
+        except InvalidParametersError as error:
+            ours = wishes.get(error.name)
+            raise ParameterMismatchError(name=error.name, ours=ours, theirs=error.value, rule=error.rule) from error
+        for name, theirs in stated.items():
+            ours = wishes.get(name)
+            if ours is None or theirs == ours or (theirs < ours and name not in self.as_wished):
+                continue
+            rule = "must be the requested one" if name in self.as_wished else "must not exceed the wish"
+            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
+        return parameters
 
 
 class Outbound(ABC, Generic[T]):
@@ -591,6 +611,13 @@ class Inbound(ABC, Generic[T]):
     def pass_on(self) -> None:
         """Let the channel pass feedback on."""
         self._pass_on()
+
+    def ask(self) -> bool:
+        """Note that the application asks for a message while none is here; return whether feedback is due for that.
+
+        A flow that sends nothing unasked uses this.
+        """
+        return False
 
     def on_announcement(self, announcement: AnyAnnouncement) -> None:
         """Take in what the sender tells beside its data.

@@ -11,7 +11,7 @@ Only this file decides when a message may leave, who borrows what, and when inpu
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -21,7 +21,6 @@ from permitflow.errors import (
     LocalProtocolError,
     OversizeChunkError,
     OverspendError,
-    ParameterMismatchError,
     PermitOverrunError,
     UnexpectedFrameError,
 )
@@ -934,6 +933,7 @@ class GateFlow(Flow):
     announcement: ClassVar[type[tuple[Any, ...]] | None] = Backlog
     table: ClassVar[ActionTable] = GATE_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
+    as_wished: ClassVar[Collection[str]] = ("inputs",)
     outbound: ClassVar[type[Outbound[Any]]] = GateSender
     inbound: ClassVar[type[Inbound[Any]]] = GateReceiver
 
@@ -962,27 +962,6 @@ class GateFlow(Flow):
             floating=floating,
             max_chunk_cost=max(1, min(own.max_chunk_cost, theirs.max_chunk_cost, most)),
         )
-
-    def verify(self, agreed: StatedGate, wanted: StatedGate | None) -> GateParameters:
-        """Check the server's decision.
-
-        Raises:
-            ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
-        """
-        for name, theirs in agreed._asdict().items():
-            ours = None if wanted is None else getattr(wanted, name)
-            if theirs is None:
-                rule = "must be stated in the agreement"
-            elif ours is None or theirs == ours or (theirs < ours and name != "inputs"):
-                continue
-            else:
-                rule = "must be as wished" if name == "inputs" else "must not exceed the wish"
-            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
-        try:
-            return self.complete(agreed)
-        except InvalidParametersError as error:
-            ours = None if wanted is None else getattr(wanted, error.name)
-            raise ParameterMismatchError(name=error.name, ours=ours, theirs=error.value, rule=error.rule) from error
 
     def receiving(
         self, parameters: GateParameters, *, record: Recorder | None, group: Group | None = None

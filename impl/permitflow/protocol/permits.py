@@ -10,7 +10,7 @@ changes the counts.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -647,6 +647,7 @@ class PermitFlow(Flow):
     feedback: ClassVar[type[tuple[Any, ...]]] = Permits
     table: ClassVar[ActionTable] = PERMIT_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
+    as_wished: ClassVar[Collection[str]] = ("oversize",)
     outbound: ClassVar[type[Outbound[Any]]] = PermitSender
     inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
 
@@ -684,38 +685,6 @@ class PermitFlow(Flow):
         if any(getattr(wanted, name) is not None for name in _WINDOW):
             ours = ours._replace(permit_batch=None, max_chunk_cost=None)
         return ours._replace(**{name: value for name, value in wanted._asdict().items() if value is not None})
-
-    def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
-        """Check the server's decision.
-
-        Raises:
-            ParameterMismatchError: a number is missing, cannot work, or exceeds the wish.
-        """
-        wanted = NOTHING_STATED if wanted is None else wanted
-        for name, theirs in agreed._asdict().items():
-            if theirs is None:
-                raise ParameterMismatchError(
-                    name=name, ours=getattr(wanted, name), theirs=None, rule="must be stated in the agreement"
-                )
-        try:
-            parameters = self.complete(agreed)
-        except InvalidParametersError as error:
-            raise ParameterMismatchError(
-                name=error.name, ours=getattr(wanted, error.name), theirs=error.value, rule=error.rule
-            ) from error
-        _require_within(parameters, wanted)
-        return parameters
-
-
-def _require_within(agreed: ChannelParameters, wanted: StatedParameters) -> None:
-    for name in _NUMBERS:
-        ours, theirs = getattr(wanted, name), getattr(agreed, name)
-        if ours is not None and theirs > ours:
-            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule="must not exceed the wish")
-    if wanted.oversize not in (None, agreed.oversize):
-        raise ParameterMismatchError(
-            name="oversize", ours=str(wanted.oversize), theirs=agreed.oversize.value, rule="must be the requested one"
-        )
 
 
 PERMITS = PermitFlow()

@@ -219,6 +219,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
                 while self._is_cut_off or not core.untaken:
                     if self._is_cut_off or self._session.end is not None or self._failure is not None:
                         self._raise_if_over()
+                    self._ask()
                     await self._changed.wait()
         finally:
             self._in_line -= 1
@@ -227,7 +228,13 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         if self._core.untaken and not self._is_cut_off and not self._in_line:
             return
         self._raise_if_over()
+        self._ask()
         raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+
+    def _ask(self) -> None:
+        """Let the flow's end request what it has withheld, because its application asks and nothing is here."""
+        if not self._core.untaken and self._core.ask():
+            self._advance()
 
     def _raise_if_over(self) -> None:
         ending = self._ending()

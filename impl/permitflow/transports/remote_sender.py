@@ -14,13 +14,14 @@ from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
 from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure
+from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, Feedback
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.transports.coalescing import MessageWriter, collected_rows, rows_in_message
 from permitflow.transports.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
+from permitflow.transports.protobuf_values import decode_feedback
 from permitflow.transports.remote_end import RemoteEnd
 from permitflow.transports.same_host import Offer
 
@@ -288,6 +289,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message, self._flow):
+            if isinstance(frame, Feedback) and isinstance(frame.said, bytes) and self._flow is not None:
+                frame = Feedback(decode_feedback(self._flow, frame.said))  # it came together with the agreement
             self._session.receive(frame)
             match frame:
                 case Agreement():

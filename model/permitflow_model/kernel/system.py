@@ -132,7 +132,11 @@ class System(Generic[S, P]):
                 yield Step(action.name, arguments, after)
 
     def can_move(self, state: S, parameters: P) -> bool:
-        """Can the protocol go on without the application?  Its own actions take no arguments but a member's name."""
+        """Can the protocol go on without the application?
+
+        Its own actions take no arguments but a member's name, and numbers with a default: the one that is possible if
+        any is.
+        """
         return any(
             self.is_enabled(action.name, state, parameters, *name)
             for action in self.actions

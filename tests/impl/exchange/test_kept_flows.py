@@ -12,6 +12,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
@@ -26,6 +27,7 @@ CHUNK_ROWS = 3
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=32, permit_batch=4),
     "stop-and-wait": StopAndWait(),
+    "demand": Demand(size=4, initial=0),
     "xon-xoff": XonXoff(16),
 }
 
@@ -138,7 +140,7 @@ async def test_how_much_is_kept_where_nobody_says() -> None:
         name: exchange.add_channel(name, parameters, retention=Retention.REPLAY).position().limit_rows
         for name, parameters in FLOWS.items()
     }
-    assert limits == {"permits": 32, "stop-and-wait": DEFAULT_KEPT_ROWS, "xon-xoff": DEFAULT_KEPT_ROWS}
+    assert limits == {"permits": 32, **dict.fromkeys(("stop-and-wait", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
     assert exchange.replay_channel("xon-xoff").most_rows == KEPT_CHUNK_ROWS
     with pytest.raises(InvalidParametersError, match="kept_rows must be at least 1, not 0"):
         exchange.add_channel("none", retention=Retention.REPLAY, kept_rows=0)

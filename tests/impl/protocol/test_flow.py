@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, UnexpectedFrameError
+from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Flow, Parameters, Totals, flow_named, register
 from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION, agree, stated, verify
@@ -17,6 +18,7 @@ from tests.support.xon_xoff import XonXoff
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=64),
     "stop-and-wait": StopAndWait(),
+    "demand": Demand(size=4),
     "xon-xoff": XonXoff(64),
 }
 

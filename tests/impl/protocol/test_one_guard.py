@@ -16,6 +16,7 @@ import pytest
 
 import permitflow
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel, protocol
+from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Inbound, Outbound, Parameters
 from permitflow.protocol.permits import Oversize
 from permitflow.protocol.recording import RecorderFactory
@@ -167,6 +168,7 @@ FLOWS: dict[str, Parameters] = {
         row_permits=16, permit_batch=4, max_chunk_cost=8, barrier_permits=2, oversize=Oversize.WHOLE
     ),
     "stop-and-wait": StopAndWait(),
+    "demand": Demand(size=4),
 }
 
 

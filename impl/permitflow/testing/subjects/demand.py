@@ -1,0 +1,114 @@
+"""Demand: recorded runs as behaviours of ``Demand``, and its two ends beside the model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from permitflow.protocol.demand import DEMAND, Request
+from permitflow.protocol.messages import Kind
+from permitflow.protocol.recording import End
+from permitflow.testing.core_pair import FlowPair
+from permitflow.testing.moves import ActionRefused
+from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
+from permitflow.tracing import ChannelTrace
+from permitflow_model.demand import SYSTEM, Parameters, State
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.replay import StepByStep
+
+__all__ = ["SUBJECT", "DemandPair", "messages_out"]
+
+_ENDS = 2
+
+
+class DemandPair(FlowPair):
+    """The ends of demand, which treats chunks of any size and barriers alike."""
+
+    def offer(self) -> None:
+        """Offer a message: chunks and barriers in turn."""
+        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
+        self.put_in_line(kind, rows)
+
+    def withdraw(self, position: int = -1) -> None:
+        """Withdraw the message at this position in the line."""
+        self.take_back(position)
+
+    def send(self) -> None:
+        """Send the oldest message, if it was requested."""
+        self.leave()
+
+    def ask(self) -> None:
+        """Let the application ask for a message."""
+        if not self.receiver.ask():
+            raise ActionRefused("nothing is withheld")
+        self.feedback.append(self.receiver.take_feedback())
+
+    def request(self, count: int) -> None:
+        """Deliver requests for so many messages: some together, the last one perhaps in part."""
+        if count > self._requests:
+            raise ActionRefused("so many were not requested")
+        rest = self._requests - count
+        self.sender.on_feedback(Request(count))
+        self.feedback.clear()
+        if rest:
+            self.feedback.append(Request(rest))
+
+    @property
+    def _requests(self) -> int:
+        return sum(request.messages for request in self.feedback)
+
+    def observe(self) -> State:
+        """The state of both ends and of the wires, in the specification's terms."""
+        inbox, wire, waiting = (Fifo([number for _, number in place]) for place in self.numbered())
+        return State(
+            offered=self.offered_number,
+            consumed=self.consumed_number,
+            waiting=waiting,
+            credit=self.sender.credit,
+            wire=wire,
+            inbox=inbox,
+            unrequested=self.receiver.unrequested,
+            withheld=self.receiver.withheld,
+            requests=self._requests,
+        )
+
+
+def messages_out(state: State) -> dict[str, int]:
+    """The places of the messages that may be out: the sum is the size in every state."""
+    return {
+        "credit": state.credit,
+        "in_flight": state.wire.size(),
+        "inbox": state.inbox.size(),
+        "unrequested": state.unrequested,
+        "withheld": state.withheld,
+        "requests": state.requests,
+    }
+
+
+def _parameters(channel: ChannelTrace) -> Parameters:
+    stated: Mapping[str, Any] = channel.parameters
+    size, batch, initial = (int(stated[name]) for name in ("size", "batch", "initial"))
+    return Parameters(size=size, batch=batch, initial=initial, waiters=UNLIMITED, withdrawals=True)
+
+
+def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
+    if len(ends) < _ENDS:
+        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
+    return StepByStep(SYSTEM, parameters, keep_path=keep_path)
+
+
+SUBJECT = Subject(
+    table=DEMAND.table,
+    system=SYSTEM,
+    parameters=_parameters,
+    explanation=_explanation,
+    amount_of=lambda event: event.arguments[0] if event.action == "Request" else 1,
+    consumes={"sender": "Send", "receiver": "Consume"},
+    places=messages_out,
+    place_in_words={
+        "credit": "requested, at the sender",
+        "inbox": "in the inbox",
+        "unrequested": "consumed, not requested again",
+        "withheld": "withheld until the application asks",
+        "requests": "being requested",
+    },
+    waiting=lambda state: [0] * state.waiting.size(),
+)

@@ -1,0 +1,252 @@
+"""``Demand.tla``, action for action: the receiver asks for messages, a batch at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
+
+__all__ = [
+    "OUT_OF_ORDER",
+    "REGISTERED",
+    "SYSTEM",
+    "Parameters",
+    "State",
+    "due_after",
+    "initial",
+    "is_number",
+    "successor",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    size: int
+    """Messages that may be out at once."""
+
+    batch: int
+    """The receiver requests more once it has consumed this many."""
+
+    initial: int
+    """Messages that may be sent before any request; the receiver withholds the others."""
+
+    waiters: int = 1
+    """Messages that may wait at once."""
+
+    withdrawals: bool = False
+    """May the sender give up waiting?"""
+
+    tags: int = 1
+    """Numbers of messages are taken modulo this; 1: they are anonymous."""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        for name in ("size", "batch", "waiters"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.initial <= self.size:
+            raise ValueError(f"initial must be in 0 .. size = {self.size}, not {self.initial}")
+        if self.tags != 1 and self.tags <= self.waiters + self.size:
+            least = self.waiters + self.size
+            raise ValueError(f"tags must be 1 or above waiters + size = {least}, not {self.tags}")
+
+
+class State(NamedTuple):
+    """The variables of the specification; messages are their numbers."""
+
+    offered: int
+    consumed: int
+    waiting: Queue[int]
+    credit: int
+    wire: Queue[int]
+    inbox: Queue[int]
+    unrequested: int
+    withheld: int
+    requests: int
+
+
+def successor(number: int, parameters: Parameters) -> int:
+    """The number of the next message."""
+    return (number + 1) % parameters.tags
+
+
+def initial(parameters: Parameters) -> State:
+    """Nothing was offered yet."""
+    return State(
+        offered=0,
+        consumed=0,
+        waiting=Fifo(),
+        credit=parameters.initial,
+        wire=Fifo(),
+        inbox=Fifo(),
+        unrequested=0,
+        withheld=parameters.size - parameters.initial,
+        requests=0,
+    )
+
+
+def offer(state: State, parameters: Parameters) -> State:
+    """The application wants to send a message."""
+    require(state.waiting.size() < parameters.waiters)
+    return state._replace(waiting=state.waiting.push(state.offered), offered=successor(state.offered, parameters))
+
+
+def withdraw(state: State, parameters: Parameters) -> State:
+    """The application gives up waiting with its newest message."""
+    require(parameters.withdrawals)
+    require(not state.waiting.is_empty())
+    return state._replace(offered=state.waiting.last(), waiting=state.waiting.without_last())
+
+
+def send(state: State, _parameters: Parameters) -> State:
+    """A message was asked for: the oldest one leaves."""
+    require(not state.waiting.is_empty())
+    require(state.credit > 0)
+    message, rest = state.waiting.head(), state.waiting.without_head()
+    return state._replace(credit=state.credit - 1, wire=state.wire.push(message), waiting=rest)
+
+
+def deliver(state: State, _parameters: Parameters) -> State:
+    """A message arrives at the receiver."""
+    require(not state.wire.is_empty())
+    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
+
+
+def consume(state: State, parameters: Parameters) -> State:
+    """The application has consumed a message: a whole batch of them is requested again."""
+    require(not state.inbox.is_empty())
+    unrequested = state.unrequested + 1
+    is_batch = unrequested >= parameters.batch
+    return state._replace(
+        inbox=state.inbox.without_head(),
+        consumed=successor(state.consumed, parameters),
+        requests=state.requests + unrequested if is_batch else state.requests,
+        unrequested=0 if is_batch else unrequested,
+    )
+
+
+def ask(state: State, _parameters: Parameters) -> State:
+    """The application asks for a message for the first time: what was withheld is requested."""
+    require(state.withheld > 0)
+    return state._replace(requests=state.requests + state.withheld, withheld=0)
+
+
+def request(state: State, _parameters: Parameters, count: int = 1) -> State:
+    """A request for so many messages arrives at the sender; requests may be put together, or come in parts."""
+    require(count <= state.requests)
+    return state._replace(requests=state.requests - count, credit=state.credit + count)
+
+
+def _counts(parameters: Parameters) -> Iterator[tuple[int]]:
+    return ((count,) for count in range(1, parameters.size + 1))
+
+
+OUT_OF_ORDER = -1
+"""No message has this number: after one that is out of order, none is due."""
+
+
+def due_after(due: int, message: int, parameters: Parameters) -> int:
+    """The number that is due after a message, or ``OUT_OF_ORDER`` if another message was due."""
+    return successor(due, parameters) if message == due else OUT_OF_ORDER
+
+
+def is_number(message: int, parameters: Parameters) -> bool:
+    """Is it the number of a message?"""
+    return 0 <= message < parameters.tags
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    """Every variable is in its range."""
+    return (
+        is_number(state.offered, parameters)
+        and is_number(state.consumed, parameters)
+        and state.waiting.size() <= parameters.waiters
+        and state.credit >= 0
+        and state.unrequested >= 0
+        and state.withheld >= 0
+        and state.requests >= 0
+        and all(queue.every(is_number, parameters) for queue in (state.waiting, state.wire, state.inbox))
+    )
+
+
+def conservation(state: State, parameters: Parameters) -> bool:
+    """Size messages may be out: each may leave at once, is in the channel, was consumed, or is being asked for."""
+    here = state.credit + state.wire.size() + state.inbox.size()
+    return here + state.unrequested + state.requests + state.withheld == parameters.size
+
+
+def bounded(state: State, parameters: Parameters) -> bool:
+    """The receiver never holds more messages than it has room for, and these include what its application holds."""
+    return state.wire.size() + state.inbox.size() <= parameters.size
+
+
+def requests_batched(state: State, parameters: Parameters) -> bool:
+    """Fewer than a batch of consumed messages wait for their request."""
+    return state.unrequested < parameters.batch
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """A message that waits can still be served; needs a batch of at most the size."""
+    return state.waiting.is_empty() or SYSTEM.can_move(state, parameters)
+
+
+def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
+    """Messages are consumed in the order in which they were offered, each once."""
+    due = state.consumed
+    for queue in (state.inbox, state.wire, state.waiting):
+        due = queue.fold(due_after, due, parameters)
+    return due == state.offered
+
+
+def _here(state: State) -> int:
+    return state.credit + state.wire.size() + state.inbox.size()
+
+
+SYSTEM: System[State, Parameters] = System(
+    module="Demand",
+    initial=initial,
+    actions=(
+        Action("Offer", offer, is_environment=True, end="sender"),
+        Action("Withdraw", withdraw, is_environment=True, end="sender"),
+        Action("Send", send, end="sender"),
+        Action("Deliver", deliver, is_arrival=True, end="receiver"),
+        Action("Consume", consume, end="receiver"),
+        Action("Ask", ask, end="receiver"),
+        Action("Request", request, _counts, is_arrival=True, end="sender"),
+    ),
+    invariants={
+        "TypeOK": type_ok,
+        "Conservation": conservation,
+        "Bounded": bounded,
+        "RequestsBatched": requests_batched,
+        "NeverStuck": never_stuck,
+        "ExactlyOnceInOrder": exactly_once_in_order,
+    },
+    probes={
+        "MessageNeverWaitsProbe": lambda state, _: state.waiting.is_empty() or state.credit > 0,
+        "ChannelNeverIdleProbe": lambda state, _: state.waiting.is_empty() or state.requests == 0 or _here(state) > 0,
+        "NobodyHasToAskProbe": lambda state, _: (
+            state.waiting.is_empty() or _here(state) + state.unrequested + state.requests > 0
+        ),
+    },
+    counters={
+        "sender": lambda state: (state.credit,),
+        "receiver": lambda state: (state.inbox.size(), state.unrequested, state.withheld),
+    },
+)
+
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    theorems="permitflow_proofs.demand:theorems",
+    flow="demand",
+    runs="permitflow.testing.subjects.demand:SUBJECT",
+)

@@ -1,0 +1,264 @@
+"""Demand, for any window, batch and line: its invariants, liveness, and how long the receiver may have nothing to do.
+
+The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from permitflow_model.demand import (
+    OUT_OF_ORDER,
+    SYSTEM,
+    Parameters,
+    State,
+    due_after,
+    is_number,
+    successor,
+)
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.queue import SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import dead_end_obligation
+from permitflow_proofs.kernel.symbols import assume, assuming, integer, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "rank", "theorems"]
+
+INVARIANT = {
+    name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "RequestsBatched", "ExactlyOnceInOrder")
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts, also those that are not live."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    make = partial(SymbolicQueue.any_queue, any_item=integer, dead_ends={due_after: OUT_OF_ORDER})
+    state = arbitrary(State, special={name: make(name) for name in ("waiting", "wire", "inbox")})
+    return assume_all(INVARIANT.values(), state, parameters)
+
+
+def _any_count(parameters: Parameters) -> tuple[int]:
+    count = natural("requested messages", 1)
+    assume(count <= parameters.size)
+    return (count,)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Request": _any_count})
+"""The protocol with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "demand-")
+
+
+def _holds_fewer(state: State, parameters: Parameters) -> bool:
+    return state.wire.size() + state.inbox.size() < parameters.size
+
+
+def _live(beyond: int) -> Clause[State, Parameters]:
+    """Never stuck, if the batch is larger than the window by no more than this."""
+    never_stuck = SYSTEM.invariants["NeverStuck"]
+    return lambda state, parameters: parameters.batch > parameters.size + beyond or never_stuck(state, parameters)
+
+
+def rank(state: State, _parameters: Parameters) -> int:
+    """At least so many steps until everything that was offered is consumed and as much as possible is requested."""
+    in_channel = 3 * state.wire.size() + 2 * state.inbox.size()
+    return 4 * state.waiting.size() + in_channel + state.unrequested + state.requests + 2 * state.withheld
+
+
+def _falls(before: State, after: State, parameters: Parameters) -> bool:
+    return rank(after, parameters) <= rank(before, parameters) - 1
+
+
+def _falls_by_two(before: State, after: State, parameters: Parameters) -> bool:
+    return rank(after, parameters) <= rank(before, parameters) - 2
+
+
+def _is_at_rest(state: State) -> bool:
+    return state.waiting.is_empty() and state.consumed == state.offered
+
+
+def _rests_or(holds: Callable[[State], bool]) -> Clause[State, Parameters]:
+    return lambda state, parameters: (
+        parameters.batch > parameters.size or SYSTEM.can_move(state, parameters) or holds(state)
+    )
+
+
+def _collects(before: State, after: State, parameters: Parameters) -> bool:
+    return parameters.batch <= parameters.size or after.unrequested >= before.unrequested
+
+
+def _collects_two(before: State, after: State, parameters: Parameters) -> bool:
+    return parameters.batch <= parameters.size or after.unrequested >= before.unrequested + 2
+
+
+def _rest_of(batch: int) -> Clause[State, Parameters]:
+    """Once the last message of a batch is consumed, so many messages are elsewhere: size - batch."""
+
+    def holds(state: State, parameters: Parameters) -> bool:
+        if state.unrequested != parameters.batch - 1 or state.inbox.is_empty():
+            return True
+        others = state.credit + state.wire.size() + state.inbox.size() - 1 + state.requests + state.withheld
+        return others == parameters.size - parameters.batch + batch
+
+    return holds
+
+
+def _any_number(parameters: Parameters) -> int:
+    number = natural("message")
+    with assuming():
+        assume(is_number(number, parameters))
+    return number
+
+
+# Time.  One unit is the time in which the receiver consumes a message; a round trip takes `delay` units: from the
+# consumption that completes a batch until the first message is here that leaves because of it.  The sender never lacks
+# messages.  As long as the receiver has always had something to consume, it consumes message number n at time n.
+
+
+def _any_schedule() -> tuple[int, int]:
+    size, batch = natural("size", 1), natural("batch", 1)
+    assume(batch <= size)
+    return size, batch
+
+
+def _always_busy(late: int) -> bool:
+    """A message after the first window is here when the receiver is ready for it.
+
+    It left because of the request at the consumption number ``requested``, a whole number of batches; this lets the
+    messages up to ``size + requested`` leave, and the request before it all but the last ``batch`` of these.
+    """
+    size, batch = _any_schedule()
+    delay, requested, number = natural("delay"), natural("requested"), natural("number", 1)
+    assume(delay <= size - batch + late)
+    assume(size + requested - batch < number)
+    assume(number <= size + requested)
+    return requested + delay <= number - 1
+
+
+def _idle_once(sooner: int) -> bool:
+    """With a longer round trip, the receiver waits for the first message after the first window."""
+    size, batch = _any_schedule()
+    delay = natural("delay")
+    assume(delay > size - batch - sooner)
+    return batch + delay > size
+
+
+def _at_least_so_long(more: int) -> bool:
+    """From a request until ``span`` messages later, where another request leaves: a round trip, and then one by one.
+
+    ``span`` is the largest multiple of ``batch`` that is at most ``size``.  The first message that leaves because of
+    the request is number ``requested + size - batch + 1``, and ``span`` is not before it.
+    """
+    size, batch = _any_schedule()
+    delay, span = natural("delay"), natural("span", 1)
+    at_request, at_first, at_span = natural("time of the request"), natural("time of the first"), natural("time then")
+    assume(span <= size)
+    assume(size - batch < span)
+    assume(at_first >= at_request + delay + 1)  # on its way for a round trip, then consumed
+    assume(at_span >= at_first + span - (size - batch + 1))  # the others one by one
+    return at_span - at_request >= delay + span - size + batch + more
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and every number is one.",
+            lambda state, _: state._replace(requests=-1),
+            "-1 requested messages",
+        ),
+        _CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "Of size messages each may leave at once, is in flight, is in the inbox, was consumed, is being requested "
+            "or is withheld, after any number of steps.",
+            lambda state, _: state._replace(requests=state.requests + 1),
+            "after the step one more is requested",
+        ),
+        _CHAPTER.kept(
+            "batched",
+            "RequestsBatched",
+            "Fewer than a batch of consumed messages wait for their request: one request for batch messages.",
+            lambda state, parameters: state._replace(unrequested=state.unrequested + parameters.batch),
+            "after the step a batch more waits",
+        ),
+        _CHAPTER.kept(
+            "in-order",
+            "ExactlyOnceInOrder",
+            "Messages are consumed in the order in which they were offered, each once.",
+            lambda state, parameters: state._replace(offered=successor(state.offered, parameters)),
+            "after the step a number is left out",
+        ),
+        _CHAPTER.theorem(
+            "dead-end",
+            "Successor",
+            "After a message that is out of order none is due: what the proof of the order assumes of queues.",
+            dead_end_obligation(due_after, OUT_OF_ORDER, _any_number, lambda: integer("message"), any_parameters),
+        ),
+        _CHAPTER.theorem(
+            "bounded",
+            "Bounded",
+            "The receiver never holds more than size messages, in flight and held by its application included.",
+            follows("in every state", SYSTEM.invariants["Bounded"], _holds_fewer, "fewer"),
+        ),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "With a batch of at most size, a message that waits can still be served, whatever size, batch and initial.",
+            follows("in every state", _live(0), _live(1), "a batch of size + 1"),
+        ),
+        _CHAPTER.theorem(
+            "stuck",
+            "Consume",
+            "With a batch above size, consumed messages are never requested again: after size of them none can leave.",
+            *SUBJECT.step_obligations(
+                SUBJECT.protocol_actions(), _collects, _collects_two, "each step adds two to them"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "rank",
+            "Protocol",
+            "4 waiting + 3 in flight + 2 in the inbox + unrequested + requested + 2 withheld falls with every step of "
+            "the protocol: it comes to rest.",
+            *SUBJECT.step_obligations(SUBJECT.protocol_actions(), _falls, _falls_by_two, "it falls by two"),
+        ),
+        _CHAPTER.theorem(
+            "all-delivered",
+            "EveryMessageDelivered",
+            "With a batch of at most size: where the protocol can do nothing more, everything offered is consumed.",
+            follows(
+                "in every state", _rests_or(_is_at_rest), _rests_or(lambda state: not _is_at_rest(state)), "nothing has"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "overlap",
+            "Consume",
+            "When a request leaves, exactly size - batch messages are elsewhere: the most that the receiver has to "
+            "consume while the request travels.",
+            follows("when the last message of a batch is consumed", _rest_of(0), _rest_of(1), "one more"),
+        ),
+        _CHAPTER.theorem(
+            "idle",
+            "Consume",
+            "The receiver always has something to consume if, and only if, a round trip takes no longer than it "
+            "consumes size - batch messages. (The sender never lacks messages.)",
+            claim("with at most size - batch, no message comes late", _always_busy, "one more"),
+            claim("with more, the first message after the window comes late", _idle_once, "one less"),
+        ),
+        _CHAPTER.theorem(
+            "rate",
+            "Consume",
+            "With the largest multiple of batch that is at most size as span: span messages take at least the round "
+            "trip and the time of span - size + batch messages.",
+            claim("from a request to the one span messages later", _at_least_so_long, "one unit more"),
+        ),
+    )
