@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m benchmarks --help``; what they have shown is in docs/concepts/performance.md."""
+"""Benchmarks: ``python -m benchmarks --help``; docs/concepts/performance.md has the results."""

@@ -1,4 +1,4 @@
-"""What a chunk costs the processor with both ends in one process and one event loop, on a machine that is not quiet.
+"""Processor time of a chunk, with both ends in one process and one event loop, on a machine that is not quiet.
 
     python -m benchmarks.chunk_cost
     python -m benchmarks.chunk_cost --against ../another-checkout
@@ -56,7 +56,7 @@ async def _read_joined(end: RemoteReceiver) -> int:
     return 1 if isinstance(received, Message) else len(received)
 
 
-# Each reads something, and says how many chunks.  The rows stay unread: what is measured is the way to the consumer.
+# Each reads chunks and counts them.  The rows stay unread: only the path to the consumer is measured.
 READS: dict[str, Callable[[RemoteReceiver], Awaitable[int]]] = {
     "many": _read_many,
     "joined": _read_joined,
@@ -92,7 +92,7 @@ async def _read_all(end: RemoteReceiver, read: Callable[[RemoteReceiver], Awaita
 
 
 class Competitor(NamedTuple):
-    """Whose implementation, and how its consumer reads."""
+    """The implementation, and how its consumer reads."""
 
     checkout: Path
     read: str

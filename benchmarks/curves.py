@@ -18,7 +18,7 @@ from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import enough_rows
 
 WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
-# Less would only cut chunks into slices.
+# A smaller window would only cut chunks into slices.
 LEAST_CHUNKS_IN_WINDOW = 2
 SIZES = ("64", "1,024", "4,096")
 # From one row to half of the window.
@@ -44,7 +44,7 @@ class Point(Record):
     """On the way, while the channel is full."""
     percentile_99_milliseconds: Series
     peak_memory_bytes: Series
-    """Of both processes."""
+    """The sum over both processes."""
 
 
 def default_batch(row_permits: int) -> int:
@@ -102,11 +102,11 @@ class DelayPoint(Record):
     predicted_rows_per_second: float
     """By the simulation of the same channel, with the fastest rate of this run as the consumer's."""
     is_bound_by_window: bool
-    """Says the simulation that the window holds the channel back?"""
+    """Does the simulation say that the window limits the channel?"""
 
     @property
     def turn_around_milliseconds(self) -> float:
-        """What both processes add to the round trip, if the window is what holds the channel back."""
+        """The time that both processes add to the round trip, if the window limits the channel."""
         return self.rtt_milliseconds * (self.predicted_rows_per_second / self.rows_per_second.median - 1)
 
 
@@ -168,11 +168,11 @@ def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_r
 
 @dataclass(frozen=True)
 class FullPipe:
-    """From which window on a distance no longer matters: by the rule of thumb, and as measured."""
+    """The window from which on a distance no longer matters: by the rule of thumb, and as measured."""
 
     rtt_milliseconds: float
     turn_around_milliseconds: float
-    """What both processes add to the round trip: the median over the windows that hold the channel back."""
+    """The time that both processes add to the round trip: the median over the windows that limit the channel."""
     by_network: int
     """By the rule, with the round trip of the network alone."""
     by_both: int
@@ -228,7 +228,7 @@ class Stalled(Record):
     way: str
     row_permits: int
     peak_memory_bytes: Series
-    """Of both processes together."""
+    """The sum over both processes."""
 
     @property
     def window_bytes(self) -> int:
@@ -236,7 +236,7 @@ class Stalled(Record):
 
 
 def measure_stalled(field: Field) -> list[Stalled]:
-    """Ways of ours that targets are about."""
+    """Our ways for which targets exist."""
     is_smoke = field.settings.is_smoke
     jobs = [
         Job(
@@ -248,7 +248,7 @@ def measure_stalled(field: Field) -> list[Stalled]:
         )
         for row_permits in (STALLED_WINDOWS[:1] if is_smoke else STALLED_WINDOWS)
     ]
-    # The smallest first: memory that was had once is not always given back.
+    # The smallest first: a process does not always give memory back.
     entries = [Entry(way, job) for way in judged_ways(field) for job in jobs]
     return [
         Stalled(

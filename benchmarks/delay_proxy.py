@@ -18,7 +18,7 @@ async def _serve(pipe: Connection, target: str, delay_seconds: float) -> None:
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        # What is cut off at the end is over; asyncio's streams would print a stack for it.
+        # A connection cut off at the end is over; asyncio's streams would print a stack for it.
         with suppress(asyncio.CancelledError):
             await asyncio.gather(
                 _pass_on(reader, far_writer, delay_seconds),

@@ -93,7 +93,7 @@ def can_draw() -> bool:
 
 
 def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:
-    """All pictures of what was measured, as SVG; none without matplotlib."""
+    """All plots of the measurements, as SVG; none without matplotlib."""
     if not can_draw():
         return
     import matplotlib

@@ -36,7 +36,7 @@ class Settings:
     ways: tuple[str, ...] = ("",)
     """Only ways with one of these in their name; all by default."""
     is_smoke: bool = False
-    """Does it still run?  Nothing is judged."""
+    """Check only that it still runs; judge nothing."""
 
 
 FULL = Settings()
@@ -61,7 +61,7 @@ MOST_WINDOW_BYTES = 6 << 20
 WINDOWS_THAT_BIND = 8
 PILOT_SHARE = 4
 LEAST_CHUNKS_OF_A_PILOT = 32
-# So many of the fastest are tried again, and so many of these once more: a short run is easily disturbed.
+# The numbers of the fastest that are tried a second and a third time: a short run is easily disturbed.
 KEPT = (4, 2)
 
 
@@ -104,7 +104,7 @@ class Sample:
     """After warming up, by the consumer's clock; infinite if all came at once.  It means nothing if the producer
     paused."""
     cpu_seconds_per_gigabyte: float
-    """Of both processes, for all chunks."""
+    """The sum over both processes and all chunks."""
     peak_memory_bytes: int
     """Resident memory, of both processes together."""
     latencies_ns: tuple[int, int]
@@ -208,7 +208,7 @@ class Field:
         return mixed
 
     def run(self, way: Way, job: Job, pair: Pair | None = None) -> Sample | None:
-        """Let a way do a job, by its own pair or by another one; None if it cannot, which is noted."""
+        """Run a job on a way, with its own pair of processes or another; None and a note if it cannot."""
         try:
             return (pair or self._pairs[way.name]).run(job)
         except PartnerFailedError as failure:

@@ -1,4 +1,4 @@
-"""How everything here is measured: variants in turns, and processes beside the one that measures."""
+"""How everything here is measured: variants take turns, and other processes run beside the measuring one."""
 
 import multiprocessing
 import random
@@ -80,7 +80,7 @@ class Partner:
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """By itself, until now?"""
+        """Has it ended by itself until now?"""
         return not self._process.is_alive()
 
     def kill(self) -> None:
@@ -88,7 +88,7 @@ class Partner:
         self.close()
 
     def close(self) -> None:
-        """Let nothing more be said to it, and wait for its end; kill it if that takes too long."""
+        """Close its pipe, and wait for its end; kill it if that takes too long."""
         self._pipe.close()
         self._process.join(ENDING_SECONDS)
         self._process.kill()

@@ -41,7 +41,7 @@ from permitflow.wire.v1 import exchange_pb2 as wire
 LONGEST_P99_SECONDS = 0.2
 MOST_GROWTH_BYTES = 1 << 30
 SECONDS = 8.0
-"""An attack is repeated for so long, and given up after three times as long; ``nobody`` is the control."""
+"""Seconds for which an attack is repeated; it is given up after three times as long.  ``nobody`` is the control."""
 CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
 WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for number in range(1_000)])
 BETWEEN_SECONDS = 0.01
@@ -139,7 +139,7 @@ def _attack(_pipe: object, name: str, address: str) -> None:
 
 
 async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable[[], None]) -> list[float]:
-    """Seconds of each, from when it was due: one that comes late makes those that are due meanwhile late as well."""
+    """Seconds of each from its due time: a late one also delays those that become due meanwhile."""
     found: list[float] = []
     async with (
         put(address, "honest/0", CHUNK.schema) as sender,

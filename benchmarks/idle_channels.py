@@ -1,4 +1,4 @@
-"""What idle channels cost: memory and processor time, for 1 to 1,000 of them.
+"""The cost of idle channels: memory and processor time, for 1 to 1,000 of them.
 
 Each channel has moved a chunk before it is left idle: so it has everything that a used channel has.
 """
@@ -46,15 +46,15 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class IdleChannels(Record):
-    """So many of them, of one kind."""
+    """A number of channels of one kind."""
 
     kind: str
-    """In a process, or what carries them between two."""
+    """The carrier between two processes; or none, within one."""
     channels: int
     bytes_per_channel: float
     """Resident memory, at both ends together."""
     cpu_share_per_channel: float
-    """Of one processor, at both ends together."""
+    """Share of one processor, at both ends together."""
 
 
 def measure_idle_channels(settings: Settings) -> list[IdleChannels]:

@@ -37,7 +37,7 @@ LOCAL_CHUNKS = 16
 BYTE_WINDOW = 64 << 10
 # RisingWave's ROW_COUNT since 2023.
 ROW_PERMITS = 2_048
-# What a receiver keeps back, up to permit_batch - 1 rows, is missing in the join's next turn: here at most one chunk.
+# A receiver keeps back up to permit_batch - 1 rows, which the join's next turn lacks: here at most one chunk.
 PERMIT_BATCH = 64
 # RisingWave's.
 LARGE_PERMIT_BATCH = 256
@@ -55,13 +55,13 @@ class Setup:
     permit_batch: int = PERMIT_BATCH
     row_bytes: int = SLIM_ROW_BYTES
     join_seconds: float = 425e-6
-    """What a chunk costs the join."""
+    """The cost of a chunk for the join."""
     local_seconds: float = 94e-6
-    """What a chunk costs the upstream beside the join; the join stands still meanwhile."""
+    """The cost of a chunk for the upstream beside the join; the join stands still meanwhile."""
     remote_seconds: float = 485e-6
-    """What a chunk costs the upstream in another process."""
+    """The cost of a chunk for the upstream in another process."""
     yields_after_each_chunk: bool = False
-    """The join lets others run after each chunk, rather than after all that are ready."""
+    """Does the join let other tasks run after each chunk, not only after all that are ready?"""
 
 
 EQUAL_SECONDS = 485e-6
@@ -99,7 +99,7 @@ class Work:
         self._due = 0.0
 
     def begin(self) -> None:
-        """Waiting is over; what was not done meanwhile cannot be made up for."""
+        """Stop waiting; work that was not done meanwhile is lost."""
         self._due = time.monotonic()
 
     def do(self) -> None:
@@ -114,7 +114,7 @@ class Work:
 
 
 class Meter:
-    """The back-pressure rate: which share of the time a sender waits.  ``with meter: send()``."""
+    """The back-pressure rate: the share of the time for which a sender waits.  ``with meter: send()``."""
 
     def __init__(self) -> None:
         self._waiting_since: float | None = None
@@ -190,7 +190,7 @@ async def send_with_permits(pipe: Connection, setup: Setup, meter: Meter) -> Non
 
 
 def send_within_window(pipe: Connection, setup: Setup, meter: Meter) -> None:
-    """A window of bytes, as HTTP/2 has it: the join gives back the bytes of what it has read."""
+    """A window of bytes, as in HTTP/2: the join gives back the bytes that it has read."""
     content, work = bytes(CHUNK_ROWS * setup.row_bytes), Work(setup.remote_seconds)
     window = BYTE_WINDOW
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -220,16 +220,16 @@ def updates(connection: socket.socket, least: int) -> int:
 
 
 class Upstream(NamedTuple):
-    """What is ready can be consumed now, chunk by chunk."""
+    """Chunks that are ready can be consumed now, one by one."""
 
     ready: Callable[[], int]
     """Chunks that are here."""
     consume: Callable[[], int]
-    """Take the oldest chunk that is here, and let its sender know; how many rows it has."""
+    """Take the oldest chunk that is here, and return its permits; its rows."""
     begin: Callable[[], None]
     """Measure from now on."""
     back_pressure_rate: Callable[[], float]
-    """Which share of the time its sender has waited since then."""
+    """The share of the time since then for which its sender has waited."""
 
 
 def local_upstream(setup: Setup) -> Upstream:
@@ -252,7 +252,7 @@ def local_upstream(setup: Setup) -> Upstream:
 
 
 _PRODUCING: set["asyncio.Task[None]"] = set()
-"""Else nothing would hold them."""
+"""Keeps them alive."""
 
 
 async def _produce(
@@ -274,7 +274,7 @@ async def _produce(
 
 
 def remote_upstream(setup: Setup, process: Partner) -> Upstream:
-    """A process; a thread of ours hears it, as other threads serve the network beside a join."""
+    """A process whose messages a thread of ours reads, as threads serve the network beside a join."""
     inbox: deque[int] = deque()  # rows of each chunk
     address = process.hears()
     consume = _over_grpc(address, inbox) if setup.uses_permits else _over_a_connection(address, inbox)
@@ -288,7 +288,7 @@ def remote_upstream(setup: Setup, process: Partner) -> Upstream:
 
 
 def _over_a_connection(address: str, inbox: deque[int]) -> Callable[[], int]:
-    """Read chunks, of which ``inbox`` gets the bytes; the function gives back the bytes of a chunk."""
+    """Read chunks, put their bytes into ``inbox``, and return a function that gives a chunk's bytes back."""
     connection = socket.create_connection(("127.0.0.1", int(address)))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -308,7 +308,7 @@ def _over_a_connection(address: str, inbox: deque[int]) -> Callable[[], int]:
 
 
 def _over_grpc(address: str, inbox: deque[int]) -> Callable[[], int]:
-    """Take chunks, of which ``inbox`` gets the rows; the function returns the permits of a chunk."""
+    """Take chunks, put their rows into ``inbox``, and return a function that returns a chunk's permits."""
     return_permits: list[Callable[[], object]] = []
 
     async def take_all() -> None:
@@ -337,7 +337,7 @@ IDLE_SECONDS = 0.0005
 
 
 class Reader:
-    """Reads whatever is ready, turn by turn."""
+    """Reads all chunks that are ready, turn by turn."""
 
     def __init__(self, setup: Setup, upstreams: tuple[Upstream, Upstream]) -> None:
         """``upstreams`` are asked in this order."""
@@ -347,7 +347,7 @@ class Reader:
         self.rows = [0, 0]
 
     async def read_until(self, time_seconds: float) -> None:
-        """Turn after turn; between two turns, others run."""
+        """Run turn after turn; other tasks run between two turns."""
         while time.monotonic() < time_seconds:
             consumed = [await self._drain(number) for number in range(len(self._upstreams))]
             await asyncio.sleep(0 if any(consumed) else IDLE_SECONDS)
@@ -392,13 +392,13 @@ def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
 
 SECONDS = 0.8
 SMOKE_SECONDS = 0.1
-# Deadlines make rounds nearly equal; more of them would tell nothing new.
+# Deadlines make rounds nearly equal; more rounds would add nothing.
 MOST_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Imbalance(Record):
-    """What came from both upstreams in one setup."""
+    """Rows from both upstreams in one setup."""
 
     setup: str
     local_rows_per_second: Series

@@ -92,7 +92,7 @@ def _distinct(payload: Payload) -> tuple[pa.RecordBatch, ...]:
 
 
 def sum_of_serials(chunks: Sequence[pa.RecordBatch]) -> int:
-    """What a consumer reads of several chunks: one column, summed up."""
+    """The part of several chunks that a consumer reads: one column, summed up."""
     total: int = pc.sum(pa.Table.from_batches(chunks).column(0)).as_py()
     return total
 
@@ -112,7 +112,7 @@ PAYLOADS = {
 
 # A producer that has more to send hands over so many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
-# The clock starts after this share of the chunks: connecting and filling the window are not what is measured.
+# The clock starts after this share of the chunks: connecting and filling the window are not measured.
 WARM_UP_SHARE = 0.1
 
 
@@ -127,10 +127,10 @@ class Job:
     permit_batch: int
     """Permits return in batches of so many rows."""
     pause_seconds: float = 0.0
-    """Between bursts; 0: as fast as it can."""
+    """The pause between bursts; 0: none."""
     burst_chunks: int = BURST_CHUNKS
     stall_seconds: float = 0.0
-    """So long the consumer does not read, after it has dialled."""
+    """Seconds for which the consumer does not read, after it has dialled."""
     stamps: bool = False
     """Measures the time on the way; a job that pauses always does."""
     number: int = 0
@@ -147,7 +147,7 @@ class Job:
 
     @property
     def is_stamped(self) -> bool:
-        """Do chunks carry the time at which they left the producer's hand?"""
+        """Do chunks carry the time at which the producer sent them?"""
         return self.stamps or self.is_paced
 
     @property
@@ -246,7 +246,7 @@ class Tally:
         self._due = self._next_due()
 
     def _next_due(self) -> int:
-        """After how many chunks to read; where the clock starts or stops, no chunk may be left over."""
+        """The number of chunks after which to read; when the clock starts or stops, none may be left over."""
         until_mark = self._warm_up_chunks - self._read_chunks
         if until_mark <= 0:
             until_mark = self._job.chunks - self._read_chunks
@@ -256,7 +256,7 @@ class Tally:
         """Check the received chunks.
 
         Raises:
-            AssertionError: chunks are missing, or their content is not what was sent.
+            AssertionError: chunks are missing, or their content differs from the sent one.
         """
         came = self._read_chunks + len(self._pending) + self._joined_chunks
         assert came == self._job.chunks, f"{came} of {self._job.chunks} chunks came"
@@ -264,5 +264,5 @@ class Tally:
         if self._job.is_stamped:
             percentiles = statistics.quantiles(self._latencies_ns[self._warm_up_chunks :], n=100)
             return Outcome(counted, seconds, (int(percentiles[49]), int(percentiles[98])))
-        assert self._sum == self._job.checksum(), "the content of the chunks is not what was sent"
+        assert self._sum == self._job.checksum(), "the content of the chunks differs from the sent one"
         return Outcome(counted, seconds, (0, 0))

@@ -1,4 +1,4 @@
-"""How long a chunk of 64 rows that is alone is on its way, from the producer's hand to the consumer's."""
+"""The latency of a lone chunk of 64 rows, from the producer to the consumer."""
 
 from dataclasses import dataclass
 

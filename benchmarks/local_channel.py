@@ -37,7 +37,7 @@ ROUNDS_IN_A_ROUND = 3
 
 
 class Chunk:
-    """As an Arrow batch looks to a channel, with something to read."""
+    """A chunk that looks like an Arrow batch to a channel, with something to read."""
 
     __slots__ = ("num_rows", "value")
 
@@ -126,7 +126,7 @@ def channel(
     produce: Callable[[LocalSender[Chunk], Chunks], Awaitable[None]],
     consume: Callable[[LocalReceiver[Chunk]], Awaitable[int]],
 ) -> Candidate:
-    """Our channel, with its default parameters, used in this way."""
+    """Our channel with its default parameters, used by this kind of call."""
 
     async def move(chunks: Chunks, row_permits: int) -> int:
         ends: Ends = open_channel(ChannelParameters(row_permits=row_permits))
@@ -155,7 +155,7 @@ class LocalRate(Record):
     candidate: str
     chunk_rows: int
     million_messages_per_second: Series
-    """Of processor time."""
+    """Seconds of processor time."""
 
 
 def measure_local(settings: Settings) -> list[LocalRate]:

@@ -57,18 +57,18 @@ class CheckingSpeed(Record):
 
     what: str
     unit: str
-    """What is counted: states, events, theorems."""
+    """The counted things: states, events, theorems."""
     count: int
     cpu_seconds: float
-    """Of all processes."""
+    """The sum over all processes."""
 
 
-# What is measured: each loads what it needs, and returns what does the work and counts it.
+# The measured things: each function imports what it needs, and returns a function that does the work and counts it.
 Work = Callable[[], int]
 
 
 def explored(name: str) -> Work:
-    """States of a model, by our explorer, with all its invariants; of all that it knows, if there is no name."""
+    """States of a model, by our explorer, with all its invariants; without a name, of all models."""
     from permitflow_model.exploration import explore_model
     from permitflow_model.manifest import read_manifest
     from permitflow_model.registry import system_of
@@ -141,7 +141,7 @@ class Task:
     unit: str
     most_rounds: int = 3
     is_quick: bool = False
-    """A smoke run has it."""
+    """Is it part of a smoke run?"""
 
 
 TASKS = [

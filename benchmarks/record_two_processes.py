@@ -42,7 +42,7 @@ SABOTAGED_CHUNKS = 300
 SMALL_PRIME = 31
 
 AGREED = ChannelParameters(row_permits=10_000, permit_batch=1_250)
-# The consumer begins when two windows are full; from then on permits are what everybody waits for.
+# The consumer begins when two windows are full; from then on all ends wait for permits.
 CHUNKS_IN_TWO_WINDOWS = 2 * AGREED.row_permits // (2 * PRIME)
 
 
@@ -56,8 +56,8 @@ def exchange(pipe: Connection, file: Path, sabotage: str | None) -> None:
     """Serve until the pipe ends; the message is the address."""
     if sabotage:
         SABOTAGES[sabotage]()
-    # Through shared memory almost the whole window returns at once: the sender refuses what comes twice before it gets
-    # into any recording.
+    # Through shared memory almost the whole window returns at once: the sender refuses permits that are returned twice
+    # before they are recorded.
     same_host = SameHost.NEVER if sabotage else SameHost.AUTO
 
     async def serve(trace: FileTrace) -> None:
@@ -121,7 +121,7 @@ def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
 
 
 def run_sabotaged(folder: Path, sabotage: str) -> bool:
-    """Record, judge, and look whether the objection is to the right step."""
+    """Record, judge, and check that the model objects to the right step."""
     ended = record_run(folder, list(sizes(SABOTAGED_CHUNKS, PRIME)), sabotage)
     print(f"permits {sabotage}: {ended}")
     channel = read_trace(folder).channels[PUT]

@@ -26,7 +26,7 @@ SAMPLE_SECONDS = 0.1
 WARM_UP_SHARE = 0.3
 # A producer without back-pressure would run ahead by hundreds of MB each second.
 MOST_GROWTH_BYTES_PER_SECOND = 256 * 1024.0
-# So many samples, all the time between them, show a slope as well as more do.
+# This many samples show a slope as well as more do.
 MOST_SAMPLES = 400
 LONGEST_SECONDS = 3600.0
 
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, *, rows: int, pause_seconds: float) -> Run:
 
 
 def heard(process: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
-    """The next line of a process, which must tell this event."""
+    """The next line of a process, which must report this event."""
     assert process.stdout is not None
     line = process.stdout.readline()
     told: dict[str, Any] = json.loads(line) if line else {"event": "nothing: it has ended"}
@@ -130,7 +130,7 @@ def broken_promises(name: str, result: Run, rows: int, row_permits: int) -> list
 
 
 def growths(result: Run) -> dict[str, float]:
-    """How fast the memory of each process grows, in bytes per second."""
+    """The growth of each process's memory, in bytes per second."""
     times = [sample.seconds for sample in result.samples]
     return {
         "source": growth_bytes_per_second(times, [sample.source_bytes for sample in result.samples]),
@@ -139,7 +139,7 @@ def growths(result: Run) -> dict[str, float]:
 
 
 def growing(by_process: dict[str, float]) -> list[str]:
-    """Whose memory does not stay flat."""
+    """The processes whose memory does not stay flat."""
     return [
         f"slow consumer: the memory of the {who} grows by {growth / 1024:.0f} KiB per second"
         for who, growth in by_process.items()

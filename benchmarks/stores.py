@@ -1,7 +1,7 @@
-"""What it costs an exchange to have rows on disk before it takes them over, beside keeping them in memory.
+"""The cost of an exchange that writes rows to disk before it takes them over, beside one that keeps them in memory.
 
 One process is ``permitflow serve --retention replay``, the other one feeds some of its channels over TCP and
-acknowledges what was taken over, so that the window is never full for long.
+acknowledges the rows that were taken over, so that the window is never full for long.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ STREAM = "kept"
 
 @dataclass(frozen=True)
 class StoreRate(Record):
-    """What producers achieve together."""
+    """The rate of all producers together."""
 
     store: str
     payload: str
@@ -63,7 +63,7 @@ def _rates(payload: Payload, rounds: int, chance: random.Random, seconds: float)
 
 @contextmanager
 def _serving(store: str, payload: Payload) -> Iterator[str]:
-    """An exchange over TCP: its address.  What is on disk is on the disk of the checkout."""
+    """An exchange over TCP: its address.  A store on disk lies on the disk of the checkout."""
     (CHECKOUT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="store-", dir=CHECKOUT / "build") as folder:
         options = ["--address", "tcp://127.0.0.1:0", "--stream", f"{STREAM}:{max(CHANNELS)}"]
@@ -87,7 +87,7 @@ async def _rate(address: str, payload: Payload, channels: int, seconds: float) -
 
 
 async def _feed(address: str, channel: str, payload: Payload, seconds: float) -> int:
-    """Send for a while; the end waits until all was taken over."""
+    """Send for a while; the end waits until the exchange has taken over everything."""
     chunks = list(payload.chunks(BURST_CHUNKS))
     # Large ones by bursts would take longer than the clock looks at.
     burst = chunks[: max(1, payload.row_permits // payload.rows // 2)]
@@ -102,7 +102,7 @@ async def _feed(address: str, channel: str, payload: Payload, seconds: float) ->
 
 
 async def _acknowledge(orders: AioControl, channels: list[str]) -> None:
-    """Need nothing of what was taken over, again and again."""
+    """Acknowledge all rows that were taken over, again and again."""
     while True:
         positions = await orders.positions(channels)
         await orders.acknowledge({position.channel: position.next_row for position in positions})

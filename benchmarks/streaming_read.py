@@ -37,7 +37,7 @@ CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROWS // 2 // CHUNK_ROWS
 # Batches that fill the exchange, and start workers.
 WARM_UP_BATCHES = 3
 LEAST_BATCHES = WARM_UP_BATCHES + 3
-# The first throws rows away: what is left is the source.
+# The first throws rows away: then only the source is measured.
 SINKS = ("noop", "parquet")
 
 
@@ -92,7 +92,7 @@ def produce(_pipe: object, address: str) -> None:
 
 
 def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
-    """Run a query for so long; the rate of its batches, without the first ones and the last."""
+    """Run a query for these seconds; return the rate of its batches, without the first ones and the last."""
     with tempfile.TemporaryDirectory() as folder:
         writer = data.writeStream.format(sink).option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.start(f"{folder}/table")

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _listed(records: Iterable[T], columns: Mapping[str, Callable[[T], str]]) -> str:
-    """A row for each record; each column says what it shows of it."""
+    """A row for each record; each column is a function of the record."""
     return table([*columns], [[shown(record) for shown in columns.values()] for record in records])
 
 
@@ -59,7 +59,7 @@ def _points(part: str, number: str, results: Results) -> str:
 
 
 def defaults(results: Results) -> str:
-    """What the default window and batch reach of what the fastest of the curve does, and what that one costs."""
+    """The default window and batch beside the fastest of the curve: its throughput, and its costs."""
     rows = [*_default_rows(results, "windows", "row_permits"), *_default_rows(results, "batches", "permit_batch")]
     return table(["", "default", "of the fastest", "time on the way", "the fastest has", "time on the way"], rows)
 
@@ -146,7 +146,7 @@ def stores(results: Results) -> str:
 
 
 def machine(results: Results) -> str:
-    """On what it was measured, and how thoroughly."""
+    """The machine, and how thoroughly it was measured."""
     facts = ", ".join(f"{name} {value}" for name, value in results.machine.items())
     by_rounds: dict[int, list[str]] = {}
     for part, count in results.rounds.items():
@@ -170,7 +170,7 @@ def latency(results: Results) -> str:
         "p99": lambda each: compact(each.percentile_99_microseconds.median),
     }
     for peer in (name for name in LATENCY_PEERS.values() if name in medians):
-        # Of medians: ways that are not judged have fewer rounds.
+        # Ratios of medians: ways that are not judged have fewer rounds.
         columns[f"p50 ÷ {peer.split(',')[0]}"] = lambda each, peer=peer: compact(medians[each.way] / medians[peer])  # type: ignore[misc]
     return _listed(found, columns)
 

@@ -29,7 +29,7 @@ LEAST_MULTIPLES = {
 # A call for each message at both ends, as with a stream of anyio's; and several at once.
 LOCAL_CANDIDATES = ("receive", "send_many, receive_many")
 LEAST_LOCAL = 2.0
-# A stopped consumer costs its window and not much more; a thousand idle channels fit on any machine.
+# A stopped consumer costs little more than its window; a thousand idle channels fit on any machine.
 MOST_BYTES_FOR_A_BYTE = 1.25
 MOST_IDLE_GIBIBYTES = 1.0
 MOST_IDLE_CORES = 0.1
@@ -139,7 +139,7 @@ def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
 def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:
     for way in dict.fromkeys(each.way for each in stalled):
         mine = sorted((each for each in stalled if each.way == way), key=lambda each: each.row_permits)
-        # The least of the rounds: memory that a process had in an earlier job is not always given back.
+        # The least of the rounds: a process does not always give back the memory of an earlier job.
         memory = mine[-1].peak_memory_bytes.low - mine[0].peak_memory_bytes.low
         window = mine[-1].window_bytes - mine[0].window_bytes
         if window:

@@ -1,4 +1,4 @@
-"""What a gigabyte over TCP costs the processor of both ends: sockets as we use them, asyncio's transports, and TLS.
+"""Processor time of both ends for a gigabyte over TCP: sockets as we use them, asyncio's transports, and TLS.
 
     python -m benchmarks.tcp_ways
     python -m benchmarks.tcp_ways --rounds 3 --gigabytes 1
@@ -36,7 +36,7 @@ READS_AT_ONCE = 8
 
 
 class Frames(asyncio.BufferedProtocol):
-    """Receives messages where they stay, told by whatever reads; sees to it that the writer waits."""
+    """Receives messages in place, from whichever object reads; makes the writer wait."""
 
     def __init__(self, count: int = 0) -> None:
         self._scratch, self._filled = memoryview(bytearray(SCRATCH_BYTES)), 0
@@ -79,7 +79,7 @@ class Frames(asyncio.BufferedProtocol):
 
 
 async def receive(way: str, connection: socket.socket, count: int, certificate: Path) -> None:
-    """So many messages; then a byte goes back."""
+    """Read this many messages, then send a byte back."""
     loop, frames = asyncio.get_running_loop(), Frames(count)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
@@ -103,7 +103,7 @@ async def receive(way: str, connection: socket.socket, count: int, certificate: 
 
 
 async def send(way: str, connection: socket.socket, count: int, size: int, certificate: Path) -> None:
-    """So many messages; waits for the byte."""
+    """Write this many messages, then wait for the byte."""
     loop, frames = asyncio.get_running_loop(), Frames()
     rest: Sequence[bytes | memoryview]
     piece = memoryview(bytearray(size // PIECES))
@@ -142,7 +142,7 @@ async def send(way: str, connection: socket.socket, count: int, size: int, certi
 
 
 def play(pipe: Connection, end: str, way: str, port: int, count: int, size: int, certificate: Path) -> None:
-    """One end, in a process of its own; tells its port, then its processor time."""
+    """One end, in a process of its own; reports its port, then its processor time."""
     if end == "receive":
         with socket.create_server(("127.0.0.1", 0)) as listener:
             pipe.send(listener.getsockname()[1])
@@ -159,7 +159,7 @@ def play(pipe: Connection, end: str, way: str, port: int, count: int, size: int,
 
 
 def seconds_per_gigabyte(way: str, size: int, gigabytes: float, certificate: Path) -> float:
-    """Of the processor, for both ends together."""
+    """Processor time, for both ends together."""
     count = int(gigabytes * 1e9 / size)
     with Partner(play, "receive", way, 0, count, size, certificate) as receiving:
         port = receiving.hears()

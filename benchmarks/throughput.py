@@ -15,7 +15,7 @@ from benchmarks.jobs import PAYLOADS, Job
 from benchmarks.peers.way import Group, Way
 from benchmarks.results import Record, Series
 
-# Of ways that no promise is about: they stand beside the others.
+# For ways without targets, which stand beside the others.
 ROUNDS_BESIDE = 3
 
 
@@ -41,7 +41,7 @@ class Cell(Record):
     chunks_per_second: Series
     cpu_seconds_per_gigabyte: Series
     peak_memory_bytes: Series
-    """Of both processes together."""
+    """The sum over both processes."""
 
 
 def measure_throughput(field: Field) -> list[Cell]:
@@ -120,12 +120,12 @@ class StreamEnds(Record):
 
 
 def judged_ways(field: Field) -> list[Way]:
-    """Those of ours that promises are about."""
+    """Our ways for which targets exist."""
     return [way for way in field.ways if way.group is Group.OURS and way.target]
 
 
 def measure_stream_ends(field: Field) -> list[StreamEnds]:
-    """Ways of ours that promises are about."""
+    """Our ways for which targets exist."""
     found = []
     for way in judged_ways(field):
         job = Job(payload=ENDS_PAYLOAD.name, chunks=ENDS_CHUNKS, row_permits=ENDS_PAYLOAD.row_permits, permit_batch=1)

@@ -1,9 +1,9 @@
-"""The way of a lone chunk through an exchange: which functions of permitflow are called for it, and how often.
+"""The path of a lone chunk through an exchange: the functions of permitflow that are called for it, and how often.
 
     python -m benchmarks.way                       over TCP, gRPC and shared memory
     python -m benchmarks.way --carrier TCP --list  the calls in their order, as well
 
-Producer, exchange and consumer share one event loop; what is counted lies between ``send`` and the permits' return.
+Producer, exchange and consumer share one event loop; calls are counted between ``send`` and the permits' return.
 The package is the one that Python finds: PYTHONPATH=other/impl shows that of another checkout.
 """
 
@@ -53,7 +53,7 @@ def noting(calls: list[Call]) -> Iterator[None]:
 
 
 async def calls_of_a_chunk(address: str, same_host: SameHost) -> list[Call]:
-    """All calls for a chunk of 64 rows that finds nothing else under way."""
+    """All calls for a chunk of 64 rows while no other chunk is under way."""
     chunk = pa.record_batch({"n": pa.array(range(ROWS), pa.int64())})
     calls: list[Call] = []
     exchange = Exchange()

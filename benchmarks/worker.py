@@ -23,10 +23,10 @@ _RESET_PEAK = "5"
 
 
 class Effort(NamedTuple):
-    """What a job took of one process."""
+    """The resources that a job took of one process."""
 
     cpu_seconds: float
-    """All threads, user and system."""
+    """Processor time of all threads, user and system."""
     peak_memory_bytes: int
 
 
@@ -40,7 +40,7 @@ def peak_memory_bytes() -> int:
 
 
 def _jobs(pipe: Connection) -> Iterator[Job]:
-    # Else each collection would look at all that was loaded: 50,000 objects, and longer than many a job.
+    # Otherwise each collection would visit 50,000 loaded objects, and take longer than some jobs.
     gc.collect()
     gc.freeze()
     while True:

@@ -1,4 +1,4 @@
-"""Write docs/reference/api.md, or the file that is named: what is public, by the first line of its own docstring.
+"""Write docs/reference/api.md, or the named file: every public name, with the first line of its docstring.
 
 A test compares docs/reference/api.md with what this would write.
 """
@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSource
 
 from permitflow.errors import PermitflowError
 
-# "see `SendEnd` for what each method promises": said there, and not twice.
+# Their docstrings refer to `SendEnd` and `ReceiveEnd`, which are listed already.
 _TOLD_ELSEWHERE = re.compile(r"\b[Ss]ee `\w+`")
 
-# What the ends of a remote stream can do beside that.
+# The further methods of the ends of a remote stream.
 ADDED = {
     "RemoteReceiver": ("receive_joined", "take_joined"),
     "RemoteSender": ("end", "first_row"),
@@ -30,7 +30,7 @@ ADDED = {
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 
-# In the order in which one meets them; with the extra that each needs.
+# In reading order; with the extra that each needs.
 MODULES = {
     "permitflow": "",
     "permitflow.channels.gate": "",
@@ -58,7 +58,7 @@ MODULES = {
     "permitflow_model.kernel.replay": "",
 }
 
-# Of modules that are inner ones for the rest, what users need.
+# The names that users need of otherwise internal modules.
 ONLY = {
     "permitflow.channels.gate": (
         *("InputGate", "GateChunk", "AlignedBarrier", "MergedWatermark", "GateStatistics", "InputStatistics"),
@@ -93,7 +93,7 @@ def _section(module: ModuleType, extra: str) -> Iterator[str]:
 
 
 def _rows(name: str, value: object) -> Iterator[str]:
-    """A name, and the methods of a class that does something."""
+    """A name, and the methods of its class, if it has any."""
     if isinstance(value, type) and issubclass(value, PermitflowError):
         return
     yield _row(f"{name}{_signature(value)}", value)
@@ -106,7 +106,7 @@ def _rows(name: str, value: object) -> Iterator[str]:
 
 
 def _methods(owner: type) -> Iterator[tuple[str, object]]:
-    """What this package defines for a class and its bases, each once, as it is written."""
+    """The members that this package defines for a class and its bases, each once, in source order."""
     seen: set[str] = set()
     for base in owner.__mro__:
         if not base.__module__.startswith("permitflow"):
@@ -123,7 +123,7 @@ def _row(signature: str, value: object) -> str:
 
 
 def _signature(value: object) -> str:
-    """The names of what is passed; types and defaults are in the help."""
+    """The names of the parameters; types and defaults are in the help."""
     if not inspect.isfunction(value):
         return ""
     words, is_keyword = [], False
@@ -133,7 +133,7 @@ def _signature(value: object) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not is_keyword:
             words.append("*")
             is_keyword = True
-        options = get_args(parameter.annotation)  # of keywords that another function is told: Unpack[...]
+        options = get_args(parameter.annotation)  # keywords that are passed on: Unpack[...]
         is_unpacked = parameter.kind is parameter.VAR_KEYWORD and bool(options)
         words.extend(options[0].__annotations__ if is_unpacked else [parameter.name])
     return f"({', '.join(words)})"

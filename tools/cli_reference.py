@@ -1,4 +1,4 @@
-"""Write docs/reference/cli.md, or the file that is named: what every command says about itself.
+"""Write docs/reference/cli.md, or the named file: the help of every command.
 
 A test compares docs/reference/cli.md with what this would write.
 """
@@ -29,7 +29,7 @@ def reference() -> str:
 
 
 def commands() -> Iterator[tuple[str, Command]]:
-    """Every command with its full name, groups before what is in them."""
+    """Every command with its full name, groups before their members."""
     command = get_command(app)
     assert isinstance(command, TyperCommand | TyperGroup)  # Typer makes nothing else
     yield from _with_subcommands("permitflow", command)

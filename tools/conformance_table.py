@@ -1,4 +1,4 @@
-"""Write the tables of docs/guides/conformance-kit.md: the rules, and which channels keep them, ours and other people's.
+"""Write the tables of docs/guides/conformance-kit.md: the rules, and which channels keep them, ours and others.
 
 A test compares the tables with what this would write.
 """
@@ -46,7 +46,7 @@ def table(reports: Mapping[str, Report]) -> str:
 
 
 def cell(report: Report, rule: str) -> str:
-    """What a report says about a rule; nothing if it was not asked."""
+    """The report's verdict about a rule; empty if the rule was not checked."""
     try:
         return CELLS[report[rule].outcome]
     except KeyError:
@@ -54,7 +54,7 @@ def cell(report: Report, rule: str) -> str:
 
 
 def rules(flow: str) -> str:
-    """A line for each rule: what it says, where it stands, and the mistakes that are sought."""
+    """A line for each rule: its statement, its source, and the mistakes that the kit looks for."""
     lines = ["| Rule | What it says | Specification | Mistakes |", "|---|---|---|---|"]
     for rule in rulebook_of(flow).rules:
         clause = f"`{rule.operator}`" if rule.operator else f"`{rule.contract}` of the channels"

@@ -1,10 +1,10 @@
-"""Run the streaming pipeline while its parts are killed, and write what came of it into docs/start/tutorial.md.
+"""Run the streaming pipeline while its parts are killed, and write the result into docs/start/tutorial.md.
 
     python tools/killed_pipeline.py                      TPC-H at scale 1, fifty kills, writes the table
     python tools/killed_pipeline.py --scale 0.1          sooner
     python tools/killed_pipeline.py --keep FOLDER        keep logs, recordings and databases
 
-What is written holds: no row lost or repeated, no channel above its permits, all recordings behaviours of the models.
+Only a run without faults is written: no row lost or repeated, no channel above its permits, all recordings valid.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from permitflow.demo.streaming_demo import render_pipeline
 from permitflow.errors import DemoError, InvalidOptionError
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"
-BEGIN = "<!-- what was counted, written by make kills -->\n"
+BEGIN = "<!-- counts, written by make kills -->\n"
 END = "<!-- end -->\n"
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1)")
     parser.add_argument("--kills", type=int, default=50, help="how many (default: 50)")
-    parser.add_argument("--seed", type=int, default=7, help="of which part is killed, and when (default: 7)")
+    parser.add_argument("--seed", type=int, default=7, help="seed for which part is killed, and when (default: 7)")
     parser.add_argument("--keep", type=Path, help="a folder for logs, recordings and databases")
     console = open_console()
     try:

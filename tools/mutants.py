@@ -1,4 +1,4 @@
-"""Mistakes made on purpose in a copy of the implementation: each must be noticed by the tests that are named for it.
+"""Deliberate mistakes in a copy of the implementation: the tests named for a mistake must notice it.
 
     python tools/mutants.py                     all of tests/mutants/implementation_mutants.toml
     python tools/mutants.py --only "grant on arrival" --jobs 1
@@ -41,13 +41,13 @@ TESTS_OF = {
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
 PYTEST_OPTIONS = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk")
 
-# Far beyond what the tests of one mutant take; a mutant that hangs is noticed by the first of these.
+# Far beyond the time of one mutant's tests; the first of these notices a mutant that hangs.
 TEST_TIMEOUT_SECONDS = 40
 TIMEOUT_SECONDS = 120
 # All tests that are named, without any mistake.
 UNMUTATED_TIMEOUT_SECONDS = 3_600
 TESTS_FAILED = 1
-# Of several operators that do the same to a number, one is enough; types may be joined by |, which is no number.
+# One of several operators that change a number alike is enough; | may join types, not numbers.
 LEFT_OUT = (
     r"core/ReplaceBinaryOperator_BitOr_\w+",
     r"core/ReplaceBinaryOperator_\w+_(RShift|LShift|Bit\w+|Pow|Mod|Div|FloorDiv)",
@@ -60,7 +60,7 @@ JOBS = min(2, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake, and who should notice it."""
+    """A mistake, and the tests that should notice it."""
 
     name: str
     file: str
@@ -68,14 +68,14 @@ class Mutant:
     old: str
     new: str
     why: str
-    """Why it is a real bug: what would go wrong."""
+    """Its consequence, which makes it a real bug."""
     killed_by: tuple[str, ...]
     """Arguments for pytest."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant."""
+    """The fate of a mutant."""
 
     mutant: Mutant
     killer: str
@@ -198,7 +198,7 @@ def mirroring(file: Path) -> list[str]:
 
 
 def _check_unmutated(killers: Iterable[str]) -> None:
-    # A test that fails anyway would kill every mutant.
+    # A test that fails without a mistake would kill every mutant.
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = _copied(Path(folder))
         where = "import permitflow; print(permitflow.__file__)"
@@ -241,7 +241,7 @@ def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float) -> tupl
         try:
             output, _ = pytest.communicate(timeout=timeout_seconds)
         except subprocess.TimeoutExpired:
-            # With whatever it has started.
+            # With all processes that it has started.
             os.killpg(pytest.pid, signal.SIGKILL)
             return None, ""
     return pytest.returncode, output

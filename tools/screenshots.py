@@ -91,7 +91,7 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
 
 
 def run(*arguments: str, folder: str | None = None) -> None:
-    """Run a command; that it finds a deadlock is part of the picture."""
+    """Run a command; exit code 1, for a deadlock, is expected."""
     command = [sys.executable, "-m", "permitflow.cli", *arguments]
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, cwd=folder)
     if done.returncode not in (0, 1):

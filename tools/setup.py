@@ -1,7 +1,7 @@
 """Make a checkout ready to use: a virtual environment in .venv, a Java for TLC and Spark, a browser for its tests.
 
-Runs on whatever ``python3`` there is, so its syntax is older than the rest of the project's.  Doing it again changes
-nothing and takes no time: a stamp remembers what was installed.
+Runs on any ``python3``, so its syntax is older than the rest of the project's.  A second run changes nothing and takes
+no time: a stamp records the installed versions.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ STAMP = VENV / "setup.stamp"
 JAVA_HOME_FILE = VENV / "java_home"
 CONNECT = VENV / "connect"
 OLDEST_PYTHON = (3, 11)
-OLDEST_JAVA = 17  # what Spark 4 demands; TLC is content with less
+OLDEST_JAVA = 17  # Spark 4 demands it; TLC would run on an older one
 PIP_ATTEMPTS = 3
 PIP_PAUSE_SECONDS = 5.0
 
-# The first package that exists wins; what was installed is looked at afterwards.
+# The first package that exists is installed, and its version is checked afterwards.
 JAVA_PACKAGES = {
     "apt-get": ["openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"],
     "dnf": ["java-17-openjdk-headless", "java-21-openjdk-headless", "java-latest-openjdk-headless"],
     "apk": ["openjdk17-jre-headless", "openjdk21-jre-headless"],
 }
-# Ubuntu's chromium-browser is of no use here: it wants snap, and brings nothing without it.
+# Ubuntu's chromium-browser does not help: without snap it installs nothing.
 CHROMIUM_PACKAGES = {"apt-get": ["chromium"], "dnf": ["chromium"], "apk": ["chromium"]}
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_TRIED_FILE = VENV / "chromium_tried"
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def say(message: str) -> None:
-    """Tell what is going on, in order with what the installers print."""
+    """Print progress, in order with the installers' output."""
     print(f"setup: {message}", flush=True)
 
 
@@ -75,7 +75,7 @@ def give_up(message: str) -> NoReturn:
 
 
 def continue_with_newer_python() -> NoReturn:
-    """Hand over to a newer Python if there is one under its usual name."""
+    """Continue with a newer Python if there is one under its usual name."""
     for minor in range(OLDEST_PYTHON[1] + 5, OLDEST_PYTHON[1] - 1, -1):
         newer = shutil.which(f"python3.{minor}")
         # A version manager's shim may stand for a Python that is not there.
@@ -91,7 +91,7 @@ def continue_with_newer_python() -> NoReturn:
 
 
 def fingerprint_of_inputs() -> str:
-    """What the environment depends on; the path of the checkout too, since scripts in .venv name it."""
+    """A digest of all inputs of the environment; the checkout's path is one, since scripts in .venv contain it."""
     digest = hashlib.sha256()
     for part in (Path(__file__).read_bytes(), (CHECKOUT / "pyproject.toml").read_bytes(), os.fsencode(CHECKOUT)):
         digest.update(hashlib.sha256(part).digest())
@@ -127,7 +127,7 @@ def is_working(python: Path) -> bool:
 
 def install_requirements() -> None:
     """Install the project, editable, with everything that demo and tests need."""
-    say("installing permitflow and what it needs; the first time this takes some minutes, mostly for Spark")
+    say("installing permitflow and its dependencies; the first time this takes some minutes, mostly for Spark")
     command = [str(VENV_PYTHON), "-m", "pip", "install", "--retries", "5", "--timeout", "60", "--editable", ".[dev]"]
     for attempt in range(1, PIP_ATTEMPTS + 1):
         if run(command):
@@ -139,7 +139,7 @@ def install_requirements() -> None:
 
 
 def provide_connect() -> None:
-    """Put what a client of Spark Connect needs besides into a folder of its own, for the tests of that alone.
+    """Install the further packages of a Spark Connect client into a folder of its own, only for its tests.
 
     It needs pandas; and where pandas is in reach, pyarrow loads it into every process, of benchmarks too.
     """
@@ -150,11 +150,11 @@ def provide_connect() -> None:
     )
     wanted = missing_packages(done.stdout) if done.returncode == 0 else None
     if wanted is None or (wanted and not run([*pip, "--no-deps", "--upgrade", "--target", str(CONNECT), *wanted])):
-        say("what clients of Spark Connect need cannot be installed; their tests are skipped")
+        say("the packages of a Spark Connect client cannot be installed; its tests are skipped")
 
 
 def missing_packages(report: str) -> list[str]:
-    """What pip would install, as it says it in JSON, without the project itself."""
+    """The packages that pip would install, from its report in JSON, without the project itself."""
     if not report:
         return []
     found = [package["metadata"] for package in json.loads(report)["install"]]
@@ -182,7 +182,7 @@ def provide_java() -> None:
 
 
 def find_java() -> Path | None:
-    # The note of the last time spares starting a JVM to ask for its version.
+    # The file from the last run saves starting a JVM to ask for its version.
     if JAVA_HOME_FILE.is_file() and "JAVA_HOME" not in os.environ:
         noted = Path(JAVA_HOME_FILE.read_text().strip())
         if (noted / "bin" / "java").exists():
@@ -191,7 +191,7 @@ def find_java() -> Path | None:
 
 
 def candidate_homes() -> Iterator[Path]:
-    """Where a Java may be, the user's choice first."""
+    """Folders that may hold a Java, the user's choice first."""
     if os.environ.get("JAVA_HOME"):
         yield Path(os.environ["JAVA_HOME"])
     on_path = shutil.which("java")
@@ -215,7 +215,7 @@ def java_version(home: Path) -> int:
 
 
 def install_java() -> str:
-    """Install the distribution's Java if that needs nobody's password; say what stood in the way otherwise."""
+    """Install the distribution's Java if that needs no password; return the obstacle otherwise."""
     return install(JAVA_PACKAGES, f"Java {OLDEST_JAVA} or newer")
 
 
@@ -242,7 +242,7 @@ def find_chromium() -> str | None:
 
 
 def install(packages: Mapping[str, Sequence[str]], what: str) -> str:
-    """Install the first package there is, if that needs nobody's password; say what stood in the way otherwise."""
+    """Install the first package that exists, if that needs no password; return the obstacle otherwise."""
     manager = next((name for name in packages if shutil.which(name)), None)
     if manager is None:
         return "this machine has none of the package managers " + ", ".join(packages)

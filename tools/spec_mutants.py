@@ -1,4 +1,4 @@
-"""Mistakes made on purpose in a copy of the specification: each must be noticed, and by what the list says.
+"""Deliberate mistakes in a copy of the specification: the listed check must notice each.
 
     python tools/spec_mutants.py                     all of tests/spec/mutants
     python tools/spec_mutants.py --only "the wire is a stack"

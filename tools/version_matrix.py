@@ -1,11 +1,11 @@
-"""Run the tests that depend on other people's libraries with the oldest and the newest releases that we allow.
+"""Run the tests that depend on other libraries with the oldest and the newest releases that we allow.
 
     python tools/version_matrix.py                    all environments
     python tools/version_matrix.py --only oldest      one of them; may be repeated
 
-Each environment is a virtual environment below build/matrix, with what came of it beside it; one that is there already
-is brought up to date.  What is allowed stands in pyproject.toml and nowhere else.  docs/reference/versions.md is
-written once all environments have passed, with the ranges as they are now.  Exit code 0: all tests passed; 1: some did
+Each environment is a virtual environment below build/matrix, with its results beside it; an existing one is brought up
+to date.  Only pyproject.toml states the allowed ranges.  docs/reference/versions.md is written once all environments
+have passed, with the current ranges.  Exit code 0: all tests passed; 1: some did
 not; 2: an environment cannot be made.
 """
 
@@ -32,9 +32,9 @@ PYPROJECT = CHECKOUT / "pyproject.toml"
 DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 FOLDER = CHECKOUT / "build/matrix"
 
-# What users can choose from; the rest of the extras is for development.
+# The extras for users; the others are for development.
 EXTRAS = ("audit", "grpc", "metrics", "plots", "proofs", "spark", "testing")
-# The tests of the rooms that other people's libraries may change under, and the packages that only tests need.
+# The tests of the rooms that use other libraries, and the packages that only tests need.
 TESTS = (
     *("tests/impl/spark", "tests/impl/transports", "tests/impl/tracing", "tests/impl/audit"),
     *("tests/impl/exchange/stores", "tests/impl/test_chunks.py", "tests/impl/test_errors.py"),
@@ -43,7 +43,7 @@ TESTS = (
 )
 TEST_PACKAGES = ("psutil", "pytest-timeout", "pytest-xdist")
 PYTEST_OPTIONS = ("--quiet", "--no-header", "-p", "no:cacheprovider")
-# What an old release of a library does may be deprecated in a new one of another; that is theirs to settle.
+# An old release of one library may use deprecated parts of a newer one; we cannot change that.
 OPTIONS_OF_OLD_RELEASES = ("-W", "default::DeprecationWarning")
 NEWEST_MINOR_TRIED = 20
 
@@ -56,20 +56,20 @@ class Environment:
     oldest: frozenset[str] | None = field(default=frozenset())
     """Libraries at the lower end of their range; None: all.  The others are at the upper end."""
     newest_python: bool = False
-    """With the newest Python that is found here, instead of the one that runs this."""
+    """Use the newest Python that is found here, not the one that runs this program."""
 
 
 ENVIRONMENTS = (
     Environment("oldest", oldest=None),
     Environment("newest", newest_python=True),
-    # What a cluster prescribes is often older than what pip brings beside it.
+    # A cluster often prescribes an older Spark than pip would install beside the other libraries.
     Environment("old Spark", oldest=frozenset({"pyspark", "protobuf"})),
 )
 
 
 @dataclass(frozen=True)
 class Column:
-    """What came of one environment."""
+    """The results of one environment."""
 
     environment: str
     """Its name."""
@@ -86,7 +86,7 @@ class EnvironmentFailedError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the environments one after the other, and say what came of them."""
+    """Run the environments one after the other, and report the results."""
     options = _parser().parse_args(arguments)
     ranges = declared_ranges(PYPROJECT)
     chosen = [each for each in ENVIRONMENTS if not options.only or each.name in options.only]
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(ranges, columns))
     kept = [_kept(environment, ranges) for environment in ENVIRONMENTS]
     complete = [column for column in kept if column is not None and column.passed]
-    # The document says what was seen to work: nothing else may get into it.
+    # The document lists only combinations that have passed.
     if len(complete) == len(ENVIRONMENTS):
         DOCUMENT.write_text(document(ranges, complete), encoding="utf-8")
     return 0 if all(column.passed for column in columns) else 1
@@ -121,7 +121,7 @@ def newest_python() -> Path:
     return Path(sys.executable)
 
 
-# What is declared.
+# Declared ranges.
 
 
 def declared_ranges(pyproject: Path) -> dict[str, SpecifierSet]:
@@ -191,7 +191,7 @@ def _folder_name(environment: Environment) -> str:
 
 
 def _kept(environment: Environment, ranges: Mapping[str, SpecifierSet]) -> Column | None:
-    """What came of it the last time, if that was with the ranges of today."""
+    """The last results, if they are for the current ranges."""
     if not _result(environment).is_file():
         return None
     column = Column(**json.loads(_result(environment).read_text(encoding="utf-8")))
@@ -232,12 +232,12 @@ def installed_versions(python: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def summary(output: str) -> str:
-    """What pytest counted, from its last line."""
+    """The counts of pytest, from its last line."""
     counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", output.strip().rpartition("\n")[2])
     return ", ".join(counts) or "nothing was run"
 
 
-# What is said.
+# The document.
 
 
 def table(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
@@ -253,7 +253,7 @@ def table(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
 
 
 def range_text(declared: SpecifierSet) -> str:
-    """A range as it stands in pyproject.toml: its lower end first."""
+    """A range of pyproject.toml as text, its lower end first."""
     return ",".join(sorted(map(str, declared), reverse=True))
 
 

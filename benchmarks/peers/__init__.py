@@ -1,1 +1,1 @@
-"""Ways to move chunks from one process to another: one file each, found by ``registry``."""
+"""Ways to move chunks from one process to another: one file each; ``registry`` finds them."""

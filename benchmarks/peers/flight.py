@@ -145,7 +145,7 @@ class ExchangeConsumer(GetConsumer):
 
 
 class TrainConsumer(ExchangeConsumer):
-    """Reads joined what was concatenated."""
+    """Reads the concatenated chunks as one batch."""
 
     def _take(self, item: flight.FlightStreamChunk, tally: Tally) -> None:
         rows = item.app_metadata

@@ -39,7 +39,7 @@ class ExchangeProducer(Producer):
         self.address = self._server.address
 
     async def prepare(self, job: Job) -> None:
-        """Add the channel, in place of the one of the job before."""
+        """Add the channel, in place of the previous job's."""
         for past in self._exchange.statistics():
             self._exchange.remove_channel(past.name)
         parameters = ChannelParameters(row_permits=job.row_permits, permit_batch=job.permit_batch)
@@ -57,7 +57,7 @@ class ExchangeProducer(Producer):
 
 
 async def read_joined(receiver: RemoteReceiver, tally: Tally) -> None:
-    """By ``receive_joined``, until the end of the stream is raised; so are the others."""
+    """Receive with ``receive_joined`` until the end of the stream; the others do likewise."""
     while True:
         received = await receiver.receive_joined()
         if isinstance(received, JoinedChunks):
@@ -65,7 +65,7 @@ async def read_joined(receiver: RemoteReceiver, tally: Tally) -> None:
 
 
 async def read_many(receiver: RemoteReceiver, tally: Tally) -> None:
-    """By ``receive_many``: whatever is here, each chunk as a batch of its own."""
+    """Receive with ``receive_many``: all chunks that are here, each as a batch of its own."""
     while True:
         for message in await receiver.receive_many():
             tally.take(message.payload)

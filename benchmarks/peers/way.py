@@ -23,7 +23,7 @@ class Group(StrEnum):
 
 
 Doing = Coroutine[Any, Any, None] | None
-"""What needs an event loop is a coroutine: the process has a loop, and lets it run while a job is served."""
+"""Methods that need an event loop are coroutines: the process runs its loop while it serves a job."""
 
 
 class Producer:
@@ -61,16 +61,16 @@ class Way:
     """A way to move chunks."""
 
     name: str
-    """As tables show it."""
+    """The name in tables."""
     group: Group
     about: str
     """One line: the way's mechanism, and the unit of its permits."""
     producer: Callable[[], Producer]
     consumer: Callable[[str], Consumer]
     target: str = ""
-    """Which part it plays in the targets: ``remote``, ``same host``, or ``peer``, with which these are compared."""
+    """Its part in the targets: ``remote``, ``same host``, or ``peer``, to which these are compared."""
     is_tuned: bool = False
-    """Batch and window are chosen by trying, the same numbers for all: so that none is weak by a bad choice."""
+    """Try the same numbers of batch and window for every way, so that a bad choice makes none look slow."""
 
 
 _ORDER = list(Group)

@@ -1,4 +1,4 @@
-"""Run a slow service between two Spark jobs, without and with back-pressure, and draw what is held in memory.
+"""Run a slow service between two Spark jobs, without and with back-pressure, and draw the memory between them.
 
 python -m benchmarks.slow_service                    a minute and a half; draws docs/pictures/slow-service.svg
 python -m benchmarks.slow_service --rows 50000       smaller
@@ -42,7 +42,7 @@ class Outcome:
     seconds: Sequence[float]
     """Since the orders could begin to flow, of each sample."""
     memory_bytes: Sequence[int]
-    """Resident, of all that is between the jobs."""
+    """Resident memory of all processes between the jobs."""
     sent_seconds: float
     """When the first job was done."""
     received_seconds: float
@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def growth_bytes(self) -> list[int]:
-        """What was held, of each sample: Python, Arrow and gRPC take their share before the first row comes."""
+        """Memory above that before the first row, of each sample: Python, Arrow and gRPC take some at once."""
         return [size - self.memory_bytes[0] for size in self.memory_bytes]
 
 
@@ -75,7 +75,7 @@ def run_with_exchange(settings: Settings) -> Outcome:
 
 
 def _measured(name: str, settings: Settings, between: list[int]) -> Outcome:
-    """Run the jobs, and look at the memory of what is between them meanwhile."""
+    """Run the jobs, and sample the memory of the processes between them."""
     samples: list[tuple[float, int]] = []
     is_over = Event()
     with (

@@ -42,7 +42,7 @@ LONGEST_REQUEST_SECONDS = 300.0
 
 
 class Answer(NamedTuple):
-    """What a server says."""
+    """A server's answer."""
 
     status: int
     body: bytes = b""
@@ -71,10 +71,10 @@ def fetch(url: str) -> Answer:
 
 
 class ArrowHandler(BaseHTTPRequestHandler):
-    """Answers what ``respond`` says, and is silent otherwise."""
+    """Answers with the result of ``respond``, and logs nothing."""
 
     def respond(self, path: str, body: bytes) -> Answer:
-        """What to answer to a request; ``body`` is empty if it is a GET."""
+        """The answer to a request; ``body`` is empty for a GET."""
         raise NotImplementedError
 
     def do_POST(self) -> None:
@@ -90,7 +90,7 @@ class ArrowHandler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Say nothing."""
+        """Answer nothing."""
 
 
 def listen(handler: type[ArrowHandler]) -> tuple[ThreadingHTTPServer, str]:
@@ -110,7 +110,7 @@ def serve(
 
 
 def service(settings: Settings) -> tuple[ThreadingHTTPServer, str]:
-    """The slow service, and where it is: it scores one request after the other, so many rows per second."""
+    """The slow service and its address: it scores one request after the other, at this many rows per second."""
     one_at_a_time = Lock()
 
     class Scoring(ArrowHandler):
@@ -145,7 +145,7 @@ def gateway(settings: Settings) -> tuple[ThreadingHTTPServer, str]:
 
 
 def work_off(service: str, orders: "SimpleQueue[bytes]", scores: "SimpleQueue[bytes]") -> None:
-    """Score what is in the queue, to its end."""
+    """Score all orders of the queue, to its end."""
     while (order := orders.get()) != END:
         scores.put(post(f"{service}/score", order))
     scores.put(END)

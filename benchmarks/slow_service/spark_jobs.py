@@ -15,7 +15,7 @@ BATCH_ROWS = 64
 
 
 def run(pipe: Connection, job: str, settings: Settings) -> None:
-    """Run one of them, ``send`` or ``receive``; the messages are that it has begun, and what it came to."""
+    """Run one of them, ``send`` or ``receive``; the messages are its beginning and its result."""
     arrow = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
     slots, work_dir = f"local[{settings.channels}]", Path(settings.work_dir)
     with local_session(f"slow service: {job}", master=slots, work_dir=work_dir, settings=arrow) as spark:

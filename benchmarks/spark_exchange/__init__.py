@@ -1,4 +1,4 @@
-"""What the exchange costs a Spark job: source, sink and a whole query, each beside the same without an exchange."""
+"""The cost of the exchange for a Spark job: source, sink and a whole query, each beside the same without it."""
 
 from dataclasses import dataclass
 
@@ -14,6 +14,6 @@ class SparkJob(Record):
     job: str
     peer: str
     warm_up_rounds: int
-    """That both have run before those that count."""
+    """Jobs of both that run before those that count."""
     seconds: Series
     peer_seconds: Series

@@ -57,13 +57,13 @@ class Stage:
         return {"address": self._address, "stream": stream, "channels": str(SLOTS)}
 
     def close_stream(self) -> int:
-        """Wait until all of it is over; the rows that were drained."""
+        """Wait until everything is over; return the drained rows."""
         rows: int = self._exchange.hears()
         return rows
 
 
 def measure_spark(settings: Settings) -> list[SparkJob]:
-    """All three, in rounds; what is first in a round is drawn."""
+    """All three, in rounds; the order within a round is random."""
     is_smoke, order = settings.is_smoke, random.Random(settings.seed)
     tables, _ = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def _source(stage: Stage, rows: int) -> _Contest:
 
     def consume(data: DataFrame) -> None:
         (found,) = data.selectExpr("sum(serial)", "sum(double)", "sum(square)").collect()
-        assert list(found) == expected, f"{found} are not the sums of what was sent"
+        assert list(found) == expected, f"{found} are not the sums of the sent rows"
 
     def run() -> None:
         options = stage.open_stream("feed", CHUNK_ROWS, chunks)

@@ -19,7 +19,7 @@ CHUNKS_IN_WINDOW = 8
 
 
 class Order(NamedTuple):
-    """A stream that the exchange is to have, in place of those before."""
+    """The stream that the exchange shall have, in place of earlier ones."""
 
     role: str
     """It is fed (``feed``), drained (``drain``), or only passed on."""
@@ -68,7 +68,7 @@ async def _serve(pipe: Connection) -> None:
 
 
 def serve(pipe: Connection) -> None:
-    """Be an exchange until there are no more orders: to feed streams, drain them, or pass them on."""
+    """Serve an exchange until there are no more orders: to feed streams, drain them, or pass them on."""
     asyncio.run(_serve(pipe))
 
 

@@ -90,7 +90,7 @@ class Parameters:
 
 
 class Item(NamedTuple):
-    """What waits, travels or is stored."""
+    """A message that waits, travels or is stored."""
 
     kind: Literal["data", "barrier", "backlog"]
     epoch: int
@@ -400,7 +400,7 @@ def align(state: State, parameters: Parameters) -> State:
     return state._replace(channels=state.channels.map(resumed, parameters), epoch=_counted(state.epoch + 1, parameters))
 
 
-# What is counted.
+# Counts.
 
 
 def valid_credit(channel: Channel) -> int:
@@ -440,8 +440,8 @@ def is_grant(grant: int, _parameters: Parameters) -> bool:
     return grant >= REVOKE
 
 
-# Clauses: each is said of one channel, and the epoch that may be consumed.  All are asked what they count before they
-# decide anything: a proof knows only what was asked in each case.
+# Clauses: each is about one channel and the epoch that may be consumed.  Each computes its counts before it decides
+# anything: in each case, a proof knows only the counts that were computed.
 
 
 def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
@@ -573,7 +573,7 @@ def _everywhere(name: str) -> Callable[[State, Parameters], bool]:
     of_channel, of_gate = CHANNEL_CLAUSES[name], GATE_CLAUSES.get(name)
 
     def holds(state: State, parameters: Parameters) -> bool:
-        # Said of the gate first: what is known of all channels must not depend on one of them.
+        # The gate first: a fact about all channels must not depend on one of them.
         if of_gate is not None and not of_gate(state, parameters):
             return False
         return state.channels.every(of_channel, parameters, state.epoch)

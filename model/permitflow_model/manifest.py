@@ -150,7 +150,7 @@ _TEXT = re.compile(r"success|deadlock|(invariant|property) (\w+)")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Everything holds, or what is violated."""
+    """Everything holds, or the name of the violated property."""
 
     kind: Kind
     """``invariant``: a state formula; ``property``: a temporal one; ``deadlock``: a state without a next one."""

@@ -43,7 +43,7 @@ class QueryEvent(NamedTuple):
 
     action: str
     start: int = 0
-    """First row of the batch; of ``Acknowledge``, what the exchange had been told to forget before."""
+    """First row of the batch; of ``Acknowledge``, the row acknowledged before."""
     end: int = 0
     """First row after the batch; of ``Acknowledge`` and ``ReportLoss``, the row that was named."""
     produced: int = 0

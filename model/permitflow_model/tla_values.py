@@ -33,7 +33,7 @@ class TlaSyntaxError(ValueError):
     """A text is not a TLA+ value as TLC prints it."""
 
     def __init__(self, *, expected: str, text: str, position: int) -> None:
-        """Say what was expected, and where."""
+        """State the expected token, and the place."""
         super().__init__(f"expected {expected} at offset {position} of {text!r}, found {text[position:][:20]!r}")
         self.position = position
 

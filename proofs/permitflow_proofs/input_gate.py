@@ -45,12 +45,12 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name !
 EPOCHS_INVARIANT = {
     name: SYSTEM.invariants[name] for name in ("TypeOK", "StoppedByBarrier", "NothingBehind", "InEpoch")
 }
-"""... and what the order of epochs needs of it."""
+"""The part of the invariant that the order of epochs needs."""
 
 STORING_INVARIANT = {
     name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "StoppedByBarrier", "ReleasedByBarrier")
 }
-"""... and where they do not stop, and nothing is taken back: the gate stores what is behind a barrier."""
+"""The invariant where senders do not stop and nothing is taken back: the gate stores data behind a barrier."""
 
 
 def any_parameters(**fixed: object) -> Parameters:
@@ -230,7 +230,7 @@ def _never_below(least: int, state: State, _parameters: Parameters) -> bool:
     return min(_ranks(state)) >= least
 
 
-# Runs into what is wrong without a switch, for any number of inputs.
+# Runs into a failure without one of the switches, for any number of inputs.
 
 _TOLD: tuple[Move, ...] = (
     *(("OfferData", (name,)) for name in (0, 1)),

@@ -317,7 +317,7 @@ NothingHoarded ==
 NeverStuck == (\E c \in Names : channels[c].waiting # <<>> /\ ~channels[c].blocked) => ENABLED Protocol
 
 -----------------------------------------------------------------------------
-(* What comes about, given fairness.                                       *)
+(* Properties that hold given fairness.                                    *)
 
 HasBarrier(channel) == channel.blocked \/ Count(Pipe(channel), "barrier") > 0
 

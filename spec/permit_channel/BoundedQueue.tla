@@ -59,6 +59,6 @@ SpecQueue == SafeQueue /\ PutFairly /\ GetFairly
 
 NeverAboveBound == Total(queue) <= Bound
 
-\* What is written out above is weak fairness.
+\* The formula above is weak fairness, written out.
 CanMeansEnabled == (CanPut = ENABLED Put) /\ (CanGet = ENABLED Get)
 =============================================================================

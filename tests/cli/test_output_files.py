@@ -29,15 +29,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["check", "orders.toml", *VARIED, "--csv", "orders.toml"], "--csv: orders.toml is what is read"),
-        (["simulate", "orders.toml", *VARIED, "--csv", "./orders.toml"], "--csv: orders.toml is what is read"),
+        (["check", "orders.toml", *VARIED, "--csv", "orders.toml"], "--csv: orders.toml is an input"),
+        (["simulate", "orders.toml", *VARIED, "--csv", "./orders.toml"], "--csv: orders.toml is an input"),
         (
             ["simulate", "orders.toml", *VARIED, "--csv", "a.svg", "--plot", "a.svg"],
             "--plot: a.svg is what --csv names",
         ),
-        (["explain", "run/run.jsonl", "-o", "run/run.jsonl"], "--output: run/run.jsonl is what is read"),
-        (["explain", "run", "--svg", "run/run.jsonl"], "--svg: run/run.jsonl is what is read"),
-        (["explain", "run", "-o", "link.html"], "--output: link.html is what is read"),
+        (["explain", "run/run.jsonl", "-o", "run/run.jsonl"], "--output: run/run.jsonl is an input"),
+        (["explain", "run", "--svg", "run/run.jsonl"], "--svg: run/run.jsonl is an input"),
+        (["explain", "run", "-o", "link.html"], "--output: link.html is an input"),
         (["explain", *STUCK, "-o", "a", "--svg", "a"], "--svg: a is what --output names"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

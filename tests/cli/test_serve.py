@@ -222,7 +222,7 @@ def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Pa
     code, stdout, stderr = command("serve", "--stream", "orders", "--trace", str(path))
     assert (code, stdout) == (2, "")
     assert stderr == (
-        f"Error: --trace: {path} is there already, and what was recorded is not written over: name a new file\n"
+        f"Error: --trace: {path} exists already, and a recording is never overwritten: name a new file\n"
     )
     assert path.read_text() == content
 

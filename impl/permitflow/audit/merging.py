@@ -495,7 +495,7 @@ class _Merging:
             return
         found = first_difference(Passing(sender, "arrived"), Passing(receiver, "arrived"))
         if (name, "sender") in self._plan.cut and found and found[0].reason.endswith(NOTHING_DUE):
-            yield "the recording of the sender was not closed: what was delivered later is not compared"
+            yield "the recording of the sender was not closed: later deliveries are not compared"
             return
         self._note(found)
 

@@ -9,8 +9,8 @@
             case AlignedBarrier(number): ...        # all inputs have come here; none goes on before the next turn
             case MergedWatermark(value): ...        # the least of all inputs
 
-What was received last is consumed when the next item is asked for: its credit returns, and after a barrier the inputs
-go on.  All belongs to one event loop, and to one consuming task.
+Asking for the next item consumes the last one: its credit returns, and after a barrier the inputs go on.  A gate
+belongs to one event loop and one consuming task.
 """
 
 import asyncio
@@ -63,10 +63,10 @@ class GateChunk(NamedTuple, Generic[T]):
 
 
 class AlignedBarrier(NamedTuple):
-    """All inputs have reached this barrier: what was received before is in front of it in every one of them."""
+    """All inputs have reached this barrier; every item received before stands in front of it."""
 
     number: int
-    """The barriers' payload if that is a whole number, else how many barriers each input has had."""
+    """The barriers' payload if that is a whole number, else the count of barriers of each input."""
     payloads: Mapping[str, object]
     """By the names of the inputs; those that had ended before are left out."""
 
@@ -90,7 +90,7 @@ class InputStatistics:
     is_over: bool
     """Has it ended, or failed?"""
     blocked_seconds: float
-    """Time that it has been blocked, all in all."""
+    """Total time for which it has been blocked."""
     backlog: int
     """Rows that wait at its sender, as far as the gate knows."""
     borrowed: int

@@ -1,4 +1,4 @@
-"""Can a gate with several inputs get stuck?  By its theorems where they say so, else by a run of the model.
+"""Can a gate with several inputs get stuck?  Theorems decide where they can; otherwise a run of the model does.
 
 The rules and the theorems: docs/protocols/gate.md.
 """
@@ -17,25 +17,25 @@ Move = tuple[str, int]
 """An action, and the input that performs it."""
 
 _BACKLOG_OF_ONE_INPUT = 3
-"""What may wait while a gate with a single input is explored."""
+"""The most data that wait while a gate with a single input is explored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateFinding:
-    """What becomes of a gate."""
+    """The verdict about a gate."""
 
     parameters: Parameters
-    """As they were explored, or of the run."""
+    """The parameters that were explored, or those of the run."""
 
     verdict: Literal["live", "deadlock", "buffers out of nothing"]
     reason: str
     how: Literal["proved", "explored", "run"]
     theorem: str = ""
-    """The theorem that says so, if it was proved."""
+    """The theorem that decides, if one does."""
 
     advice: str = ""
     steps: tuple[Step[State], ...] = ()
-    """Of the run into what is wrong."""
+    """The moves of the run into the failure."""
 
 
 def check_gate(
@@ -147,7 +147,7 @@ def _run(
 
 
 def _explored(parameters: Parameters) -> GateFinding:
-    """A single input is aligned with itself; more buffers than may be waited for change nothing."""
+    """A single input is aligned with itself; more buffers than waiting data change nothing."""
     small = Parameters(
         **{**vars(parameters), "backlog": _BACKLOG_OF_ONE_INPUT, "floating": min(parameters.floating, 3)}
     )

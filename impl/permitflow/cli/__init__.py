@@ -37,7 +37,7 @@ def _run_and_report_full_disks() -> None:
     except OSError as error:
         if error.errno not in _FULL and error.errno != errno.EPIPE:
             raise
-        # Python would try at exit to write what is still in the stream.
+        # At exit Python would try to write the rest of the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if error.errno == errno.EPIPE:
             sys.exit(1)  # the reader has closed its end

@@ -88,7 +88,7 @@ def demo(
 def settings_of(
     *, scale: float, keep: Path | None, streaming: bool, kills: int, seed: int | None
 ) -> "DemoSettings | PipelineSettings":
-    """What is to be run, as the options of the command say it; ends the command if they do not fit each other."""
+    """The settings that the options give; ends the command if they do not fit each other."""
     from permitflow.demo import DemoSettings, PipelineSettings
 
     if kills and not streaming:

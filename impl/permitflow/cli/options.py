@@ -147,7 +147,7 @@ def rows_per_second(text: str) -> float:
 
 
 def axis(text: str | Axis) -> Axis:
-    """Parse what is varied, as in ``row_permits=256..65536:x2``."""
+    """Parse a varied parameter, as in ``row_permits=256..65536:x2``."""
     return text if isinstance(text, Axis) else _understood(read_axis, text)
 
 

@@ -30,7 +30,7 @@ def require_apart(outputs: Mapping[str, Path | None], inputs: Iterable[Path] = (
         outputs: the options that name a file to write, with what they name.
         inputs: the files that are read.
     """
-    taken = {os.path.realpath(path): "is what is read" for path in inputs}
+    taken = {os.path.realpath(path): "is an input" for path in inputs}
     for option, path in outputs.items():
         if path is None or is_special(path):
             continue

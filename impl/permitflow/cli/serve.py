@@ -152,7 +152,7 @@ def serve(
         option(
             seconds,
             "SECONDS",
-            "After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take what is in memory.",
+            "After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take the rows in memory.",
         ),
     ] = 3.0,
     handshake_seconds: Annotated[
@@ -176,9 +176,7 @@ def serve(
     ] = Compression.AUTO,
     checksums: Annotated[
         bool,
-        typer.Option(
-            help="Add a checksum to each message over gRPC and TCP: what was altered on the way ends its stream."
-        ),
+        typer.Option(help="Add a checksum to each message over gRPC and TCP: an altered message ends its stream."),
     ] = True,
     metrics_address: Annotated[
         str | None,
@@ -203,7 +201,7 @@ def serve(
 
     Producers and consumers both dial the exchange, so neither must be reachable. It holds at most --row-permits rows
     of each channel (with replay --kept-rows), and --row-permits for each producer and consumer that is connected;
-    what is too fast waits.
+    a faster producer waits.
 
     \b
       permitflow serve --stream orders:2                       channels orders/0 and orders/1
@@ -217,7 +215,7 @@ def serve(
     anything else gets a line when something has changed, and --json prints one object a line.
 
     SIGTERM or Ctrl-C drains: the exchange is no longer ready, and takes no new producers. A producer with a name gets
-    an error that asks it to come back later; the others may come to their end, and consumers may take what is in
+    an error that asks it to come back later; the others may come to their end, and consumers may take the rows in
     memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
     what was left behind. A second signal stops at once. More: docs/guides/serving.md.
 

@@ -130,7 +130,7 @@ class LogLines(Report):
         self._print("stopping")
 
     def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
-        """Print what has not been shown, and the sums."""
+        """Print the events not shown yet, and the sums."""
         deque(self.show(flows), maxlen=0)
         self._print_sums(flows, rest)
 

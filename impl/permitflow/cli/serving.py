@@ -65,7 +65,7 @@ class Style(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What is to be served, and how; as the options of the command say it."""
+    """The served streams and their settings, from the command's options."""
 
     streams: Sequence[StreamName]
     addresses: Sequence[str]
@@ -110,9 +110,7 @@ class _NewRecording:
                 # to take: it may be that of a run that has recorded nothing yet.
                 os.close(os.open(self._made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             except FileExistsError:
-                unusable(
-                    f"--trace: {path} is there already, and what was recorded is not written over: name a new file"
-                )
+                unusable(f"--trace: {path} exists already, and a recording is never overwritten: name a new file")
             except OSError as error:
                 unusable(f"--trace: cannot write {path}: {error.strerror or error}")
         try:
@@ -149,7 +147,7 @@ def run_exchange(plan: Plan, trace: Path | None, style: Style) -> bool:
 
     Raises:
         InvalidOptionError: the address for metrics cannot be had.
-        StoreError: the store cannot be used, or holds something else than what is to be served.
+        StoreError: the store cannot be used, or holds other channels than those to serve.
         TraceWriteError: not everything could be recorded.
         TransportError: an address cannot be had.
     """

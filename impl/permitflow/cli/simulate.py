@@ -241,7 +241,7 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
 
 
 def _in_words(setting: Setting) -> str:
-    """What is simulated, in a line."""
+    """The simulated channel, in a line."""
     sender, receiver = setting.sender, setting.receiver
     batch = f"permit batch {receiver.permit_batch:,}"
     if receiver.row_permits != sender.row_permits:

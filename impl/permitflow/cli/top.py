@@ -60,7 +60,7 @@ def top(
     their rows: how many rows each consumer has still to acknowledge. --json has more.
 
     An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
-    was last seen and what is wrong. With --once, that is an error.
+    was last seen and the error. With --once, that is an error.
 
     Exit code 0: seen. 1: no answer. 2: this is no address, or the exchange has no such channel. 130: stopped by Ctrl-C.
     """
@@ -145,7 +145,7 @@ class _Report:
         self._loss: _Loss | None = None
 
     def show(self, look: "Look") -> None:
-        """Show what was seen."""
+        """Show an observation."""
         if self._as_json:
             typer.echo(json.dumps(look.as_json()))
         elif self._live is not None:

@@ -146,7 +146,7 @@ class Pipeline:
         return [sys.executable, "-m", "permitflow.cli", *arguments]
 
     async def run(self) -> tuple[Counter[Victim], int]:
-        """Run it until all rows have come through; what was killed how often, and how many kills came too late.
+        """Run it until all rows have come through; return each part's kills, and how many kills came too late.
 
         Cancellation ends all processes.
 

@@ -314,7 +314,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         if (get.from_row, get.to_row) != (None, None) or get.log_id:
             rule = "is read from where it stands: it has no ranges of rows"
         elif get.consumer not in ("", DEFAULT_CONSUMER):
-            rule = f"has one consumer at a time, who has no name like {get.consumer!r}"
+            rule = f"has one consumer at a time, without a name such as {get.consumer!r}"
         if rule:
             raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
 
@@ -330,7 +330,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         while True:
             if sent is None and self._bridge is not None and self._bridge.passed_on >= last:
                 sent = end.sent_mark
-                if sent is None:  # this flow never tells what was consumed
+                if sent is None:  # this flow never reports consumption
                     return False
             if sent is not None and all(map(ge, end.heard_mark, sent)):
                 return True

@@ -9,7 +9,7 @@ __all__ = ["duration", "duration_text", "rate", "values", "whole"]
 
 Number = TypeVar("Number", int, float)
 
-# Beyond these, the sums of times lose what is added to them, or overflow.
+# Beyond these, sums of times lose small addends, or overflow.
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e15
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _DURATION = re.compile(r"(\d[\d_]*\.?\d*)\s*([a-zµ]+)")

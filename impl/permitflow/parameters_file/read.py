@@ -36,7 +36,7 @@ _DISTRIBUTIONS = ("uniform", "geometric", "poisson")
 _AXIS_READERS: Mapping[str, Callable[[object], float]] = {
     name: duration if name == "rtt" else rate if name.endswith("_rate") else whole for name in AXES
 }
-# A device may have no end; the reader refuses what is longer than a field may be.
+# A device may have no end; the reader refuses a longer field.
 _MOST_LINE_CHARACTERS = 1 << 20
 
 
@@ -82,7 +82,7 @@ def read_description(path: Path) -> Description:
             **{name: found for name, found in rates.items() if found is not None},
         )
     except InvalidParametersError as error:
-        # What is left to go wrong: a batch that leaves no room for any chunk, here or there.
+        # The remaining fault: a batch that leaves no room for any chunk, at one of the ends.
         end = downstream if error.name in downstream else upstream
         end.refuse(error.name, f"{error.rule}; it is {error.value}")
     return Description(
@@ -243,7 +243,7 @@ def _list_of(read: Callable[[object], T], given: object, words: str) -> list[T]:
 
 
 def refusal_in_words(error: InvalidParametersError) -> str:
-    """What is wrong with a number, in the words of a file."""
+    """The fault of a number, in the words of a file."""
     return f"{error.name} {error.rule}"
 
 

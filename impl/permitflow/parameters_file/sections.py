@@ -41,7 +41,7 @@ _TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
 
 
 class Document:
-    """A file, and where in it what is written."""
+    """A file, and the lines of its sections and keys."""
 
     def __init__(self, path: Path, known: Collection[str]) -> None:
         """Read it; ``known`` are the sections that there may be.
@@ -79,7 +79,7 @@ class Document:
         return Section(self, name, content, known)
 
     def refuse(self, key: str, reason: str, *, line: int = 0) -> NoReturn:
-        """Say what is wrong.
+        """Refuse a section or a key.
 
         Raises:
             ParametersFileError: always.
@@ -159,7 +159,7 @@ class Section:
         return value
 
     def refuse(self, key: str, reason: str) -> NoReturn:
-        """Say what is wrong with a key.
+        """Refuse a key.
 
         Raises:
             ParametersFileError: always.

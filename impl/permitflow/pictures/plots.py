@@ -356,7 +356,7 @@ def _draw_cells(panel: Panel, axes: "Axes", xs: Sequence[int], ys: Sequence[int]
 
 
 def _draw_line(panel: Panel, axes: "Axes", xs: Sequence[int], ys: Sequence[int]) -> None:
-    """Steps between the cells: below them is what is proved to be live."""
+    """Steps between the cells: everything below is proved to be live."""
     from matplotlib.patheffects import Normal, withStroke
 
     heights = [sum(y <= panel.line[x] for y in ys) - 0.5 for x in xs if x in panel.line]
@@ -400,7 +400,7 @@ def back_pressure_figure(
     Needs the package matplotlib.
 
     Args:
-        looks: what was seen of an exchange, in order.
+        looks: observations of an exchange, in order.
         channels: only these; by default all.
         title: above all.
 

@@ -324,7 +324,7 @@ def graph_sentence(graph: StateGraph) -> str:
     """The numbers of states and steps, and whether some are stuck."""
     size = f"{len(graph.states):,} states and {len(graph.edges):,} steps"
     if not graph.stuck:
-        return f"{size}: from each state on, whoever waits can still be served."
+        return f"{size}: from each state on, every waiting message can still be sent."
     nearest = min(graph.depths[state] for state in graph.stuck)
     if len(graph.stuck) == 1:
         return f"{size}: 1 state is stuck (red), {nearest:,} steps from the beginning."

@@ -263,7 +263,7 @@ class Outbound(ABC, Generic[T]):
     )
 
     gets_room_by_backlog: ClassVar[bool] = False
-    """Does the receiver give room for what waits?  Then whoever waits for room says what for: ``expect``."""
+    """Does the receiver give room for waiting chunks?  Then a sender announces the chunks that wait: ``expect``."""
 
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start with nothing offered."""

@@ -56,7 +56,7 @@ class GateParameters(flow.Parameters):
     """Parameters of a gate and of each of its inputs, in rows.
 
     Live for every sequence of chunks: an input's own credit is enough for its largest chunk; without exclusive credit,
-    what is left of the pool is, however the other inputs share it (``max_chunk_cost``).
+    the rest of the pool is enough, however the other inputs share it (``max_chunk_cost``).
 
     Spec: Inputs, Exclusive, Floating.
 
@@ -122,7 +122,7 @@ class StatedGate(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Feedback: the word to resume, if it is due, and credit granted behind it; and what was consumed."""
+    """Feedback: the word to resume, if it is due, credit granted behind it, and counts of consumption."""
 
     credit: int = 0
     resume: bool = False
@@ -138,7 +138,7 @@ class Grant(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What a sender tells beside its data."""
+    """A sender's announcement beside its data."""
 
     backlog: int
     """Credit that all waiting chunks need."""
@@ -195,7 +195,7 @@ class GateSender(Outbound[T]):
 
     @property
     def credit(self) -> int:
-        """Rows that may leave now, but for a barrier that stops them."""
+        """Rows that may leave now, unless a barrier stops them."""
         return self._credit
 
     @property
@@ -259,7 +259,7 @@ class GateSender(Outbound[T]):
 
     @property
     def may_end(self) -> bool:
-        """The end keeps its place behind a barrier, as all else does."""
+        """The end keeps its place behind a barrier, as every message does."""
         return not self._is_stopped and not self.has_waiting
 
     def admits(self, rows: Sequence[int]) -> int:
@@ -297,7 +297,7 @@ class GateSender(Outbound[T]):
                 return count
         return len(self._waiting)
 
-    # Offering: what is expected counts as offered.
+    # Offering: expected chunks count as offered.
 
     def expect(self, rows: Sequence[int]) -> None:
         """Note that chunks of these rows will be offered next: they are part of the backlog.
@@ -318,7 +318,7 @@ class GateSender(Outbound[T]):
         return super().offer(kind, payload, rows)
 
     def _take_expected(self, cost: int) -> int:
-        """So much of a chunk was expected."""
+        """The part of a chunk that was expected before it was offered."""
         known = min(cost, self._expected)
         self._expected -= known
         return known
@@ -353,7 +353,7 @@ class GateSender(Outbound[T]):
         return len(rows)
 
     def _send_data(self, cost: int) -> None:
-        """The update; the gate takes so much off the backlog by itself.
+        """The update; the gate subtracts these rows from the backlog by itself.
 
         Spec: SendData.
         """
@@ -364,10 +364,10 @@ class GateSender(Outbound[T]):
         self._has_sent = True
         self._note("SendData", cost)
 
-    # What the gate is told beside data.
+    # Announcements to the gate, beside data.
 
     def take_announcement(self) -> Backlog | None:
-        """The backlog behind data that has just left, and as soon as a chunk lacks credit that nobody knows of.
+        """The backlog behind data that has just left; also once a chunk lacks credit and the gate does not know it.
 
         Spec: SendData, AnnounceBacklog.
         """
@@ -386,7 +386,7 @@ class GateSender(Outbound[T]):
         self._note("AnnounceBacklog", backlog)
         return Backlog(backlog, returned)
 
-    # What the gate says.
+    # Feedback of the gate.
 
     def on_feedback(self, feedback: Grant) -> None:
         """Take in credit, and the word to resume.
@@ -528,7 +528,7 @@ class GateReceiver(Inbound[T]):
 
     @property
     def lacks(self) -> int:
-        """So much more does the backlog need than this input has.
+        """The credit that the backlog needs beyond what this input has.
 
         Spec: Borrow.
         """
@@ -563,7 +563,7 @@ class GateReceiver(Inbound[T]):
         self._wanted = max(0, self._wanted - cost)
 
     def _accept_marker(self, message: Message[T]) -> None:
-        """The guard and the update for barriers and watermarks; a barrier may take back what holds no data.
+        """The guard and the update for barriers and watermarks; a barrier may take back credit that holds no data.
 
         Spec: Deliver.
         """
@@ -647,7 +647,7 @@ class GateReceiver(Inbound[T]):
         self._inbox_cost = self._consumed_untold = self._barriers_untold = 0
         self.gate.lose(self)
 
-    # What the gate does to it.
+    # The gate acts on it.
 
     def lend(self, credit: int) -> None:
         """More credit from the pool.
@@ -659,7 +659,7 @@ class GateReceiver(Inbound[T]):
         self._note("Borrow", credit)
 
     def block(self, action: str) -> None:
-        """Its barrier is waited for at other inputs; ``action`` says so to the recorder.
+        """Wait behind its barrier for the other inputs; the recorder gets ``action``.
 
         Spec: ConsumeBarrier.
         """
@@ -667,7 +667,7 @@ class GateReceiver(Inbound[T]):
         self._note(action)
 
     def resume(self, action: str) -> None:
-        """Tell the sender to go on; ``action`` is why.
+        """Tell the sender to go on; the recorder gets ``action``, the reason.
 
         Spec: Align.
         """
@@ -687,7 +687,7 @@ class GateReceiver(Inbound[T]):
 
     @property
     def haste(self) -> int:
-        """How soon credit leaves: the word to resume, what was borrowed and large batches at once."""
+        """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
         if self._word.resume or self._watermarks_due:
             return Haste.NOW
         free = 0 if self._is_released or self._is_over else self._free
@@ -700,7 +700,7 @@ class GateReceiver(Inbound[T]):
         return Haste.LATER if self._consumed_untold or self._barriers_untold else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Grant | None:
-        """What the sender is told now.
+        """The feedback that is due now.
 
         Spec: Grant.
         """
@@ -725,7 +725,7 @@ class GateReceiver(Inbound[T]):
         return Grant(credit, resume, revoke, watermarks, consumed, barriers)
 
     def unsettled(self) -> bool:
-        """Is the sender still to be told what was consumed?  Unused credit is no debt."""
+        """Must the sender still learn of consumption?  Unused credit is no debt."""
         return bool(self._consumed_untold or self._barriers_untold)
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
@@ -753,7 +753,7 @@ def _number_of(payload: object, last: int) -> int:
 
 
 class Gate(Group):
-    """What the inputs share: the pool, and the alignment of their barriers.
+    """The shared part of all inputs: the pool, and the alignment of their barriers.
 
     Spec: pool, Align, Borrow.
     """
@@ -775,7 +775,7 @@ class Gate(Group):
         self.has_failed = False
         """Was an input lost?  Then nothing is aligned any more."""
         self._aligns_itself = aligns_itself
-        self._line: deque[GateReceiver[Any]] = deque()  # those that lack credit, in turn
+        self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
 
     def join(self, member: "GateReceiver[Any]") -> None:
         """One more input.
@@ -805,14 +805,14 @@ class Gate(Group):
     # The pool.
 
     def take_home(self, credit: int, member: "GateReceiver[Any] | None" = None) -> None:
-        """Credit comes back to the pool, and is lent to those who lack it; this input may lack some now."""
+        """Return credit to the pool, and lend it to inputs that lack it; this input may lack some now."""
         self.pool += credit
         if member is not None and member.lacks and member not in self._line:
             self._line.append(member)
         self._serve()
 
     def _serve(self) -> None:
-        """Lend in turn, an equal share to each in the line; who lacks more goes to its end."""
+        """Lend in turn, an equal share to each input in line; one that lacks more goes to the end of the line."""
         while self.pool and self._line:
             share = max(1, self.pool // len(self._line))
             member = self._line.popleft()
@@ -826,7 +826,7 @@ class Gate(Group):
     # Alignment.
 
     def arrive(self, member: "GateReceiver[Any]", number: int) -> None:
-        """The barrier of this number was consumed.  A newer one subsumes the pending one; an older one is void.
+        """Note that the barrier of this number is consumed.  A newer one replaces the pending one; older ones are void.
 
         Spec: ConsumeBarrier.
         """
@@ -845,7 +845,7 @@ class Gate(Group):
             self.align()
 
     def align(self) -> None:
-        """All barriers have been consumed: each sender is told to go on.
+        """Tell each sender to go on: all barriers have been consumed.
 
         Raises:
             LocalProtocolError: they have not.
@@ -859,7 +859,7 @@ class Gate(Group):
         self._resume(self.open_members, "Align")
 
     def leave(self, member: "GateReceiver[Any]") -> None:
-        """An input has ended: nobody waits for it any longer, and its credit goes home."""
+        """Take out an input that has ended: no other input waits for it, and its credit goes home."""
         if member.is_over:
             return
         home = member.retire()
@@ -868,7 +868,7 @@ class Gate(Group):
         self.take_home(home)
 
     def lose(self, member: "GateReceiver[Any]") -> None:
-        """An input has failed, and the gate with it: what is pending is given up."""
+        """Fail the gate, because an input has failed: the pending barrier is given up."""
         if member.is_over:
             return
         self.has_failed = True

@@ -1,10 +1,10 @@
-"""The books of what is staged in an exchange: which rows wait to be published, and which batches were.
+"""The books of staged rows in an exchange: which rows wait to be published, and which batches were published.
 
 A producer stages rows as an attempt at one partition of one batch of a query; ``publish`` makes one attempt at each
 partition part of its channel, all or none, once.  Payloads are elsewhere: these are counts, and decisions.  Times are
 given as seconds of any clock that does not go backwards.
 
-What may have to wait is a chunk: the room of each channel is bounded, and published rows beyond the channel's permits
+Only a chunk may have to wait: the room of each channel is bounded, and published rows beyond the channel's permits
 take some of it.  No wait is for ever as long as consumers acknowledge and batches are published or given up: an attempt
 whose stream breaks gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each
 other, the batch that began first goes on unless its query is silent, and of two attempts at the same part the newer
@@ -55,7 +55,7 @@ class PartState(StrEnum):
     PUBLISHED = "published"
     """Its rows are part of the channel."""
     LATE = "late"
-    """Its batch was published without it: what it has is thrown away, and so is what comes."""
+    """Its batch was published without it: its rows are dropped, present and future ones."""
     FORGOTTEN = "forgotten"
     """Its rows are gone, and nobody has published them."""
 
@@ -92,11 +92,11 @@ class Part:
 
     @property
     def turn(self) -> tuple[int, float, int]:
-        """Who is first in line: of the oldest batch, who has waited longest."""
+        """The place in line: the oldest batch first, and in a batch the part that has waited longest."""
         return self.batch_number, self.wanted_since, self.number
 
     def error(self, reason: str) -> StagedPartError:
-        """What is wrong with it."""
+        """The error for this part, for this reason."""
         return StagedPartError(channel=self.channel, **self.staging._asdict(), reason=reason)
 
 
@@ -172,9 +172,9 @@ class StagingArea:
         return sum(fewest.values()) + part.rows
 
     def giving_way(self, now: float, is_silent: Callable[[Part], bool]) -> Iterator[Part]:
-        """Who is to be forgotten, so that who is first in line can go on; asks again after each of them.
+        """The parts to forget, so that the first part in line can go on; asks again after each of them.
 
-        Nobody, while published rows take room that acknowledgements will free: the consumer is slow, and that is all.
+        None, while published rows take room that acknowledgements will free: then the consumer is merely slow.
         Of older batches only those whose query ``is_silent``: it may have died.
         """
         if self.log.excess_rows:
@@ -262,7 +262,7 @@ def require_key(staging: Staging) -> None:
 
 
 def require_batch(query: str, batch: int) -> None:
-    """Refuse what is no batch.
+    """Refuse a query or a batch that cannot exist.
 
     Raises:
         InvalidParametersError: the query has no name or too long a one, or the batch is below 0.
@@ -327,11 +327,11 @@ class StagingBooks:
         """Those that have parts which are not published."""
         self._most_queries = most_queries
         self._published: dict[str, int] = {}
-        """The last published batch of each query; who has published last comes last."""
+        """The last published batch of each query, in the order of publication."""
         self._count = 0
 
     def add_channel(self, channel: str, limit_rows: int, log: ReplayBooks) -> StagingArea:
-        """Have room for so many rows of a channel, whose books take over what is published.
+        """Make room for this many rows of a channel; its books take over the published ones.
 
         Raises:
             InvalidParametersError: there is no room for a row.
@@ -341,7 +341,7 @@ class StagingBooks:
         return area
 
     def remove_channel(self, channel: str, now: float) -> tuple[Part, ...]:
-        """Forget a channel and what is staged for it."""
+        """Forget a channel and the rows that are staged for it."""
         dropped = tuple(self._areas[channel].parts)
         for part in dropped:
             self._drop(part, PartState.FORGOTTEN, "is forgotten: its channel was removed", now)
@@ -355,7 +355,7 @@ class StagingBooks:
 
     @property
     def published_batches(self) -> Mapping[str, int]:
-        """The last published batch of each query; who has published last comes last."""
+        """The last published batch of each query, in the order of publication."""
         return self._published
 
     def was_published(self, query: str, batch: int) -> bool:
@@ -475,7 +475,7 @@ class StagingBooks:
         return Publication(False, published, (), self._displaced_by(query))
 
     def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
-        """Do what was planned and, meanwhile, written down; what was done.
+        """Carry out a planned publication that was meanwhile written down; return what was published.
 
         Meanwhile, attempts may have begun and broken off, and channels may have been removed with what was staged for
         them; but nothing of this query was published or discarded.

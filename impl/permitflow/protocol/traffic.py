@@ -1,4 +1,4 @@
-"""What has flowed through the channels of an exchange, as seen from outside: counts, and what two of them tell."""
+"""The traffic of an exchange's channels: counts, and the rates between two of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

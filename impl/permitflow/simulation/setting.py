@@ -74,7 +74,7 @@ class Setting:
     """The receiver's configuration; the upstream's numbers are its defaults."""
 
     flush_idle: bool = False
-    """Does an idle receiver return what is below its batch?  permitflow's does, the published protocol's does not."""
+    """Does an idle receiver return less than a batch?  permitflow's does, the published protocol's does not."""
 
     forward_seconds: float = 0.0
     """Delay from the sender to the receiver."""

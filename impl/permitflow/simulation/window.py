@@ -61,7 +61,7 @@ def exact_terms(setting: Setting) -> Terms | None:
     by whole chunks, and ``loop`` is the round-trip time and the times that link and consumer take for a chunk: the
     time from the departure of a chunk until its permits could be back.  One chunk less, because the next chunk may
     leave when the first one's permits are back.  Where an idle receiver returns what it holds, and the consumer is
-    not what is slow, it catches up with every chunk: then ``g`` is one chunk.  Where ``max_chunk_cost``
+    not the slowest part, it catches up with every chunk: then ``g`` is one chunk.  Where ``max_chunk_cost``
     follows from the other two, it must leave room for the chunk.
 
     None if chunks differ, are split, or nothing is slow.
@@ -81,7 +81,7 @@ def enough_rows(setting: Setting) -> int | None:
     """``row_permits`` that keep the pipe full for chunks of any sizes up to the largest.
 
     ``rate * rtt + batch + 2 * largest``, and once more the largest if the link takes time.  Of the permits that are
-    not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to what is being
+    not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to the chunk being
     consumed, and ``rate * rtt`` are under way; the chunk that waits needs at most the largest cost.
     """
     possible = setting.chunks.possible
@@ -139,7 +139,7 @@ class _Search:
         self._on_progress = on_progress
         self._runs = 0
         self._told = 0.0
-        # No permit is back before a round trip is over: a window below this cannot carry what is asked for.
+        # No permit is back before a round trip is over: a window below this cannot carry the requested rate.
         self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
         self.large_enough = _generous(setting)
         chunks = LEAST_CHUNKS if setting.constant_cost is None else _EQUAL_CHUNKS

@@ -119,7 +119,7 @@ class PermitflowDataSource(DataSource):
         """Check the options; planning process, once per query.
 
         Raises:
-            InvalidOptionError: also if the mode is ``overwrite``: what was sent cannot be taken back.
+            InvalidOptionError: also if the mode is ``overwrite``: sent rows cannot be taken back.
         """
         from permitflow.spark.sink import ExchangeWriter, StagedBatchWriter
 
@@ -134,7 +134,7 @@ class PermitflowDataSource(DataSource):
         """Check the options; a planning process once per query, and one for each commit.
 
         Raises:
-            InvalidOptionError: also if the output mode is ``complete``: what was published cannot be taken back.
+            InvalidOptionError: also if the output mode is ``complete``: published rows cannot be taken back.
         """
         from permitflow.spark.sink import StagedStreamWriter
 
@@ -145,7 +145,7 @@ class PermitflowDataSource(DataSource):
 
 def _refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
     if overwrites:
-        reason = "must be 'append': what was sent cannot be replaced"
+        reason = "must be 'append': sent rows cannot be replaced"
         raise InvalidOptionError(option=option, value=value, reason=reason)
 
 

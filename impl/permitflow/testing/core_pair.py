@@ -23,7 +23,7 @@ class FlowPair:
     """
 
     def __init__(self, parameters: Parameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
-        """Messages but for watermarks are numbered modulo ``tags`` in what is observed."""
+        """Observed messages, except watermarks, are numbered modulo ``tags``."""
         flow = parameters.flow
         stated = flow.stated(parameters)
         of_sender, of_receiver = (record("channel", end, flow.table, stated) if record else None for end in ENDS)

@@ -89,7 +89,7 @@ class Verdict:
         if self.undecided is not None:
             event = self._in_words(self.undecided.event)
             left = f", and {self.left_over:,} events after it" if self.left_over else ""
-            yield f"not decided: {event} waits for what is missing ({self.undecided.reason}){left}"
+            yield f"not decided: {event} waits for a missing event ({self.undecided.reason}){left}"
 
     def describe(self) -> str:
         """The verdict in words; for an invalid run with the event, the state, and the steps allowed there."""

@@ -7,8 +7,8 @@ most ``MOST_EXPANSION`` times its own size.
 
 Arrow could compress the buffers inside of its message as well, and its reader would decompress them without a bound: a
 message whose metadata say so is refused.  pyarrow does not tell what they say, so they are read here.  They are a
-flatbuffer, which pyarrow verifies when it reads the message; what it accepts reads the same here, and in what it
-refuses it does not matter what is found.  Source: Arrow's format/Message.fbs, and the internals of FlatBuffers.
+flatbuffer, which pyarrow verifies when it reads the message; metadata that it accepts read the same here, and for
+metadata that it refuses the result does not matter.  Source: Arrow's format/Message.fbs, and FlatBuffers' internals.
 """
 
 import logging

@@ -225,7 +225,7 @@ class MessageWriter:
             yield len(run)
 
     def _marked(self, frame: UpstreamFrame[object]) -> WireFrame:
-        """Check the value of a frame other than chunks, and encode what is the flow's own."""
+        """Check the value of a frame other than chunks, and encode the flow's own frames."""
         if isinstance(frame, Announcement):
             return Announcement(encode_announcement(self._flow, frame.said))
         if not isinstance(frame, Data):

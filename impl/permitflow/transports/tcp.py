@@ -147,7 +147,7 @@ class TcpStream(Carrier):
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._listener: Listener | None = None
-        # What comes.
+        # Received messages.
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._body: memoryview | None = None
         self._scratch_filled = self._body_filled = 0
@@ -164,7 +164,7 @@ class TcpStream(Carrier):
         # The end.
         self._failure: PermitflowError | None = None
         self._is_broken = False  # can nothing be read and written any more?
-        self._is_wrong = self._has_told_failure = False  # is what has come none of ours?
+        self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
         self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
         self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up, silence_seconds=silence_seconds)
@@ -385,7 +385,7 @@ class TcpStream(Carrier):
         self._tell()
 
     def _ping(self) -> None:
-        """Give a sign of life, in another thread, unless what is being written is one."""
+        """Give a sign of life, in another thread, unless a message is being written."""
         if self._sending.acquire(blocking=False):
             try:
                 if not self._is_within_message:

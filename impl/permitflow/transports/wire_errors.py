@@ -111,7 +111,7 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
 
 
 def _details(text: str) -> str:
-    """The beginning of a text, short enough as gRPC writes it: "%" and what is not ASCII take three letters a byte."""
+    """The beginning of a text, short enough as gRPC writes it: "%" and all but ASCII take three letters a byte."""
     for most in _CHARACTERS:
         found = sendable(text, most)
         if sum(1 if 32 <= byte < 127 and byte != 37 else 3 for byte in found.encode()) <= _DETAILS_BYTES:

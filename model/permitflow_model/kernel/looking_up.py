@@ -157,7 +157,7 @@ class Notes:
     """The looks of one evaluation, in the order in which they were first taken."""
 
     def __init__(self) -> None:
-        """Nothing has been looked at."""
+        """Nothing was examined yet."""
         self.looks: dict[Look, None] = {}
 
     def take(self, value: object, look: Look) -> object:
@@ -213,7 +213,7 @@ def changes_of(layout: Layout, after: object) -> dict[int, object]:
 
 
 def _note_changes(layout: Layout, start: int, after: Any, changes: dict[int, object]) -> None:
-    # What was built anew, or stood elsewhere, counts as written in full.
+    # A part that was built anew, or stood elsewhere, counts as written in full.
     parts: Iterable[tuple[int, Any]]
     if isinstance(after, _WatchedTuple) and after._stood_at(layout, start):
         parts = after._written.items()
@@ -559,7 +559,7 @@ class Packing(Generic[S]):
         return ((1 << self.looks * self._width) - 1) & ~changed, bits
 
     def stepped(self, packed: int, before: S, after: S) -> int:
-        """Another state, packed; only what is not the same object as in the packed one is looked at."""
+        """Another state, packed; only objects that differ from those of the packed state are compared."""
         for position, value in self.layout.changed(before, after):
             variable = self._variables[position]
             packed = packed & ~variable.mask | variable.bits_of(value)
@@ -637,10 +637,10 @@ class _Function(Generic[S, T]):
 
 
 _ASIDE = _Unknown()
-"""In place of a tree that is set aside."""
+"""Stands for a tree that is set aside."""
 
 _ROUND = 128
-"""After so many misses it is weighed whether to go on looking up."""
+"""After this number of misses the explorer decides whether looking up pays."""
 
 _WORTHWHILE = 3
 """Looking up and learning cost about as much as so many evaluations."""

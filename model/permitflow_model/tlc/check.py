@@ -237,7 +237,7 @@ def _choose(models: Mapping[str, Model], names: Collection[str] | None) -> list[
 def _beside_tlc(
     run: Callable[[Model, TlcProcesses], TlcOutput], models: Sequence[Model], engine: Engine, parallel: int
 ) -> Generator[ModelResult, None, None]:
-    """Let threads wait for TLC, and do everything else in this thread, which Ctrl-C can interrupt."""
+    """Let threads wait for TLC; this thread, which Ctrl-C can interrupt, does everything else."""
     processes = TlcProcesses()
     pool = ThreadPoolExecutor(parallel, thread_name_prefix="tlc")
     coming: deque[Future[TlcOutput]] = deque()

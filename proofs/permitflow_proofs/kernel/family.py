@@ -99,7 +99,7 @@ class _Others(Generic[M]):
         self._sums: dict[_Key, tuple[_Measure, int]] = {}
         self._witnesses: dict[_Key, M] = {}
         self._postponed: list[_Key] = []
-        """Asked of only to be assumed: most of it then holds for all, and needs no witness."""
+        """Evaluated only as an assumption: most of it then holds for all, and needs no witness."""
         self._parts: dict[_Key, tuple[M, _Others[M]]] = {}
         self._kept: list[_Context] = []
 

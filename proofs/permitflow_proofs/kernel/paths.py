@@ -4,7 +4,7 @@ A symbolic condition forks where Python asks for its truth.  The function is run
 decisions taken so far.  A side that cannot be taken is pruned, and the pruned conditions are kept: together with the
 violated claims they are the verification condition, which another solver can check again.
 
-The trail: Z3 keeps the conditions of the current path; going back to the last open decision keeps what comes before it.
+The trail: Z3 keeps the conditions of the current path; going back to the last open decision keeps earlier ones.
 
 Merging evaluates a function over symbols into one condition, with its forks inside: all answers to its questions are
 tried, and checked only where the function raises.  An assumption holds only in the cases in which the function makes
@@ -150,7 +150,7 @@ class Trail:
         return len(self._steps)
 
     def conditions(self) -> tuple[z3.BoolRef, ...]:
-        """What was assumed and decided."""
+        """The assumptions and decisions."""
         return tuple(step.condition for step in self._steps if step.condition is not None)
 
     def assume(self, condition: Condition) -> None:
@@ -435,7 +435,7 @@ class Path(Generic[R]):
     """One way through the function."""
 
     conditions: tuple[z3.BoolRef, ...]
-    """What was assumed and decided along the way."""
+    """The assumptions and decisions along the path."""
 
     result: R | None
     """What the function returned; None where an action was disabled."""

@@ -308,7 +308,7 @@ class SymbolicQueue(Generic[T]):
         return value
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
-        """Does it hold for every item?  Does not fork: what is asked next must be known in all cases."""
+        """Does it hold for every item?  Does not fork: the next question must have an answer in all cases."""
         unknown = self._unknown.every(holds, parameters)
         return all_of([*(merged(partial(holds, item, parameters)) for item in self._pushed), unknown])
 

@@ -129,7 +129,7 @@ TABLES = (
     """,
     """
     CREATE TABLE IF NOT EXISTS publishing (
-        turn INTEGER PRIMARY KEY,          -- who has published last has the largest
+        turn INTEGER PRIMARY KEY,          -- the largest belongs to the last publisher
         query TEXT NOT NULL UNIQUE
     ) STRICT
     """,

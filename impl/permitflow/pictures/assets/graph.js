@@ -100,7 +100,7 @@ class GraphPage {
     const isStuck = this.stuck.includes(state);
     const parts = [make("h2", { id: "state-heading" }, `State ${number(state)} of ${number(this.states.length - 1)}`)];
     parts.push(make("p", {}, plural(this.depths[state], "step"), " from the beginning"));
-    if (isStuck) parts.push(make("p", { class: "stuck-note" }, "Stuck: somebody waits, and nothing can move."));
+    if (isStuck) parts.push(make("p", { class: "stuck-note" }, "Stuck: a message waits, and nothing can move."));
     if (this.ledger) parts.push(this.#bar(state));
     parts.push(this.#variables(state));
     parts.push(make("h3", {}, "Steps out of it"));

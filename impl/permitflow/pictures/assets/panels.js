@@ -1,4 +1,4 @@
-// The ledger, the step that was taken, what is possible now, and the variables.
+// The ledger, the step that was taken, the possible actions, and the variables.
 
 class Ledgers {
   constructor(section, run) {

@@ -76,7 +76,7 @@ class Player {
     this.controls.play.setAttribute("aria-label", "Play");
   }
 
-  /** Goes to a state by hand: what is playing stops. */
+  /** Goes to a state by hand; stops playing. */
   go(k) {
     if (this.timer !== null) this.pause();
     this.#show(k);

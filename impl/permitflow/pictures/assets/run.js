@@ -59,7 +59,7 @@ class Run {
       else if (isOver(sent, i)) places.wire.push(i);
       else if (!isOver(withdrawn, i)) places.waiting.push(i);
     }
-    // A watermark may be overtaken by what was offered later: on the wire the order is that of sending.
+    // A later message may overtake a watermark: on the wire the order is that of sending.
     places.wire.sort((a, b) => sent[a] - sent[b] || a - b);
     places.inbox.sort((a, b) => sent[a] - sent[b] || a - b);
     return { ...places, consumedRows };

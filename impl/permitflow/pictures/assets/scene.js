@@ -196,7 +196,7 @@ class Scene {
     lane.poolNumber.textContent = length > number(count).length * 8 + 6 ? number(count) : "";
   }
 
-  /** How much the oldest waiting chunk needs, on the scale of what is there. */
+  /** How much the oldest waiting chunk needs, on the scale of the sender's permits. */
   #needMark(there, waitingChunks) {
     const lane = this.lanes.permits;
     lane.marks.replaceChildren();

@@ -1,4 +1,4 @@
-"""The gate, input by input: what waits, travels, is stored and is granted, and only what is there."""
+"""The gate, input by input: waiting, travelling and stored messages, and grants; empty parts are left out."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ class InputGateLook(Look):
     at_rest = "everything that may be consumed has been consumed"
 
     def row(self, state: Any) -> dict[str, str]:
-        """The pool, and what is there of each input."""
+        """The pool, and the non-empty parts of each input."""
         inputs = {f"input {name}": _channel(channel) for name, channel in enumerate(state.channels)}
         return {"pool": f"{state.pool:,}", **inputs}
 

@@ -93,7 +93,7 @@ WORDS: Mapping[str, Callable[..., str]] = {
     ),
     "parameters.barrier_permits > 0": lambda _permits, _none: "the channel has no barrier permits",
     "parameters.watermarks": lambda: "no watermarks are offered in this channel",
-    "parameters.withdrawals": lambda: "whoever waits here never gives up",
+    "parameters.withdrawals": lambda: "a message that waits here is never withdrawn",
     "not state.waiting.is_empty()": lambda: "nothing waits",
     "state.waiting.last().kind == 'chunk'": lambda kind, _chunk: f"the newest message that waits is a {kind}",
     "state.waiting.last().kind == 'barrier'": lambda kind, _barrier: f"the newest message that waits is a {kind}",
@@ -185,7 +185,7 @@ class Lifelines:
     """Watches states and notes what moved.  It knows the places, not the rules by which one moves between them."""
 
     def __init__(self, start: State) -> None:
-        """Begin with what is in the channel already."""
+        """Begin with the messages that are in the channel already."""
         self.messages: list[_MessageLine] = []
         """In the order in which they were offered."""
         self.returns: list[_ReturnLine] = []
@@ -245,7 +245,7 @@ class Lifelines:
         )
         grants = state.grants
         if not agree or len(self._grants) != grants.size():
-            raise AssertionError(f"at state {number} the picture has lost track of what is where in {state}")
+            raise AssertionError(f"at state {number} the picture shows other messages than {state}")
         if not grants.is_empty() and self._grants[0].rows != grants.head().rows:
             raise AssertionError(f"at state {number} the picture has lost track of returned permits in {state}")
 
@@ -306,7 +306,7 @@ class PermitLook(Look):
         return super().value(value)
 
     def row(self, state: State) -> dict[str, str]:
-        """Row permits by place and their sum, and what waits."""
+        """Row permits by place and their sum, and the waiting messages."""
         counts = [place.rows for place in ledger_of(state)]
         names = ("permits", "in flight", "inbox", "unreturned", "grants", "sum")
         waiting = (f"a chunk of {each.cost:,}" if each.kind == "chunk" else f"a {each.kind}" for each in state.waiting)
@@ -320,7 +320,7 @@ class PermitLook(Look):
         return {**counts, "waiting": [message.cost for message in state.waiting if message.kind == "chunk"]}
 
     def facts(self, parameters: Parameters, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:
-        """Without what is not switched on."""
+        """All parameters except those that are switched off."""
         sizes = "" if is_recorded else ranges(parameters.sizes)
         shown = {
             "row_permits": f"{parameters.row_permits:,}",
@@ -581,7 +581,7 @@ def live_run(parameters: Parameters, *, because: str = "") -> Run:
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel never gets stuck",
         verdict=Verdict.LIVE,
-        sentence="Whoever waits will be served, in every run. This one fills the window and drains it again.",
+        sentence="Every message that waits is sent, in every run. This run fills the window and drains it again.",
         parameters=parameters,
         start=SYSTEM.initial(parameters),
         steps=fill_and_drain(parameters),

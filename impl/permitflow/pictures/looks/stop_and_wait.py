@@ -9,7 +9,7 @@ __all__ = ["LOOK", "WORDS"]
 
 WORDS: Mapping[str, Callable[..., str]] = {
     "state.waiting.size() < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
-    "parameters.withdrawals": lambda: "whoever waits here never gives up",
+    "parameters.withdrawals": lambda: "a message that waits here is never withdrawn",
     "not state.waiting.is_empty()": lambda: "nothing waits",
     "state.free > 0": lambda _free, _none: "a message is out, and its answer is not back yet",
     "not state.wire.is_empty()": lambda: "nothing is on the wire",

@@ -72,7 +72,7 @@ def event_in_words(event: Event, table: ActionTable) -> str:
 
 
 def state_in_words(state: Any) -> str:
-    """All variables; what is empty is left out."""
+    """All variables except empty ones."""
     parts = {
         name: first_of([str(item) for item in value]) if hasattr(value, "is_empty") else value
         for name, value in state._asdict().items()
@@ -118,7 +118,7 @@ class Subject:
     """Where everything is that is counted: together as much in every state, or the protocol has lost or made some."""
 
     unit: str = "messages"
-    """What is counted there."""
+    """The counted thing, in plural."""
 
     place_in_words: Mapping[str, str] = field(default_factory=dict)
     """Of these names, those that are not plain words."""

@@ -1,7 +1,7 @@
 """The gate: recorded runs as behaviours of ``InputGate``, and its ends beside the model.
 
-``judge_gate`` judges all inputs of a gate together.  One stream alone is judged as the only input of a gate: what the
-others leave of the pool is not known then, nor whether they had reached the barrier.
+``judge_gate`` judges all inputs of a gate together.  One stream alone is judged as the only input of a gate: then the
+model knows neither the others' share of the pool nor whether they had reached the barrier.
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
 So a recorded event is as many steps as it has rows.  A backlog told behind data is a part of that data in the model.
@@ -259,7 +259,7 @@ class GateEnds:
     # The gate.
 
     def deliver(self, name: int) -> None:
-        """Deliver the oldest message of a wire, with what was told behind it."""
+        """Deliver the oldest message of a wire, with the announcement behind it."""
         if not self._wires[name]:
             raise ActionRefused("nothing is on the wire")
         message, item, word = self._wires[name].popleft()

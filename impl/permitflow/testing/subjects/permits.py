@@ -110,7 +110,7 @@ def _event_in_words(event: Event, _table: ActionTable) -> str:
 
 
 def _state_in_words(state: State) -> str:
-    """Where everything is; what is empty is left out."""
+    """All places except empty ones."""
     parts = {
         "waiting": first_of(
             [str(message.rows) if message.kind == "chunk" else "a barrier" for message in state.waiting]

@@ -143,7 +143,7 @@ class HeldSpace:
             )
         oldest, newest = self._bounds()
         if oldest is not None and newest is not None and not _is_between(place, newest, oldest):
-            raise UndecodableDataError(what=str(place), reason=f"it overwrites what is held, {oldest} to {newest}")
+            raise UndecodableDataError(what=str(place), reason=f"it overwrites held views, {oldest} to {newest}")
         tenure = Tenure(place)
         self._held.append(tenure)
         return tenure

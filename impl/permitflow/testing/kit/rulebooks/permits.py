@@ -117,7 +117,7 @@ def _noted(world: World, hop: int, pending: int) -> World:
     return world._replace(notes=tuple(notes))
 
 
-# Mistakes that only who has permits can make.
+# Mistakes that only a channel with permits can make.
 
 _RIGHT: dict[str, Perform] = {action.name: action.perform for action in SYSTEM.actions}
 
@@ -229,7 +229,7 @@ class LetsNewcomersPass(PermitOutside):
     """Sends at once although others wait."""
 
     def send_now(self, world: World, rows: int) -> tuple[Result, World]:
-        """Send at once if the permits are here, whoever waits."""
+        """Send at once if the permits are here, although others wait."""
         first = world.hops[0]
         alone, after = super().send_now(self.with_hop(world, 0, first._replace(waiting=Fifo())), rows)
         return alone, self.with_hop(after, 0, after.hops[0]._replace(waiting=first.waiting))
