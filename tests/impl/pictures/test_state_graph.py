@@ -81,7 +81,7 @@ def test_the_sentence_counts() -> None:
     assert graph_sentence(reachable(LOOK, SMALL)) == (
         "132 states and 272 steps: 1 state is stuck (red), 5 steps from the beginning."
     )
-    assert "whoever waits can still be served" in graph_sentence(reachable(LOOK, LIVE))
+    assert "every waiting message can still be sent" in graph_sentence(reachable(LOOK, LIVE))
 
 
 def test_a_graph_that_shows_nothing_any_more_is_refused() -> None:
