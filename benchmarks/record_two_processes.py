@@ -21,13 +21,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.harness import Partner
+from benchmarks.sabotage import SABOTAGES, first_wrong_event
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.referee import ask_tlc
-from permitflow.testing.sabotage import SABOTAGES, first_wrong_event
 from permitflow.testing.traces import judge, judge_all
 from permitflow.tracing import FileTrace, read_trace
 from permitflow.transports.grpc_aio import SameHost, get, put

@@ -147,13 +147,13 @@ def _first_line(value: object) -> str:
 def _errors(module: ModuleType) -> Iterator[str]:
     yield "## permitflow.errors"
     yield _first_line(module)
-    errors = [getattr(module, name) for name in module.__all__]
-    rows = [
-        f"| `{error.__name__}` | `{error.__bases__[0].__name__}` | {_first_line(error)} |"
-        for error in errors
-        if isinstance(error, type)
-    ]
+    errors = sorted((each for each in vars(module).values() if _is_error(each)), key=lambda each: each.__name__)
+    rows = [f"| `{error.__name__}` | `{error.__bases__[0].__name__}` | {_first_line(error)} |" for error in errors]
     yield "\n".join(["| Error | is a | |", "|---|---|---|", *rows])
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 if __name__ == "__main__":

@@ -6,83 +6,14 @@ agree, and no stream began.  ``ChannelError``: no end is at fault.  ``TransportE
 published; earlier batches stay whole.  ``StoreError``: the store of an exchange cannot be used or written.
 ``TraceError``: a recording cannot be written or used; the recorded channel is not affected.
 
-An error is declared: ``@_declared``, a docstring, its facts with their types, and ``text``, a format of the facts.
+An error is declared by a docstring, its facts with their types, and ``text``, a format of the facts.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import get_annotations
 from typing import ClassVar, Self, TypeVar, dataclass_transform
-
-__all__ = [
-    "AlteredMessageError",
-    "ChannelAbortedError",
-    "ChannelBusyError",
-    "ChannelClosedError",
-    "ChannelError",
-    "ChannelSpentError",
-    "CheckpointError",
-    "ChunkTooLargeError",
-    "DemoError",
-    "EndOfStream",
-    "EpochTooLargeError",
-    "ForkedError",
-    "HandshakeError",
-    "InputLostError",
-    "InputStalledError",
-    "InvalidOptionError",
-    "InvalidParametersError",
-    "LedgerError",
-    "LocalProtocolError",
-    "LogReplacedError",
-    "OversizeChunkError",
-    "OverspendError",
-    "ParameterMismatchError",
-    "ParametersFileError",
-    "PeerGoneError",
-    "PeerTimeoutError",
-    "PermitOverrunError",
-    "PermitflowError",
-    "ProducerReplacedError",
-    "ProtocolError",
-    "RemoteProtocolError",
-    "ReplayError",
-    "RetentionError",
-    "RowsForgottenError",
-    "RowsLostError",
-    "RowsNotThereError",
-    "SameHostError",
-    "SchemaMismatchError",
-    "SparkSetupError",
-    "StagedPartError",
-    "StagingError",
-    "StagingFullError",
-    "StoreError",
-    "StoreInUseError",
-    "StoreLeftoverError",
-    "StoreMismatchError",
-    "StoreUnusableError",
-    "StoreWriteError",
-    "TaskRetryError",
-    "TooManyAttemptsError",
-    "TooManyProducersError",
-    "TraceError",
-    "TraceMismatchError",
-    "TraceTruncatedError",
-    "TraceUnreadableError",
-    "TraceWriteError",
-    "TransportError",
-    "UndecodableDataError",
-    "UnexpectedFrameError",
-    "UnknownBatchError",
-    "UnknownChannelError",
-    "UnknownConsumerError",
-    "UnsplittableChunkError",
-    "VersionMismatchError",
-    "WouldBlock",
-    "printable",
-    "restored",
-]
 
 # Control characters, line separators and marks of text direction.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -110,6 +41,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:_MOST_NAMES]) + (", …" if len(shown) > _MOST_NAMES else "")
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class PermitflowError(Exception):
     """The base of all errors of this package.  Facts are attributes, and survive pickling.
 
@@ -118,6 +50,12 @@ class PermitflowError(Exception):
 
     text: ClassVar[str] = ""
     keeps_lines: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Give an error with facts the constructor that its annotations declare: each keyword argument is a fact."""
+        super().__init_subclass__()
+        if get_annotations(cls):
+            dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __init__(self, message: str, **facts: object) -> None:
         """Keep the message, and the facts as attributes."""
@@ -154,16 +92,9 @@ def restored(cls: type[E], message: str, facts: dict[str, object]) -> E:
     return error
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
-def _declared(cls: type[E]) -> type[E]:
-    """Give an error the constructor that its annotations declare: each keyword argument is a fact."""
-    return dataclass(kw_only=True, eq=False, repr=False)(cls)
-
-
 # A number, an option or a chunk that cannot be accepted.
 
 
-@_declared
 class InvalidParametersError(PermitflowError, ValueError):
     """A parameter is out of its range."""
 
@@ -173,7 +104,6 @@ class InvalidParametersError(PermitflowError, ValueError):
     text = "{name} {rule}, not {value!r}"
 
 
-@_declared
 class InvalidOptionError(PermitflowError, ValueError):
     """An option of a job is unknown, missing or out of its range."""
 
@@ -185,7 +115,6 @@ class InvalidOptionError(PermitflowError, ValueError):
         return f"option {self.option!r} {self.reason}" + ("" if self.value is None else f": {self.value!r}")
 
 
-@_declared
 class ChunkTooLargeError(PermitflowError, ValueError):
     """A chunk is larger than the carrier's largest message; it was not sent."""
 
@@ -198,7 +127,6 @@ class ChunkTooLargeError(PermitflowError, ValueError):
     )
 
 
-@_declared
 class ParametersFileError(PermitflowError, ValueError):
     """A parameters file cannot be read, or a key of it is wrong."""
 
@@ -238,7 +166,6 @@ class EndOfStream(ChannelError):
         super().__init__("the stream has ended")
 
 
-@_declared
 class ChannelClosedError(ChannelError):
     """This end was closed; ``undelivered`` is the message that was waiting."""
 
@@ -247,7 +174,6 @@ class ChannelClosedError(ChannelError):
     text = "the {end} is closed"
 
 
-@_declared
 class PeerGoneError(ChannelError):
     """The other end was closed or lost; ``undelivered`` is the message that was waiting."""
 
@@ -257,7 +183,6 @@ class PeerGoneError(ChannelError):
     text = "{who} is gone: {reason}"
 
 
-@_declared
 class PeerTimeoutError(PeerGoneError, TimeoutError):
     """The other end did not answer within its deadline."""
 
@@ -269,7 +194,6 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
         return restored(cls, f"{who} has sent nothing {reason}", {"who": who, "reason": reason, "undelivered": None})
 
 
-@_declared
 class ChannelAbortedError(ChannelError):
     """The sender gave up: the stream is incomplete, do not use it as a whole one."""
 
@@ -278,7 +202,6 @@ class ChannelAbortedError(ChannelError):
     text = "channel {channel!r} was aborted by its sender: {reason}"
 
 
-@_declared
 class InputLostError(ChannelError):
     """An input of a gate has failed; ``__cause__`` is its own error."""
 
@@ -287,7 +210,6 @@ class InputLostError(ChannelError):
     text = "input {input!r} of the gate is lost: {reason}"
 
 
-@_declared
 class InputStalledError(ChannelError, TimeoutError):
     """Inputs of a gate are blocked behind a barrier that others have not reached, and no message comes from those."""
 
@@ -309,7 +231,6 @@ class TransportError(PermitflowError):
         return error
 
 
-@_declared
 class AlteredMessageError(TransportError):
     """A message was altered or one before it lost, by its checksum: nothing of it was delivered, counted or kept."""
 
@@ -323,7 +244,6 @@ class AlteredMessageError(TransportError):
     )
 
 
-@_declared
 class ForkedError(TransportError):
     """A channel or carrier from before a fork cannot be used in the forked process."""
 
@@ -338,7 +258,6 @@ class HandshakeError(PermitflowError):
     """The two ends could not agree; no stream began."""
 
 
-@_declared
 class UnknownChannelError(HandshakeError):
     """The exchange has no such channel."""
 
@@ -349,7 +268,6 @@ class UnknownChannelError(HandshakeError):
         return f"unknown channel {self.channel!r}; known channels: {_listed(self.known) or 'none'}"
 
 
-@_declared
 class ChannelBusyError(HandshakeError):
     """The channel has a consumer already; it serves one at a time."""
 
@@ -358,7 +276,6 @@ class ChannelBusyError(HandshakeError):
     text = "channel {channel!r} is being read by {consumer}; one consumer at a time"
 
 
-@_declared
 class ChannelSpentError(HandshakeError):
     """The channel's data are gone: a consumer has read them, or left while it was reading."""
 
@@ -367,7 +284,6 @@ class ChannelSpentError(HandshakeError):
     text = "channel {channel!r} cannot be read any more: {reason}; a channel is read once"
 
 
-@_declared
 class VersionMismatchError(HandshakeError):
     """The peer speaks another version of the protocol."""
 
@@ -376,7 +292,6 @@ class VersionMismatchError(HandshakeError):
     text = "the peer speaks protocol version {theirs}, this end {ours}"
 
 
-@_declared
 class SchemaMismatchError(HandshakeError):
     """The peer's schema differs from the channel's."""
 
@@ -385,7 +300,6 @@ class SchemaMismatchError(HandshakeError):
     text = "schemas differ: here {ours}; at the peer {theirs}"
 
 
-@_declared
 class SameHostError(HandshakeError):
     """Shared memory was required, and cannot be used."""
 
@@ -394,7 +308,6 @@ class SameHostError(HandshakeError):
     text = "no memory can be shared with {who}: {reason}"
 
 
-@_declared
 class ParameterMismatchError(HandshakeError):
     """The two ends' parameters cannot be reconciled."""
 
@@ -416,7 +329,6 @@ class LocalProtocolError(ProtocolError):
     """The caller of this end broke a rule."""
 
 
-@_declared
 class UnsplittableChunkError(LocalProtocolError, TypeError):
     """A chunk is too large to be sent whole, and it cannot be split."""
 
@@ -434,7 +346,6 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the rules."""
 
 
-@_declared
 class PermitOverrunError(RemoteProtocolError):
     """The peer returned more permits than it holds."""
 
@@ -444,7 +355,6 @@ class PermitOverrunError(RemoteProtocolError):
     text = "the peer returned {returned} {permit_class} permits but holds only {outstanding}"
 
 
-@_declared
 class OverspendError(RemoteProtocolError):
     """The peer sent a message without the permits for it."""
 
@@ -454,7 +364,6 @@ class OverspendError(RemoteProtocolError):
     text = "the peer sent a message of {cost} {permit_class} permits but had only {available}"
 
 
-@_declared
 class OversizeChunkError(RemoteProtocolError):
     """The peer sent a chunk that it should have split."""
 
@@ -463,7 +372,6 @@ class OversizeChunkError(RemoteProtocolError):
     text = "the peer sent a chunk of {rows} rows; on this channel it must be split into chunks of at most {most} rows"
 
 
-@_declared
 class UnexpectedFrameError(RemoteProtocolError):
     """The peer sent a frame that this state of the stream does not allow."""
 
@@ -472,7 +380,6 @@ class UnexpectedFrameError(RemoteProtocolError):
     text = "the peer sent {frame}, expected {expected}"
 
 
-@_declared
 class UndecodableDataError(RemoteProtocolError):
     """The peer's data cannot be decoded."""
 
@@ -481,7 +388,6 @@ class UndecodableDataError(RemoteProtocolError):
     text = "{what} cannot be decoded: {reason}"
 
 
-@_declared
 class LedgerError(RemoteProtocolError):
     """At the end of the stream, the ledgers of the two ends differ."""
 
@@ -498,7 +404,6 @@ class ReplayError(PermitflowError):
     """Rows cannot be kept, read again or acknowledged as requested; the channel's rows are unchanged."""
 
 
-@_declared
 class RetentionError(ReplayError):
     """The channel does not keep its rows, or it keeps rows only: no barriers, no watermarks."""
 
@@ -508,7 +413,6 @@ class RetentionError(ReplayError):
     text = "channel {channel!r}, whose retention is {retention}, {rule}"
 
 
-@_declared
 class UnknownConsumerError(ReplayError):
     """This consumer was not declared: rows that it needs may be gone already."""
 
@@ -521,7 +425,6 @@ class UnknownConsumerError(ReplayError):
         return f"channel {self.channel!r} keeps no rows for a consumer {self.consumer!r}; it does for: {names}"
 
 
-@_declared
 class RowsForgottenError(ReplayError):
     """The consumer has acknowledged these rows; the channel keeps them no longer."""
 
@@ -534,7 +437,6 @@ class RowsForgottenError(ReplayError):
     )
 
 
-@_declared
 class RowsNotThereError(ReplayError):
     """The channel never had these rows, or lost its log with them."""
 
@@ -547,7 +449,6 @@ class RowsNotThereError(ReplayError):
     )
 
 
-@_declared
 class LogReplacedError(ReplayError):
     """The channel has a new log; the rows of the requested log are lost."""
 
@@ -560,7 +461,6 @@ class LogReplacedError(ReplayError):
     )
 
 
-@_declared
 class ProducerReplacedError(ReplayError):
     """A newer producer of the same name has connected, and continues after this producer's last row."""
 
@@ -573,7 +473,6 @@ class ProducerReplacedError(ReplayError):
     )
 
 
-@_declared
 class TooManyProducersError(ReplayError):
     """The channel cannot remember another named producer (it keeps a row count for each)."""
 
@@ -586,7 +485,6 @@ class TooManyProducersError(ReplayError):
     )
 
 
-@_declared
 class EpochTooLargeError(ReplayError):
     """The rows between two barriers are more than the channel keeps, so the second barrier can never come."""
 
@@ -609,7 +507,6 @@ class StagingError(PermitflowError):
     """A batch cannot be staged or published; earlier batches stay whole."""
 
 
-@_declared
 class StagingFullError(StagingError):
     """A batch does not fit into the channel's room for unpublished rows."""
 
@@ -624,7 +521,6 @@ class StagingFullError(StagingError):
     )
 
 
-@_declared
 class TooManyAttemptsError(StagingError):
     """The exchange cannot keep another attempt that is neither published nor discarded."""
 
@@ -637,7 +533,6 @@ class TooManyAttemptsError(StagingError):
     )
 
 
-@_declared
 class StagedPartError(StagingError):
     """An attempt at a part of a batch is missing, or not in the required state."""
 
@@ -660,7 +555,6 @@ class StoreError(PermitflowError):
     """The store of an exchange has failed."""
 
 
-@_declared
 class StoreInUseError(StoreError):
     """Another exchange has the store open: each would delete the other's rows."""
 
@@ -668,7 +562,6 @@ class StoreInUseError(StoreError):
     text = "the store {path} is in use by another exchange: stop that one, or take another folder"
 
 
-@_declared
 class StoreUnusableError(StoreError):
     """No store is here, or it is damaged, newer than this release, or lacks confirmed rows; nothing was changed."""
 
@@ -677,7 +570,6 @@ class StoreUnusableError(StoreError):
     text = "{path} cannot be used as a store: {reason}"
 
 
-@_declared
 class StoreLeftoverError(StoreError):
     """The store holds channels that the exchange does not serve, so that their rows could not be read."""
 
@@ -691,7 +583,6 @@ class StoreLeftoverError(StoreError):
         )
 
 
-@_declared
 class StoreMismatchError(StoreError):
     """The store holds the channel with another setting than the exchange was given.  The store was not changed."""
 
@@ -706,7 +597,6 @@ class StoreMismatchError(StoreError):
     )
 
 
-@_declared
 class StoreWriteError(StoreError):
     """A write failed: the disk is full or broken.  Confirmed rows are safe."""
 
@@ -725,7 +615,6 @@ class TraceError(PermitflowError):
     """A recorded run cannot be written or used."""
 
 
-@_declared
 class TraceWriteError(TraceError):
     """The recording stopped, the channel did not; ``__cause__`` is the operating system's exception."""
 
@@ -734,7 +623,6 @@ class TraceWriteError(TraceError):
     text = "the recording in {path} is incomplete: {reason}; the recorded channels were not disturbed"
 
 
-@_declared
 class TraceUnreadableError(TraceError):
     """A trace file cannot be read."""
 
@@ -750,7 +638,6 @@ class TraceTruncatedError(TraceUnreadableError):
     """The last line of a trace file is half written: its writer was killed, or the disk was full."""
 
 
-@_declared
 class TraceMismatchError(TraceError):
     """Recordings of one channel do not belong together, or do not begin at its beginning."""
 
@@ -762,7 +649,6 @@ class TraceMismatchError(TraceError):
 # A Spark job, a streaming query or the demonstration cannot go on.
 
 
-@_declared
 class CheckpointError(PermitflowError):
     """The query's checkpoint cannot be used with this source and these options."""
 
@@ -771,7 +657,6 @@ class CheckpointError(PermitflowError):
     text = "the query's checkpoint {reason}: {hint}"
 
 
-@_declared
 class RowsLostError(PermitflowError):
     """Rows that the query needs are gone from the exchange; the query stops instead of skipping them."""
 
@@ -786,7 +671,6 @@ class RowsLostError(PermitflowError):
     )
 
 
-@_declared
 class SparkSetupError(PermitflowError):
     """Spark's workers cannot use this package."""
 
@@ -796,7 +680,6 @@ class SparkSetupError(PermitflowError):
     text = "Spark's workers run {python}, {reason}: {hint}"
 
 
-@_declared
 class TaskRetryError(PermitflowError):
     """Spark started a task again whose first attempt may have sent rows."""
 
@@ -808,7 +691,6 @@ class TaskRetryError(PermitflowError):
     )
 
 
-@_declared
 class UnknownBatchError(PermitflowError):
     """Spark has not told a task of a streaming query which batch the task writes."""
 

@@ -221,9 +221,7 @@ def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Pa
     path.write_text(content)
     code, stdout, stderr = command("serve", "--stream", "orders", "--trace", str(path))
     assert (code, stdout) == (2, "")
-    assert stderr == (
-        f"Error: --trace: {path} exists already, and a recording is never overwritten: name a new file\n"
-    )
+    assert stderr == (f"Error: --trace: {path} exists already, and a recording is never overwritten: name a new file\n")
     assert path.read_text() == content
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from permitflow.protocol.gate import Gate, GateParameters, GateReceiver, GateSender
 from permitflow.testing.moves import REFUSALS, Divergence, Move, compare, moves_of
-from permitflow.testing.subjects.input_gate import GateEnds, GateExplanation, model_parameters
+from permitflow.testing.subjects.input_gate import GateExplanation, model_parameters
 from permitflow_model.input_gate import SYSTEM, State
 from permitflow_model.kernel.replay import Refused, World
+from tests.support.gate_ends import GateEnds
 
 # The gate lends by itself, as soon as it can.
 # The ends also announce a backlog where the model does not, if there is exclusive credit.

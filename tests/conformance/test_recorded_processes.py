@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.testing.sabotage import SABOTAGES
+from benchmarks.sabotage import SABOTAGES
 from permitflow.tracing import read_trace
 
 

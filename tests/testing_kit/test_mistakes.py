@@ -279,7 +279,8 @@ def test_a_right_pair_keeps_all_rules_that_do_not_need_long_runs() -> None:
 SABOTAGED = """
 import sys
 from unittest.mock import ANY
-from permitflow.testing import judge_adapter, sabotage
+from benchmarks import sabotage
+from permitflow.testing import judge_adapter
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel
 sabotage.RETURN = ANY  # every return of permits, not only one
 sabotage.SABOTAGES[sys.argv[1]]()

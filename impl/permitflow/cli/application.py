@@ -20,8 +20,6 @@ from permitflow.cli.top import top
 from permitflow.cli.trace import trace
 from permitflow.parameters_file.sections import OLD_NAMES
 
-__all__ = ["app"]
-
 # Plain text: a line of an error message stays one line, also in a log.
 app = typer.Typer(
     name="permitflow", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from permitflow.audit import Audit, Violation
 
-__all__ = ["audit"]
-
 _SHOWN_VIOLATIONS = 20
 _SHOWN_CHANNELS = 50
 

@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +29,7 @@ from permitflow.cli.options import (
     whole_number,
 )
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.permits import MODULE
+from permitflow.cli.permits import MODULE, Numbers, numbers_of, ways_to_live
 from permitflow.cli.run_table import run_as_json, run_table
 from permitflow.errors import ParametersFileError, PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
@@ -41,12 +40,9 @@ if TYPE_CHECKING:
     from permitflow_model.tlc.check import ModelResult
     from permitflow_proofs import Decision
 
-__all__ = ["Numbers", "check", "decided", "numbers_of", "ways_to_live"]
-
 # More sizes than these are not listed.
 _MOST_LISTED = 6
 
-_BY_OPTION = ("--max-chunk-cost {}", "--permit-batch {}", "--flush-idle")
 _IN_FILE = (
     "max_chunk_cost = {} below [upstream]",
     "permit_batch = {} below [downstream]",
@@ -214,74 +210,6 @@ def check(
     _check_numbers(asked, as_json=as_json)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """What the user asked about; all in rows or row permits, which are the same."""
-
-    row_permits: int
-    permit_batch: int
-    max_chunk_cost: int | None
-    permit_batch_up: int | None
-    sizes: tuple[int, ...] | None
-    flush_idle: bool
-
-    @property
-    def sender_permit_batch(self) -> int:
-        """The permit batch of the sender's configuration."""
-        return self.permit_batch if self.permit_batch_up is None else self.permit_batch_up
-
-    @property
-    def published_max_chunk_cost(self) -> int:
-        """The most a chunk takes in the published protocol."""
-        return self.row_permits - self.sender_permit_batch
-
-    @property
-    def largest_cost(self) -> int:
-        """The most a chunk takes here."""
-        wanted = self.max_chunk_cost or (max(1, *self.sizes) if self.sizes else None)
-        if wanted is None:
-            return self.published_max_chunk_cost
-        # The sender's own batch decides what a chunk costs at most; a larger chunk is admitted for that.
-        return wanted if self.permit_batch_up is None else min(wanted, self.published_max_chunk_cost)
-
-
-def numbers_of(
-    row_permits: int | None,
-    permit_batch: int | None,
-    max_chunk_cost: int | None,
-    sizes: frozenset[int] | None,
-    *,
-    flush_idle: bool,
-    permit_batch_up: int | None = None,
-) -> Numbers:
-    """The numbers that these options give; or end the command: one is missing, or leaves no room for any chunk."""
-    if row_permits is None or permit_batch is None:
-        missing = "--row-permits" if row_permits is None else "--permit-batch"
-        unusable(f"{missing} is missing: your own numbers need at least --row-permits and --permit-batch")
-    occurring = None if sizes is None else tuple(sorted(sizes))
-    numbers = Numbers(
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=max_chunk_cost,
-        permit_batch_up=permit_batch_up,
-        sizes=occurring,
-        flush_idle=flush_idle,
-    )
-    if numbers.largest_cost < 1:
-        name, value = (
-            ("--permit-batch", permit_batch) if permit_batch_up is None else ("--permit-batch-up", permit_batch_up)
-        )
-        # In a channel of one permit even a batch of 1 leaves no room.
-        ways = [f"choose {name} below {row_permits}" if row_permits > 1 else "choose a larger --row-permits"]
-        if permit_batch_up is None:
-            ways.append("give --max-chunk-cost")
-        unusable(
-            f"{name}: in the published protocol a chunk costs at most row permits less permit batch, and "
-            f"{row_permits} - {value} leaves no room for any; {' or '.join(ways)}"
-        )
-    return numbers
-
-
 def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     """Decide, print the verdict and end the command."""
     with requires_extra("proofs"):
@@ -301,7 +229,8 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     if decision.is_live:
         advice = _room_to_move(decision, "of", flush_idle=numbers.flush_idle, only_these=numbers.sizes is not None)
     else:
-        advice = "to be live, choose " + ", or ".join(ways_to_live(numbers, decision))
+        ways = ways_to_live(decision, numbers.row_permits, flush_idle=numbers.flush_idle)
+        advice = "to be live, choose " + ", or ".join(ways)
     if as_json:
         document = {
             "row_permits": numbers.row_permits,
@@ -328,11 +257,6 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
     stop(holds=decision.is_live)
 
 
-def ways_to_live(numbers: Numbers, decision: "Decision") -> list[str]:
-    """What to change so that it is live: each is sufficient alone."""
-    return list(_ways(decision, numbers.row_permits, _BY_OPTION, flush_idle=numbers.flush_idle))
-
-
 def decided(setting: Setting) -> "Decision":
     """Whether the sender of the one and the receiver of the other can get stuck; or end the command."""
     return _answer_for(setting).decision
@@ -355,7 +279,7 @@ def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
         only_these = costs is not None
         advice = _room_to_move(decision, "that cost", flush_idle=setting.flush_idle, only_these=only_these)
     else:
-        ways = _ways(decision, setting.sender.row_permits, _IN_FILE, flush_idle=setting.flush_idle)
+        ways = ways_to_live(decision, setting.sender.row_permits, _IN_FILE, flush_idle=setting.flush_idle)
         advice = "to be live, choose " + ", or ".join(ways)
     if as_json:
         document = {
@@ -480,18 +404,6 @@ def _room_to_move(decision: "Decision", costing: str, *, flush_idle: bool, only_
         f"live up to chunks {costing} {chunk} with this permit batch, and up to a permit batch of "
         f"{decision.safe_permit_batch:,} with these chunks"
     )
-
-
-def _ways(decision: "Decision", row_permits: int, spelling: Sequence[str], *, flush_idle: bool) -> Iterator[str]:
-    """What to change so that it is live: each is sufficient alone."""
-    chunk, permit_batch = decision.safe_max_chunk_cost, decision.safe_permit_batch
-    of_chunk, of_batch, of_flush = spelling
-    if chunk > 0:
-        yield f"chunks of at most {chunk:,} ({of_chunk.format(chunk)})"
-    if permit_batch > 0:
-        yield f"a permit batch of at most {permit_batch:,} ({of_batch.format(permit_batch)})"
-    if not flush_idle and decision.largest_cost <= row_permits:
-        yield f"a receiver that returns what it holds when it is idle ({of_flush})"
 
 
 def _reasons_as_json(decision: "Decision") -> dict[str, object]:

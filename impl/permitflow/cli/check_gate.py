@@ -10,8 +10,6 @@ from permitflow.cli.run_table import run_as_json, run_table
 if TYPE_CHECKING:
     from permitflow.checking.gate import GateFinding
 
-__all__ = ["MOST_FLOATING", "GateOptions", "check_gate_options"]
-
 MOST_FLOATING = 10_000
 """A run into a deadlock has a step for each floating buffer."""
 

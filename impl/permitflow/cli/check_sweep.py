@@ -21,8 +21,6 @@ from permitflow.parameters_file.read import Description
 from permitflow.pictures.plots import MOST_PANELS, MapCell, Panel, VerdictMap
 from permitflow.simulation.setting import Axis, Point
 
-__all__ = ["SweepOptions", "check_sweep", "sweep_on"]
-
 _MOST_CELLS = 2_000
 _MOST_CELLS_ON_SPARK = 100_000
 _MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from permitflow.testing import ChannelAdapter, PairAdapter, Report
 
-__all__ = ["conform"]
-
 
 def conform(
     adapter: Annotated[

@@ -25,8 +25,6 @@ from rich.table import Column, Table
 from permitflow.errors import printable
 from permitflow.simulation.run import Progress as Report
 
-__all__ = ["late_progress", "open_console", "open_progress", "open_table", "print_table"]
-
 # Where no terminal says how wide it is: logs and documents.
 _WIDTH_WITHOUT_TERMINAL = 120
 _BETWEEN_COLUMNS = 3

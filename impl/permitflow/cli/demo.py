@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
     from permitflow.demo import DemoSettings, PipelineSettings, Progress
 
-__all__ = ["demo", "settings_of", "show_run"]
 
-
-class Report(Protocol):
+class _Report(Protocol):
     """What a run came to."""
 
     @property
@@ -29,7 +27,7 @@ class Report(Protocol):
     def as_json(self) -> dict[str, object]: ...
 
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=_Report)
 
 
 def demo(

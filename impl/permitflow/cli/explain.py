@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.check import numbers_of, ways_to_live
 from permitflow.cli.options import FlushIdle, MaxChunkCost, PermitBatch, RowPermits, Sizes
 from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
-from permitflow.cli.permits import graph_of, run_of
+from permitflow.cli.permits import graph_of, numbers_of, run_of
 from permitflow.cli.trace import files_of, read_files, select_channels
 from permitflow.errors import TraceError
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
     from permitflow.pictures.state_graph import StateGraph
-
-__all__ = ["explain"]
 
 _DEFAULT_PAGE = Path("permitflow-explain.html")
 # What other commands draw, and this one does not.
@@ -101,10 +98,7 @@ def explain(
         if row_permits is None and permit_batch is None:
             unusable("nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch")
         numbers = numbers_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
-        if graph:
-            shown = graph_of(numbers, with_barriers=barriers)
-        else:
-            shown = run_of(numbers, with_barriers=barriers, advise=ways_to_live)
+        shown = graph_of(numbers, with_barriers=barriers) if graph else run_of(numbers, with_barriers=barriers)
     _write(shown, page, svg, as_json=as_json)
 
 

@@ -8,8 +8,6 @@ from permitflow.cli.options import duration, host_and_port
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.errors import InvalidParametersError, PermitflowError
 
-__all__ = ["health"]
-
 
 def health(
     address: Annotated[

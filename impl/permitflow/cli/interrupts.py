@@ -11,9 +11,6 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-__all__ = ["Interrupts"]
-
-
 _NUMBERS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):  # not on Windows
     _NUMBERS.append(signal.SIGHUP)

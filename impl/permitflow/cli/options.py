@@ -16,30 +16,6 @@ from permitflow.simulation.chunk_sizes import ChunkSizes
 from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
-__all__ = [
-    "DescribedChannel",
-    "FlushIdle",
-    "MaxChunkCost",
-    "PermitBatch",
-    "RowPermits",
-    "Sizes",
-    "StreamName",
-    "axis",
-    "chunk_sizes",
-    "distinct",
-    "duration",
-    "folder",
-    "host_and_port",
-    "number",
-    "option",
-    "rows_per_second",
-    "seconds",
-    "share",
-    "sizes_in_rows",
-    "stream_name",
-    "whole_number",
-]
-
 T = TypeVar("T")
 
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.

@@ -10,8 +10,6 @@ import typer
 
 from permitflow.errors import printable
 
-__all__ = ["ExitCode", "Json", "complain", "print_json", "requires_extra", "stop", "unusable"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 

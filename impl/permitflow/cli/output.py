@@ -11,8 +11,6 @@ from tempfile import NamedTemporaryFile
 from permitflow.cli.outcomes import requires_extra, unusable
 from permitflow.pictures.plots import SUFFIXES, load_matplotlib
 
-__all__ = ["is_special", "require_apart", "require_drawable", "require_folder", "write_bytes", "write_files"]
-
 # Where names are those of what a process has open, or of devices.
 _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
 

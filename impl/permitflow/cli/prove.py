@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from permitflow_proofs import Theorem, Verdict
     from permitflow_proofs.kernel.theorem import Opinion
 
-__all__ = ["prove"]
-
 
 class Solver(StrEnum):
     """Which solver proves."""

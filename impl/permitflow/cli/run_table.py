@@ -11,8 +11,6 @@ from permitflow.cli.console import open_table
 if TYPE_CHECKING:
     from permitflow_model.kernel.system import Step
 
-__all__ = ["run_as_json", "run_table"]
-
 _FIRST_STEPS = 16
 _LAST_STEPS = 16
 

@@ -19,18 +19,11 @@ from permitflow.errors import (
 )
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters, flow_named, flow_names
-from permitflow.protocol.permits import (
-    DEFAULT_ROW_PERMITS,
-    PERMITS,
-    Oversize,
-    kept_parameters,
-)
+from permitflow.protocol.permits import DEFAULT_ROW_PERMITS, PERMITS, Oversize, kept_parameters
 from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.shared_memory import SameHost
-
-__all__ = ["serve"]
 
 # Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store.
 _MOST = 10**15
@@ -175,8 +168,7 @@ def serve(
         ),
     ] = Compression.AUTO,
     checksums: Annotated[
-        bool,
-        typer.Option(help="Add a checksum to each message over gRPC and TCP: an altered message ends its stream."),
+        bool, typer.Option(help="Add a checksum to each message over gRPC and TCP: an altered message ends its stream.")
     ] = True,
     metrics_address: Annotated[
         str | None,

@@ -3,7 +3,6 @@
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import ClassVar, Self
 
 import typer
@@ -14,8 +13,6 @@ from permitflow.cli.traffic_table import gauges_in_words, lag_in_words, traffic_
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
 from permitflow.protocol.traffic import ChannelTraffic, Rates
-
-__all__ = ["JsonLines", "LiveTable", "LogLines", "Report"]
 
 
 class Report:
@@ -28,9 +25,7 @@ class Report:
         """Begin."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End."""
 
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
@@ -176,9 +171,7 @@ class LiveTable(LogLines):
         self._live.stop()
         self._print_sums(flows, rest)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the terminal back, whatever happened."""
         self._live.stop()
 

@@ -35,8 +35,6 @@ from permitflow.transports.shared_memory import SameHost
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["Plan", "Style", "metrics_at", "run_exchange"]
-
 # The names of metrics; FIGURES has their texts.
 _COUNTERS = ("rows_in", "rows_out", "waiting_seconds", "consumer_waiting_seconds")
 _GAUGES = ("producers", "consumers", "window_rows", "rows_held", "peak_rows_held", "rows_with_consumers")

@@ -40,8 +40,6 @@ from permitflow.simulation.run import simulate as simulated
 from permitflow.simulation.setting import Axis, Point, Setting, points
 from permitflow.simulation.window import Window, smallest_window
 
-__all__ = ["simulate"]
-
 _MOST_POINTS = 10_000
 _LABELS = {
     "row_permits": "row permits",

@@ -22,8 +22,6 @@ from permitflow.errors import InvalidParametersError, PermitflowError, UnknownCh
 if TYPE_CHECKING:
     from permitflow.transports.traffic_watch import Look, TrafficWatch
 
-__all__ = ["top"]
-
 
 def top(
     address: Annotated[

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from permitflow.tracing import ChannelTrace, Trace
     from permitflow.tracing.events import Event
 
-__all__ = ["files_of", "read_files", "select_channels", "trace"]
-
 trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
 
 

@@ -7,8 +7,6 @@ from rich.table import Table
 from permitflow.errors import printable
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Rates
 
-__all__ = ["gauges_in_words", "lag_in_words", "traffic_table"]
-
 
 def traffic_table(flows: Sequence[Rates], *, shows_gauges: bool = False) -> Table:
     """All channels, one a row; narrow enough for a small terminal.

@@ -11,8 +11,6 @@ from time import monotonic
 
 from permitflow.errors import DemoError
 
-__all__ = ["Child", "Command", "Event", "Hear", "Part", "child_output", "child_process", "first_failure", "run_to_end"]
-
 Event = dict[str, object]
 Hear = Callable[[Event], None]
 Command = Callable[[int], Sequence[str]]

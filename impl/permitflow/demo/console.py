@@ -14,16 +14,6 @@ from rich.text import Text
 from permitflow.demo.tpch import ShippingMode
 from permitflow.errors import InvalidOptionError
 
-__all__ = [
-    "Progress",
-    "answer_section",
-    "conclusion",
-    "number_table",
-    "section",
-    "times_section",
-    "work_folder",
-]
-
 PARTS = {
     "checks": "model checks and proofs",
     "tables": "TPC-H tables",

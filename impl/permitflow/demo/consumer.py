@@ -21,8 +21,6 @@ from permitflow.demo.tpch import ShippingMode
 from permitflow.errors import DemoError
 from permitflow.transports.grpc_blocking import control, open_source
 
-__all__ = ["LateItem", "Ledger", "main"]
-
 # Another thread of the consumer, or one that was killed a moment ago, may hold the lock for the time of a commit.
 LONGEST_WAIT_FOR_LOCK_SECONDS = 60.0
 

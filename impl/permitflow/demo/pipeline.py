@@ -22,8 +22,6 @@ from permitflow.errors import DemoError, PeerGoneError, PeerTimeoutError
 from permitflow.protocol.control import ChannelPosition
 from permitflow.transports.grpc_aio import control
 
-__all__ = ["ChannelWatch", "Kill", "Pipeline", "Victim", "Watch", "executors_of", "plan_kills"]
-
 Note = Callable[[str], None]
 Position = ChannelPosition[pa.Schema]
 

@@ -14,8 +14,6 @@ from permitflow.demo.tpch import LINE_ITEM_SCHEMA
 from permitflow.protocol.control import ChannelState
 from permitflow.transports.grpc_blocking import control, open_sink
 
-__all__ = ["main", "rows_of_share"]
-
 NAME = "tpch"
 
 

@@ -9,8 +9,6 @@ from permitflow.channels.interface import stream_channels
 from permitflow.demo.tpch import default_cache_dir
 from permitflow.errors import InvalidOptionError
 
-__all__ = ["LATE_ITEMS", "LINE_ITEMS", "STREAM", "DemoSettings", "PartSettings", "PipelineSettings", "report"]
-
 STREAM = "q12"
 LINE_ITEMS, LATE_ITEMS = "lineitems", "lateitems"
 

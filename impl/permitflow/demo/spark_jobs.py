@@ -28,8 +28,6 @@ from permitflow.protocol.control import ChannelState
 from permitflow.spark import register
 from permitflow.transports.grpc_blocking import control
 
-__all__ = ["JOBS"]
-
 # How often the streaming job looks whether everything has come; nothing waits for it but the end of the demo.
 LOOK_SECONDS = 1
 

@@ -10,8 +10,6 @@ from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = ["CLUSTER", "EXECUTOR_CLASS", "SHUFFLE_PARTITIONS", "local_cluster", "local_session"]
-
 FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 SHUFFLE_PARTITIONS = 2
 

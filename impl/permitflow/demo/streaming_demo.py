@@ -34,17 +34,6 @@ from permitflow.testing.query_runs import judge_query
 from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
 
-__all__ = [
-    "ChannelNumbers",
-    "Counted",
-    "PipelineReport",
-    "RecordedRun",
-    "compared",
-    "lives_of",
-    "render_pipeline",
-    "run_pipeline",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelNumbers:

@@ -21,20 +21,6 @@ import pyarrow as pa
 from permitflow.demo.children import run_to_end
 from permitflow.errors import DemoError
 
-__all__ = [
-    "ALL_LATE_ITEMS",
-    "ANSWER_MODES",
-    "ANSWER_YEAR",
-    "LATE_LINE_ITEMS",
-    "LINE_ITEM_SCHEMA",
-    "PRIORITIES_OF_LATE_ITEMS",
-    "TABLES",
-    "WHOLE_QUERY",
-    "ShippingMode",
-    "cached_tables",
-    "default_cache_dir",
-]
-
 
 class ShippingMode(NamedTuple):
     """One row of the answer."""

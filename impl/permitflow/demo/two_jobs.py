@@ -32,18 +32,6 @@ from permitflow.errors import DemoError
 from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
 
-__all__ = [
-    "DemoReport",
-    "Evidence",
-    "Hop",
-    "Report",
-    "StreamNumbers",
-    "TraceVerdict",
-    "answer_of",
-    "render",
-    "run_demo",
-]
-
 Note = Callable[[str], None]
 
 # What takes seconds.  TLC starts a JVM for each model: it gets those that tell the story, and `permitflow check` all.

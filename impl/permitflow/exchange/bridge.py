@@ -19,8 +19,6 @@ from permitflow.transports.coalescing import collected_rows
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["Bridge", "breaking_first", "carrying"]
-
 # Chunks per step: enough to make each one cheap, few enough to let other tasks run.
 _AT_ONCE = 4096
 

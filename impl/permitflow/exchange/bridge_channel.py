@@ -32,8 +32,6 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["BridgeChannel"]
-
 
 class BridgeChannel:
     """A named channel between any number of producers and one consumer at a time."""

@@ -10,8 +10,6 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 
-__all__ = ["Remainder", "drain", "remainder"]
-
 # A look at thousands of channels takes time, and the consumers that empty them need the event loop more than this wait:
 # it rests nine times as long as a look takes.
 _LOOK_EVERY_SECONDS = 0.05

@@ -12,8 +12,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from permitflow.errors import PeerGoneError
 from permitflow.transports.health import LIVENESS, READINESS
 
-__all__ = ["HealthService", "Phase", "Readiness"]
-
 
 class Phase(Enum):
     """The phases of an exchange."""

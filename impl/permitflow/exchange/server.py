@@ -6,7 +6,6 @@ import logging
 import socket
 from functools import partial
 from math import inf
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -283,9 +282,7 @@ class ExchangeServer:
         await self._listener.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop at once; connected peers get an error."""
         await self.stop()
 

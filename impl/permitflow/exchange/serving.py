@@ -47,8 +47,6 @@ from permitflow.transports.control_codec import decoding, reply_pieces
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 
-__all__ = ["METHODS", "carry_out", "traffic_through"]
-
 T = TypeVar("T")
 
 # Most channels to write at a time, in one flush of a store; most of these writes to begin in one round of the loop.

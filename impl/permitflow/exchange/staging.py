@@ -32,8 +32,6 @@ from permitflow.protocol.staging import (
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["StagedProducer", "StagingAreas"]
-
 _log = logging.getLogger(__name__)
 
 # Most parts to discard in one round of the loop.

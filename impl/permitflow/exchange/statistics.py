@@ -9,16 +9,6 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.protocol.compression import Codec
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 
-__all__ = [
-    "BridgeState",
-    "BridgeStatistics",
-    "Direction",
-    "ReplayStatistics",
-    "StagingStatistics",
-    "StreamStatistics",
-    "traffic_of",
-]
-
 
 class Direction(StrEnum):
     """The direction of a stream's data, seen from the exchange."""

@@ -14,8 +14,6 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
 
-__all__ = ["ConsumerStream", "ProducerStream", "Streams"]
-
 # Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
 

@@ -5,8 +5,6 @@ from collections.abc import Generator, Iterable
 from time import monotonic
 from typing import TypeVar
 
-__all__ = ["Turn", "Turns"]
-
 T = TypeVar("T")
 
 # The length of a turn and of the rest after it.  A rest of one round of the loop would not do: passing a message on

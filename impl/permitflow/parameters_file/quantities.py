@@ -5,8 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-__all__ = ["duration", "duration_text", "rate", "values", "whole"]
-
 Number = TypeVar("Number", int, float)
 
 # Beyond these, sums of times lose small addends, or overflow.

@@ -21,8 +21,6 @@ from permitflow.simulation.chunk_sizes import (
 )
 from permitflow.simulation.setting import AXES, Axis, Setting
 
-__all__ = ["KEYS", "Description", "read_axis", "read_description", "refusal_in_words", "sizes_of"]
-
 T = TypeVar("T")
 
 KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits")

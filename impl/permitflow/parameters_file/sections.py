@@ -13,8 +13,6 @@ from typing import NoReturn, TypeVar
 
 from permitflow.errors import ParametersFileError
 
-__all__ = ["OLD_NAMES", "Document", "Section", "nearest"]
-
 T = TypeVar("T")
 
 OLD_NAMES = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}

@@ -16,16 +16,6 @@ from permitflow.pictures.run import Run
 from permitflow_model.kernel.system import Action
 from permitflow_model.tla_values import camel_case
 
-__all__ = [
-    "NO_ARGUMENT",
-    "POSSIBLE",
-    "document_of",
-    "embedded",
-    "facts_list",
-    "facts_of",
-    "script_of",
-]
-
 NO_ARGUMENT = -1
 POSSIBLE = -1
 

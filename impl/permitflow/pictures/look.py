@@ -14,18 +14,6 @@ from permitflow_model.kernel.system import Action, Step, System
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import camel_case, format_value, snake_case, state_to_tla
 
-__all__ = [
-    "BAR_AT",
-    "BAR_HEIGHT",
-    "BAR_WIDTH",
-    "DRAWING_WIDTH",
-    "MARGIN",
-    "Document",
-    "Fact",
-    "Look",
-    "look_of",
-]
-
 # A drawing's measures, in pixels.
 DRAWING_WIDTH = 1080
 MARGIN = 28

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "MOST_PANELS",
-    "SUFFIXES",
-    "MapCell",
-    "Panel",
-    "Series",
-    "SweepPicture",
-    "VerdictMap",
-    "back_pressure_figure",
-    "load_matplotlib",
-    "read_looks",
-]
-
 SUFFIXES = (".html", ".svg", ".png", ".pdf")
 MOST_PANELS = 24
 """The most panels of a map; more would be too small to read."""

@@ -11,16 +11,6 @@ from permitflow.tracing.events import Event
 from permitflow_model.kernel.replay import Replay, World
 from permitflow_model.kernel.system import Step
 
-__all__ = [
-    "MOST_STEPS",
-    "Recording",
-    "Run",
-    "Section",
-    "Verdict",
-    "last_steps",
-    "recorded_run",
-]
-
 MOST_STEPS = 200_000
 """Steps that a page holds at most: about 10 MB, which a browser opens in a second."""
 

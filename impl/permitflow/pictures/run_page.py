@@ -15,8 +15,6 @@ from permitflow.pictures.document import document_of, embedded, facts_list, fact
 from permitflow.pictures.look import DRAWING_WIDTH, MARGIN
 from permitflow.pictures.run import Run, Verdict, last_steps
 
-__all__ = ["page_of", "storyboard"]
-
 _STYLES = ("palette.css", "page.css", "storyboard.css")
 _SCRIPTS = ("drawing.js", "run.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js")
 

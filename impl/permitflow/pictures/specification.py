@@ -18,8 +18,6 @@ from typing import Any
 from permitflow_model.kernel.system import Disabled, System
 from permitflow_model.manifest import find_spec_directory, module_paths
 
-__all__ = ["FalseGuard", "Passage", "Specification", "false_guard", "guards_of"]
-
 _OPERATOR = re.compile(r"^(\w+)(?:\([^)]*\))?\s*==")
 _DECLARED = re.compile(r"^\s+(\w+),?\s*\\\*\s*(.*)$")
 

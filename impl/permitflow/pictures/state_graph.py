@@ -17,21 +17,6 @@ from permitflow.pictures.document import embedded, facts_list, script_of
 from permitflow.pictures.look import Document, Look
 from permitflow_model.kernel.explore import explore
 
-__all__ = [
-    "MOST_STATES",
-    "Edge",
-    "StateGraph",
-    "actions_of",
-    "columns_of",
-    "graph_document",
-    "graph_drawing",
-    "graph_legend",
-    "graph_page",
-    "graph_sentence",
-    "graph_title",
-    "reachable",
-]
-
 MOST_STATES = 500
 """A larger picture is unreadable."""
 

@@ -4,8 +4,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from html import escape
 
-__all__ = ["document", "element", "length", "lines", "text"]
-
 
 def element(tag: str, *children: str, **attributes: str | float) -> str:
     """One element.  ``class_`` is the class; an underscore inside a name is a hyphen."""

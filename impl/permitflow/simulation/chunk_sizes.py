@@ -10,8 +10,6 @@ from typing import Protocol
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["ChunkSizes", "ConstantSize", "GeometricSizes", "PoissonSizes", "UniformSizes", "WeightedSizes"]
-
 # Beyond so many standard deviations, a Poisson distribution holds less than a float can tell from 0.
 _POISSON_REACH = 12
 

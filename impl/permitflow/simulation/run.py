@@ -16,21 +16,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import PermitReceiver, Permits, PermitSender
 from permitflow.simulation.setting import Setting, pieces_of
 
-__all__ = [
-    "LEAST_CHUNKS",
-    "MOST_MESSAGES",
-    "Channel",
-    "Figures",
-    "Progress",
-    "RunLength",
-    "SimulatedRun",
-    "Stuck",
-    "Totals",
-    "Whereabouts",
-    "run_length",
-    "simulate",
-]
-
 T = TypeVar("T")
 
 

@@ -11,22 +11,6 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.permits import NOTHING_STATED, PERMITS, ChannelParameters, Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize
 
-__all__ = [
-    "AXES",
-    "Axis",
-    "Disagreement",
-    "EndParameters",
-    "Point",
-    "Setting",
-    "agreement",
-    "costs_of",
-    "disagreements",
-    "largest_cost",
-    "most_outstanding",
-    "pieces_of",
-    "points",
-]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndParameters(ChannelParameters):

@@ -8,8 +8,6 @@ from permitflow.errors import InvalidParametersError
 from permitflow.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
 from permitflow.simulation.setting import Setting
 
-__all__ = ["Terms", "Window", "enough_rows", "exact_terms", "smallest_window", "with_row_permits"]
-
 # Times are sums of floats; nine equal digits count as full.
 _ROUNDING = 1e-9
 # A channel that starves does so in every window.

@@ -34,10 +34,7 @@ __all__ = [
 ]
 
 # Names that equal their module's name are missing here: the import system would replace them by the module.
-_FOR_DRIVERS = {
-    "auditing": ("SparkAudit", "audit"),
-    "sweeping": ("SparkSweep", "sweep"),
-}
+_FOR_DRIVERS = {"auditing": ("SparkAudit", "audit"), "sweeping": ("SparkSweep", "sweep")}
 
 if not TYPE_CHECKING:
 

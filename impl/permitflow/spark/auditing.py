@@ -7,22 +7,13 @@ from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
 from permitflow.audit.findings import Audit, ChannelAudit
 from permitflow.audit.merging import examine_share, merge
 from permitflow.audit.summary import Part
 from permitflow.audit.units import Plan, Unit, plan
 from permitflow.spark.sessions import task_slots
-
-__all__ = ["SparkAudit", "audit"]
 
 # The last ones are so short that a slow task does not hold up the others for long.
 _FINEST_TASKS_PER_SLOT = 8

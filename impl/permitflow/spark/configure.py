@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
 
-__all__ = ["Configuration", "Setting", "configuration", "configure", "is_remote_server", "master_of", "settings_of"]
-
 _log = logging.getLogger(__name__)
 
 _DEFAULTS_FILE = "spark-defaults.conf"
@@ -96,10 +94,7 @@ def configure(
 
 
 def configuration(
-    builder: SparkSession.Builder,
-    *,
-    channels: int | None = None,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    builder: SparkSession.Builder, *, channels: int | None = None, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 ) -> Configuration:
     """The changes that ``configure`` would make; changes nothing."""
     given = settings_of(builder)

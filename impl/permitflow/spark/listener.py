@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
     from permitflow.transports.traffic_watch import Look, TrafficWatch
 
-__all__ = [
-    "BatchProgress",
-    "CommittedTails",
-    "ExchangeListener",
-    "QueryRecord",
-    "listener",
-    "offset_of",
-    "plot_back_pressure",
-    "query_name",
-]
-
 _log = logging.getLogger(__name__)
 
 # Spark's listener bus waits meanwhile, which is harmless: no event follows the end of a query.

@@ -14,8 +14,6 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory import SameHost
 
-__all__ = ["BatchKey", "Delivery", "Epochs", "ReadOptions", "StreamOptions", "WriteOptions"]
-
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 

@@ -5,8 +5,6 @@ from time import monotonic, sleep
 
 from permitflow.errors import PeerGoneError, PermitflowError
 
-__all__ = ["Patience", "in_words", "is_away"]
-
 # A restarted exchange is back within a second or two; more frequent attempts do not help.
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0

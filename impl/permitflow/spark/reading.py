@@ -32,8 +32,6 @@ from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 if TYPE_CHECKING:
     from permitflow.transports.grpc_blocking import BlockingSource
 
-__all__ = ["HandOver", "narrow_socket", "opened", "read_range", "rows_together", "spark_socket"]
-
 SOCKET_BYTES: Final = 16 * 1024
 """Size of the socket's buffer; the kernel doubles it for its own overhead.  Less costs throughput."""
 

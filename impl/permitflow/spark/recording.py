@@ -22,16 +22,6 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.stream_planning import Position, Positions, RowRange, StreamOffset
 from permitflow.tracing import FileTrace
 
-__all__ = [
-    "EVENTS_SUFFIX",
-    "QueryRecorder",
-    "SourceRecorder",
-    "StreamRecording",
-    "file_name_of",
-    "recorded_task",
-    "recording",
-]
-
 EVENTS_SUFFIX = ".query.ndjson"
 
 _BATCH_ID = "streaming.sql.batchId"

@@ -15,8 +15,6 @@ from pyspark.sql import SparkSession
 from permitflow.errors import SparkSetupError
 from permitflow.spark.source import PermitflowDataSource
 
-__all__ = ["register"]
-
 _log = logging.getLogger(__name__)
 
 LONGEST_SECONDS = 60

@@ -7,8 +7,6 @@ in the median of 40 counts of a kept channel of 1,000 rows.
 import gc
 import sys
 
-__all__ = ["leave_imports_alone"]
-
 # The module that runs a reusable worker.
 _DAEMON = "pyspark.daemon"
 

@@ -7,8 +7,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from permitflow.errors import SchemaMismatchError
 
-__all__ = ["arrow_schema", "check_user_schema", "conform", "spark_schema"]
-
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of a Spark schema: batches must have exactly this one, time zone included."""

@@ -14,17 +14,6 @@ from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-__all__ = [
-    "FAILURES",
-    "ended_by_interrupts",
-    "heeding_as_before",
-    "session_at",
-    "starting_quietly",
-    "task_slots",
-    "unlogged",
-    "was_interrupted",
-]
-
 FAILURES = (PySparkException, RuntimeError, OSError)
 """Errors that Spark raises if it cannot start, cannot be reached, or cannot run a task."""
 

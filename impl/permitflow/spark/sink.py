@@ -48,8 +48,6 @@ from permitflow.transports.shared_memory import SameHost
 if TYPE_CHECKING:
     from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink
 
-__all__ = ["ExchangeWriter", "Sending", "SentMessage", "StagedBatchWriter", "StagedMessage", "StagedStreamWriter"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -137,12 +135,7 @@ class Sending:
         return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
 
     def _opened(
-        self,
-        channel: str,
-        *,
-        wanted: ChannelParameters | None,
-        record: RecorderFactory | None,
-        staging: Staging | None,
+        self, channel: str, *, wanted: ChannelParameters | None, record: RecorderFactory | None, staging: Staging | None
     ) -> "BlockingSink":
         """Connect, and try again while an exchange that keeps its rows restarts: that need not fail the task."""
         patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS), [channel])

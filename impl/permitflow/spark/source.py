@@ -39,8 +39,6 @@ from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
 from permitflow.spark.stream_planning import RowRange
 
-__all__ = ["ChannelPartition", "ExchangeReader", "PermitflowDataSource"]
-
 
 class PermitflowDataSource(DataSource):
     """``format("permitflow")``: channels of a permit exchange.

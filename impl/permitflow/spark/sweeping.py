@@ -21,8 +21,6 @@ from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow.checking.grid import MOST_STATES, shares
 from permitflow.spark.sessions import task_slots
 
-__all__ = ["SparkSweep", "sweep"]
-
 # Enough that a slow task does not hold up the others, few enough that starting them costs nothing.
 _TASKS_PER_SLOT = 8
 _FOUND = StructType([StructField("cell", IntegerType(), nullable=False), StructField("finding", BinaryType())])
@@ -56,11 +54,7 @@ class SparkSweep:
 
 
 def sweep(
-    spark: SparkSession,
-    check: Check | str,
-    grid: Grid | Mapping[str, Iterable[int]],
-    *,
-    max_states: int = MOST_STATES,
+    spark: SparkSession, check: Check | str, grid: Grid | Mapping[str, Iterable[int]], *, max_states: int = MOST_STATES
 ) -> SparkSweep:
     """Check every combination of numbers: can it get stuck?
 

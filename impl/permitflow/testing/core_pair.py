@@ -13,8 +13,6 @@ from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import ENDS, RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
 
-__all__ = ["FlowPair"]
-
 
 class FlowPair:
     """An ``Outbound`` and an ``Inbound``, and the messages that are due.

@@ -14,21 +14,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled, System
 
-__all__ = [
-    "REFUSALS",
-    "ActionRefused",
-    "Divergence",
-    "Move",
-    "PairAdapter",
-    "Walk",
-    "attempt",
-    "compare",
-    "is_rule",
-    "moves_of",
-    "step",
-    "walk",
-]
-
 
 class Move(NamedTuple):
     """An action with its arguments; it prints as in the specification."""

@@ -14,14 +14,7 @@ from permitflow.spark.recording import EVENTS_SUFFIX, file_name_of
 from permitflow.spark.stream_planning import StreamOffset
 from permitflow_model.kernel.replay import Replay, interleave
 from permitflow_model.spark_micro_batch import State
-from permitflow_model.spark_micro_batch_trace import (
-    QueryEvent,
-    QueryWorld,
-    SparkMicroBatchReplay,
-    query_parameters,
-)
-
-__all__ = ["QueryVerdict", "judge_query", "published_by_file_sink"]
+from permitflow_model.spark_micro_batch_trace import QueryEvent, QueryWorld, SparkMicroBatchReplay, query_parameters
 
 Facts = Mapping[str, object]
 

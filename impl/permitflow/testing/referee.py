@@ -10,8 +10,6 @@ from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.replay import Path, RecordedStep
 from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
 
-__all__ = ["Referee", "ask_tlc"]
-
 
 @dataclass(frozen=True)
 class Referee:

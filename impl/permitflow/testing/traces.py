@@ -12,8 +12,6 @@ from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Blocked, Replay, World, replay
 
-__all__ = ["Verdict", "judge", "judge_all"]
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Protocol
 
 from permitflow.errors import InvalidParametersError, TraceWriteError
@@ -145,9 +144,7 @@ class FileTrace:
         """Close at the end of the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Close; an exception of the block hides one of the recording."""
         try:
             self.close()

@@ -4,8 +4,6 @@ from urllib.parse import urlsplit
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["ONE_ADDRESS", "SCHEME", "host_and_port", "is_tcp"]
-
 SCHEME = "tcp://"
 """The prefix of an address that is used without gRPC."""
 

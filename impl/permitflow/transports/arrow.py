@@ -25,18 +25,6 @@ from permitflow.transports.arrow_compression import (
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.texts import sendable
 
-__all__ = [
-    "MAX_CHUNK_BYTES",
-    "MAX_MESSAGE_BYTES",
-    "BatchCodec",
-    "PieceWriter",
-    "joined",
-    "owned",
-    "read_schema",
-    "require_equal_schemas",
-    "runs",
-]
-
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
 # much memory is allocated before permits are checked.
 MAX_MESSAGE_BYTES = 256 << 20

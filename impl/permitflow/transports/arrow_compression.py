@@ -23,18 +23,6 @@ from xxhash import xxh32_intdigest
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
 from permitflow.transports.carrier import Buffer
 
-__all__ = [
-    "MAX_SCHEMA_BYTES",
-    "MAX_SCHEMA_FIELDS",
-    "MOST_EXPANSION",
-    "available_codecs",
-    "compressed",
-    "count_columns",
-    "decompressed",
-    "has_few_fields",
-    "log_answer",
-]
-
 MAX_SCHEMA_BYTES = 1 << 20
 """The longest serialised schema: a hundred bytes for each of the most fields."""
 MAX_SCHEMA_FIELDS = 10_000

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Generic, TypeVar, cast
 
-__all__ = ["Background", "background"]
-
 T = TypeVar("T")
 
 # Cancelled tasks end at once; this only keeps a defect from hanging the process at its exit.

@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from permitflow.errors import PermitflowError
 
-__all__ = ["Buffer", "Carrier", "Conversation", "Ear", "Listener", "Received"]
-
 Buffer: TypeAlias = bytes | memoryview
 
 Received: TypeAlias = Buffer

@@ -17,8 +17,6 @@ from permitflow.errors import AlteredMessageError, UndecodableDataError
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = ["CHECKSUM_BYTES", "Checksums", "checked", "with_checksum"]
-
 # As protobuf writes the field `fixed64 checksum`: its number and type in one byte, then eight bytes.
 _FIELD = Struct("<BQ")
 _FIXED64 = 1

@@ -30,15 +30,6 @@ from permitflow.transports.codec import (
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.protobuf_values import encode_announcement
 
-__all__ = [
-    "MessageWriter",
-    "collected_rows",
-    "even_rows",
-    "rows_in_message",
-    "rows_in_whole_batches",
-]
-
-
 # A chunk below this size is copied, if necessary, into one batch with its neighbours.  A larger one joins them only
 # if that copies nothing; else it is an IPC message of its own.
 _SMALL_BYTES = 128 << 10

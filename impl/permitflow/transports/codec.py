@@ -36,22 +36,6 @@ from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = [
-    "FULL_MESSAGE_BYTES",
-    "LONE_BODY_AT",
-    "EncodedChunks",
-    "Marker",
-    "WireFrame",
-    "checked_marker",
-    "decode_downstream",
-    "decode_upstream",
-    "encode_batch",
-    "encode_downstream",
-    "encode_upstream",
-    "front_of",
-    "lone_chunks",
-]
-
 _ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
 _MOST_FRAMES = 8_192

@@ -12,21 +12,6 @@ from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = [
-    "CLIENT_OPTIONS",
-    "CONTROL",
-    "GET_STREAM",
-    "HEALTH_CHECK",
-    "PUT_STREAM",
-    "SERVER_OPTIONS",
-    "SERVICE",
-    "Options",
-    "client_options",
-    "expect_large_blocks",
-    "refuse_after_fork",
-    "server_options",
-]
-
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["ExchangeService"]

@@ -35,25 +35,6 @@ from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksu
 from permitflow.transports.protobuf_values import read_many, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = [
-    "MOST_ITEMS",
-    "MOST_REQUEST_BYTES",
-    "Order",
-    "Where",
-    "acknowledge",
-    "close",
-    "decode_reply",
-    "decode_request",
-    "decoding",
-    "discard",
-    "encode_reply",
-    "encode_request",
-    "positions",
-    "publish",
-    "reply_pieces",
-    "statistics",
-]
-
 T = TypeVar("T")
 
 Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]

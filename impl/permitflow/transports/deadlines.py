@@ -2,8 +2,6 @@
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["HANDSHAKE_SECONDS", "SILENCE_SECONDS", "require_seconds"]
-
 HANDSHAKE_SECONDS = 30.0
 """The default deadline for a dialler's first request."""
 SILENCE_SECONDS = 20.0

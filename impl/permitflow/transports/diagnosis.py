@@ -7,22 +7,6 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows
 from permitflow.transports.grpc_aio import control
 
-__all__ = [
-    "NO_ROWS",
-    "NO_SCHEMA",
-    "SLOTS",
-    "Cause",
-    "Explain",
-    "consumed",
-    "explained",
-    "timed_out",
-    "unsent",
-    "why_no_permits",
-    "why_no_room",
-    "why_no_rows",
-    "why_no_schema",
-]
-
 SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
 """The likely cause of a starved stream of a Spark job."""
 _WRITER_SLOTS = "has the writing job started, and has it a task slot for each channel?"

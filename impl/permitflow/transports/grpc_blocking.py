@@ -24,7 +24,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
@@ -164,9 +163,7 @@ class _Blocking(Generic[H]):
         """Close at the end of the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Close."""
         self.close()
 
@@ -408,9 +405,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         finally:
             self.close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Abort after an exception, unless the producer can reconnect; then close."""
         if error is not None and not self._can_resume:
             self.abort(f"{type(error).__name__}: {error}")
@@ -619,11 +614,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
 
 
 def open_source(
-    address: str,
-    channel: str,
-    *,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    **options: Unpack[GetOptions],
+    address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, **options: Unpack[GetOptions]
 ) -> BlockingSource:
     """Read a channel of the exchange at ``address``; waits until the channel's schema is known.
 

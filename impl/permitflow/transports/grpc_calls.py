@@ -18,8 +18,6 @@ from permitflow.transports.connection import HEALTH_CHECK, client_options, expec
 from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, status_of, stranger_behind_grpc
 
-__all__ = ["ClientCall", "Context", "ServerCall", "calling"]
-
 # grpc.aio's error when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
 _CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 1.0

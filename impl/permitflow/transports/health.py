@@ -9,8 +9,6 @@ from permitflow.transports.addresses import is_tcp
 from permitflow.transports.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.transports.wire_errors import SILENT, error_from_status
 
-__all__ = ["LIVENESS", "READINESS", "is_serving"]
-
 READINESS = ("", SERVICE)
 """The services that serve while the exchange takes streams: not while it loads its store or stops."""
 

@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["Heartbeat"]
-
 # The thread needs the interpreter for a moment; an application that blocks it beyond the peer's deadline counts as
 # dead.
 _PING_EVERY_SECONDS = 1.0

@@ -25,8 +25,6 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.wire_errors import forget_frames
 
-__all__ = ["AHEAD_SHARE", "Entry", "Held", "HeldReceiver", "HeldSender", "ahead_rows"]
-
 AHEAD_SHARE = 8
 """The unit of reading ahead, as a share of the window; for a flow without one, in rows."""
 _AHEAD_ROWS = 4096
@@ -169,7 +167,7 @@ class Agreed(NamedTuple):
     schema: pa.Schema
 
 
-class HeldStream(Held[S]):
+class _HeldStream(Held[S]):
     """The common part of both ends of a stream."""
 
     agreed: Agreed | None = None
@@ -200,7 +198,7 @@ class HeldStream(Held[S]):
         super().close_now()
 
 
-class HeldSender(HeldStream[RemoteSender]):
+class HeldSender(_HeldStream[RemoteSender]):
     """Sends the batches that the caller queues."""
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteSender], what: str) -> None:
@@ -271,7 +269,7 @@ class Entry(NamedTuple):
     payload: JoinedChunks | Message[Any]
 
 
-class HeldReceiver(HeldStream[RemoteReceiver]):
+class HeldReceiver(_HeldStream[RemoteReceiver]):
     """Reads ahead of the caller.
 
     Messages are numbered.  The caller has received all before ``handed`` and has consumed all before ``consumed``;

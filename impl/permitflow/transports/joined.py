@@ -21,8 +21,6 @@ from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
 from permitflow.transports.protobuf_values import decode_announcement
 
-__all__ = ["Arrivals", "JoinedChunks", "oldest_joined"]
-
 # Of neighbours that came singly: smaller batches cost their reader more than copying them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
 # A reader that keeps some of these rows keeps all.

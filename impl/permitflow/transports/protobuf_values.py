@@ -23,16 +23,6 @@ from permitflow.transports.arrow import read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-__all__ = [
-    "decode_announcement",
-    "decode_feedback",
-    "encode_announcement",
-    "encode_feedback",
-    "read_many",
-    "read_value",
-    "write_value",
-]
-
 _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Get: frames.Get,
     pb.Put: frames.Put,

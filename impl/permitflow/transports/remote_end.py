@@ -32,8 +32,6 @@ from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, S
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
 from permitflow.transports.writing import Writing
 
-__all__ = ["RemoteEnd"]
-
 # Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
 # How long an end waits for the peer to close its half when all else is done, by the time between signs.  The close of

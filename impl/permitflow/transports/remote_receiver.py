@@ -8,12 +8,7 @@ import pyarrow as pa
 
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import (
-    ChannelClosedError,
-    EndOfStream,
-    PermitflowError,
-    WouldBlock,
-)
+from permitflow.errors import ChannelClosedError, EndOfStream, PermitflowError, WouldBlock
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Haste, Inbound
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure

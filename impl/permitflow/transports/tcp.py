@@ -19,12 +19,7 @@ from struct import Struct
 
 import pyarrow as pa
 
-from permitflow.errors import (
-    PeerGoneError,
-    PeerTimeoutError,
-    PermitflowError,
-    UndecodableDataError,
-)
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.transports.addresses import host_and_port
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
@@ -35,19 +30,6 @@ from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
 from permitflow.transports.shared_memory.ring import without
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
-
-__all__ = [
-    "HEADER_BYTES",
-    "KIND_OF_METHOD",
-    "METHODS",
-    "NEXT_ADDRESS_SECONDS",
-    "PIECES_AT_ONCE",
-    "Kind",
-    "TcpStream",
-    "calling",
-    "header",
-    "read_header",
-]
 
 _HEADER = Struct(">B2sBI")
 _MARK = b"pf"

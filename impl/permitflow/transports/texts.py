@@ -5,8 +5,6 @@ A file name that is not UTF-8 is such a text in Python, and so is an error messa
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["MOST_CHARACTERS", "TEXT_RULE", "require_text", "sendable"]
-
 TEXT_RULE = "must be text that UTF-8 can hold"
 MOST_CHARACTERS = 4_000
 """The longest reason; a longer one is cut."""

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from permitflow.protocol.traffic import Rates, Statistics, rates_between
 from permitflow.transports.grpc_blocking import BlockingControl
-
-__all__ = ["Look", "TrafficWatch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,7 @@ class TrafficWatch:
         """Close at the end of the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 

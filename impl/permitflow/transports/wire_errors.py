@@ -13,23 +13,6 @@ from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError, printable
 from permitflow.transports.texts import sendable
 
-__all__ = [
-    "ERROR_KEY",
-    "NOTHING_SAID",
-    "SILENT",
-    "Metadata",
-    "copy_error",
-    "decode_error",
-    "decode_status",
-    "encode_error",
-    "encode_status",
-    "error_from_status",
-    "forget_frames",
-    "status_of",
-    "stranger_behind_grpc",
-    "stranger_who_says",
-]
-
 _IS_IT_RIGHT = "is this the exchange's address (permitflow serve)?"
 NOTHING_SAID = f"it has never said a word: another program, or one that expects TLS? {_IS_IT_RIGHT}"
 """The likely cause when a dialled peer hung up silently."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from permitflow.transports.carrier import Buffer, Carrier
 
-__all__ = ["Writing"]
-
 
 class Writing:
     """Writes messages into a carrier, one after the other."""

@@ -5,8 +5,6 @@ from typing import Any
 from permitflow.pictures.look import Look
 from permitflow_model.input_gate import RESUME, REVOKE, SYSTEM, Channel, Item
 
-__all__ = ["LOOK"]
-
 _WORDS = {RESUME: "resume", REVOKE: "resume without credit"}
 
 

@@ -26,24 +26,6 @@ from permitflow_model.permit_channel import (
     total,
 )
 
-__all__ = [
-    "ACTORS",
-    "CLASSES",
-    "LOOK",
-    "NEVER",
-    "PLACES",
-    "WORDS",
-    "Ledger",
-    "Lifelines",
-    "classes_used",
-    "fill_and_drain",
-    "in_words",
-    "ledger_of",
-    "live_run",
-    "ranges",
-    "stuck_run",
-]
-
 CLASSES = Permits._fields
 
 PLACES = {

@@ -3,8 +3,6 @@
 from permitflow.pictures.look import Look
 from permitflow_model.spark_micro_batch import SYSTEM, State
 
-__all__ = ["LOOK"]
-
 
 class QueryLook(Look):
     """Shows waiting, kept and published rows, and the last batch."""

@@ -7,8 +7,6 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.recording import RecorderFactory
 
-__all__ = ["Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused", "lacks_of", "require_methods"]
-
 
 class Feature(StrEnum):
     """A feature that a channel may lack."""

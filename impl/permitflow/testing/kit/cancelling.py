@@ -17,15 +17,6 @@ from permitflow.testing.kit.rules import MakeAdapter, Outcome, Rule, Rulebook, R
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.file import MemoryTrace
 
-__all__ = [
-    "CancelledBarrier",
-    "CancelledReceive",
-    "CancelledSend",
-    "Cancelling",
-    "cancel_everywhere",
-    "capacity_of",
-]
-
 T = TypeVar("T")
 
 

@@ -37,8 +37,6 @@ from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 
-__all__ = ["PERMITS", "RANDOM_RUNS", "ChannelJudge", "PairJudge", "judge_adapter", "judge_pair"]
-
 RANDOM_RUNS = 60
 
 PERMITS = "permits"

@@ -21,8 +21,6 @@ from permitflow.testing.kit.rules import Graph, MakeAdapter, Outcome, Rule, Rule
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.file import MemoryTrace
 
-__all__ = ["TURNS", "Led", "Step", "consume", "give_up", "lead", "pause", "steps_in_words", "walk_graphs"]
-
 TURNS = 20
 """Turns of the event loop that an in-process channel gets to settle: more than any chain of wake-ups takes with so few
 waiting operations."""

@@ -11,22 +11,6 @@ from permitflow.testing.kit.outside import CONSUME, WITHDRAWN, Outside, Perform,
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, require
 
-__all__ = [
-    "KeepsRefused",
-    "PaysForRefused",
-    "ReturnsOnHandOver",
-    "changed_after",
-    "changed_before",
-    "deliver_and_return",
-    "deliver_in_front",
-    "deliver_twice",
-    "keep_withdrawn",
-    "never",
-    "right",
-    "send_from",
-    "withdraw_and_forget",
-]
-
 
 def right(outside: type[Outside], action: str) -> Perform:
     """The right action."""

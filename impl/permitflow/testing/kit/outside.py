@@ -21,8 +21,6 @@ from permitflow.testing.moves import Move
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System, require
 
-__all__ = ["CONSUME", "DONE", "NOTHING", "REFUSED", "WITHDRAWN", "Outside", "Perform", "Result", "Seen", "World"]
-
 DONE, NOTHING, REFUSED = "done", "nothing is here", "refused"
 Result: TypeAlias = Received | str
 

@@ -15,19 +15,8 @@ from typing import NamedTuple, TypeAlias
 from permitflow.testing.kit.adapter import Feature, lacks_of
 from permitflow.testing.kit.leading import Step, lead, steps_in_words
 from permitflow.testing.kit.outside import Outside, Seen, World
-from permitflow.testing.kit.rules import (
-    MOST_WAITING,
-    Lacks,
-    MakeAdapter,
-    Mistake,
-    Outcome,
-    Rule,
-    Rulebook,
-    RuleVerdict,
-)
+from permitflow.testing.kit.rules import MOST_WAITING, Lacks, MakeAdapter, Mistake, Outcome, Rule, Rulebook, RuleVerdict
 from permitflow.testing.moves import Move
-
-__all__ = ["Probing"]
 
 # Limits of the search: a mistake that needs more states or more moves counts as invisible to applications.
 MOST_PAIRS = 10_000

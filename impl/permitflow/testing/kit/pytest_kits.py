@@ -12,8 +12,6 @@ from permitflow.testing.kit.judging import PERMITS, RANDOM_RUNS, ChannelJudge, P
 from permitflow.testing.kit.rules import Outcome, Rule, Rulebook, RuleVerdict, rulebook_of
 from permitflow.testing.moves import PairAdapter
 
-__all__ = ["ChannelKit", "PairKit", "RuleBroken"]
-
 
 class RuleBroken(AssertionError):
     """A rule of the specification does not hold; the message names the rule and its source, and shows a run."""

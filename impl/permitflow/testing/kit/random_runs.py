@@ -37,8 +37,6 @@ from permitflow.testing.moves import Divergence, Move, attempt, compare, is_rule
 from permitflow.testing.traces import judge
 from permitflow.tracing.file import MemoryTrace
 
-__all__ = ["ChannelRuns", "PairMachine", "drawn_from", "integers", "machine_for", "random_pairs", "random_runs"]
-
 
 def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
     """Draw an action, then its arguments: the many sizes of a chunk must not crowd the other actions out."""

@@ -22,27 +22,6 @@ from permitflow.testing.moves import Move, PairAdapter
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import reference
 
-__all__ = [
-    "FEW",
-    "MOST_WAITING",
-    "Graph",
-    "Integer",
-    "Lacks",
-    "MakeAdapter",
-    "MakePair",
-    "Mistake",
-    "Outcome",
-    "Report",
-    "Rule",
-    "RuleVerdict",
-    "Rulebook",
-    "alphabet_for",
-    "flows",
-    "rulebook_of",
-    "selected",
-    "whole_run_rules",
-]
-
 MakeAdapter: TypeAlias = Callable[[], ChannelAdapter]
 """Makes a new adapter for a run, as an adapter's class does."""
 

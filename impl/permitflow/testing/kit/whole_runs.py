@@ -21,8 +21,6 @@ from permitflow.testing.traces import judge_all
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
 
-__all__ = ["abort_run", "end_run", "observe_run", "record_run"]
-
 CHUNKS_OF_EACH = 12
 SEED = 7
 

@@ -25,13 +25,7 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_model.permit_channel import Message as ModelMessage
 from permitflow_model.permit_channel import Permits as ModelPermits
-from permitflow_model.permit_channel_trace import (
-    PermitChannelReplay,
-    ReceiverAlone,
-    SenderAlone,
-    permits_of,
-    rows_of,
-)
+from permitflow_model.permit_channel_trace import PermitChannelReplay, ReceiverAlone, SenderAlone, permits_of, rows_of
 
 __all__ = ["SUBJECT", "CorePair", "agreed_of", "largest_rows", "model_of", "permits_of", "row_permits", "rows_of"]
 
@@ -242,11 +236,7 @@ SUBJECT = Subject(
     ),
     places=row_permits,
     unit="row permits",
-    place_in_words={
-        "permits": "at the sender",
-        "inbox": "in the inbox",
-        "grants": "on their way back",
-    },
+    place_in_words={"permits": "at the sender", "inbox": "in the inbox", "grants": "on their way back"},
     waiting=lambda state: [message.rows for message in state.waiting if message.kind == "chunk"],
     watch=_Watch,
 )

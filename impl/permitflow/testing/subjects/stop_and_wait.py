@@ -9,8 +9,6 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import StepByStep
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
-__all__ = ["SUBJECT", "StopAndWaitPair", "messages_out"]
-
 _ENDS = 2
 
 
@@ -46,12 +44,7 @@ class StopAndWaitPair(FlowPair):
 
 def messages_out(state: State) -> dict[str, int]:
     """The place of the one permission to send: the sum is 1 in every state."""
-    return {
-        "free": state.free,
-        "in_flight": state.wire.size(),
-        "inbox": state.inbox.size(),
-        "answers": state.answers,
-    }
+    return {"free": state.free, "in_flight": state.wire.size(), "inbox": state.inbox.size(), "answers": state.answers}
 
 
 def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:

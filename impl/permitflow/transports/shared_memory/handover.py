@@ -35,18 +35,6 @@ from permitflow.transports.shared_memory.region import (
 )
 from permitflow.transports.shared_memory.ring import Ring, ring_end
 
-__all__ = [
-    "NO_OFFER",
-    "Listener",
-    "Offer",
-    "Received",
-    "accepted",
-    "connect",
-    "is_same_user",
-    "nonce_digest",
-    "receive",
-]
-
 _PREFIX = "permitflow-"
 _NAME = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}")
 

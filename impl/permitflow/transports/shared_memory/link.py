@@ -15,23 +15,7 @@ from typing import NamedTuple
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
 from permitflow.transports.carrier import Carrier, Listener
 from permitflow.transports.shared_memory.region import forget_in_children
-from permitflow.transports.shared_memory.ring import (
-    ALIGNMENT_BYTES,
-    Part,
-    Place,
-    RingReader,
-    RingWriter,
-    without,
-)
-
-__all__ = [
-    "RING_FROM_BYTES",
-    "SPACE_SECONDS",
-    "AsyncioLink",
-    "NoteReader",
-    "inline_header",
-    "place_note",
-]
+from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, Part, Place, RingReader, RingWriter, without
 
 _HEADER = struct.Struct("<4sIII")
 _INLINE = b"pf:m"

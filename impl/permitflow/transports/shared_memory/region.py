@@ -20,17 +20,6 @@ from typing import Protocol
 
 from permitflow.errors import UndecodableDataError
 
-__all__ = [
-    "NONCE_BYTES",
-    "RING_BYTES",
-    "RING_NAME",
-    "Region",
-    "create_region",
-    "forget_in_children",
-    "open_region",
-    "why_impossible",
-]
-
 RING_BYTES = 8 << 20
 """Fits into the cache of a processor core, and holds a window of a few large chunks."""
 

@@ -19,21 +19,6 @@ import pyarrow as pa
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.shared_memory.region import Region
 
-__all__ = [
-    "ALIGNMENT_BYTES",
-    "BULK_BYTES",
-    "HeldSpace",
-    "Part",
-    "Place",
-    "Ring",
-    "RingReader",
-    "RingWriter",
-    "Tenure",
-    "WriterSpace",
-    "ring_end",
-    "without",
-]
-
 ALIGNMENT_BYTES = 64
 """The alignment of a message's large part: Arrow's kernels want it, and no two messages share a cache line."""
 

@@ -8,8 +8,6 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Ended, Feature, Received, Refused
 
-__all__ = ["CountedStream", "StreamChannel"]
-
 
 class StreamChannel(ChannelAdapter):
     """A stream whose buffer has one place per row permit.  A received message counts as consumed."""

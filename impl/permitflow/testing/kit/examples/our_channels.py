@@ -18,8 +18,6 @@ from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Recei
 from permitflow.testing.kit.rules import rulebook_of
 from permitflow.transports.grpc_aio import get, put
 
-__all__ = ["ExchangeChannel", "LocalChannel", "make_core_pair"]
-
 SCHEMA = pa.schema([("serial", pa.int64())])
 
 

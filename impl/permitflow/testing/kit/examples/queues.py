@@ -8,8 +8,6 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, Refused
 
-__all__ = ["CountedQueue", "QueueChannel", "SemaphoreChannel"]
-
 
 class QueueChannel(ChannelAdapter):
     """A queue with one place per row permit; ``task_done`` reports that a message was consumed."""

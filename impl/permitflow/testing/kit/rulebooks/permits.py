@@ -18,8 +18,6 @@ from permitflow_model.kernel.system import require
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State, held, plus
 from permitflow_model.permit_channel_trace import withdraw_at
 
-__all__ = ["RULEBOOK", "PermitOutside", "constants"]
-
 
 def constants(row_permits: int, permit_batch: int = 1, max_chunk_cost: int = 0) -> ChannelParameters:
     """Parameters of a small channel; without ``max_chunk_cost``, the largest that is live."""
@@ -520,10 +518,7 @@ class PermitRules(Rulebook):
 
     outside = PermitOutside
     pair = CorePair
-    rules = (
-        *RULES,
-        *whole_run_rules(SYSTEM.module, withdraw="WithdrawChunk", withdraw_barrier="WithdrawBarrier"),
-    )
+    rules = (*RULES, *whole_run_rules(SYSTEM.module, withdraw="WithdrawChunk", withdraw_barrier="WithdrawBarrier"))
     unit = "permits"
     plain = PLAIN
     used_by_pairs = _WEIGHTS | _BATCHING | _BARRIERS | _WATERMARKS | _CANCELLATION

@@ -18,8 +18,6 @@ from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow_model.kernel.system import require
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
-__all__ = ["RULEBOOK", "StopAndWaitOutside"]
-
 
 class StopAndWaitOutside(Outside):
     """Notes: of each message in the channel its number, kind and rows."""
@@ -254,11 +252,7 @@ RULES = (
         "Every message that has left is received, once.",
         "ExactlyOnceInOrder",
         _NONE,
-        _it(
-            "loses a message",
-            _SENT_AND_READ,
-            _LOST,
-        ),
+        _it("loses a message", _SENT_AND_READ, _LOST),
         _it("hands a message over twice", _SENT_AND_READ, {"Deliver": mistakes.deliver_twice(StopAndWaitOutside)}),
     ),
     # Sends are given up.
