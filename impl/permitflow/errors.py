@@ -58,7 +58,6 @@ class PermitflowError(Exception):
             dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __init__(self, message: str, **facts: object) -> None:
-        """Keep the message, and the facts as attributes."""
         self.message = printable(message, keeps_lines=self.keeps_lines)
         super().__init__(self.message)
         self._facts = facts
@@ -162,7 +161,6 @@ class EndOfStream(ChannelError):
     """The sender has ended the stream, and every message has been consumed."""
 
     def __init__(self) -> None:
-        """It has no facts."""
         super().__init__("the stream has ended")
 
 

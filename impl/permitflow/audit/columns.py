@@ -16,20 +16,6 @@ from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
 from permitflow.tracing.parquet import coded, in_one_piece
 
-__all__ = [
-    "Codes",
-    "Events",
-    "Integers",
-    "Limits",
-    "Marks",
-    "PerEvent",
-    "actions_of",
-    "argument_names",
-    "events_of",
-    "limits_of",
-    "numbers_at",
-]
-
 Integers: TypeAlias = npt.NDArray[np.int64]
 Marks: TypeAlias = npt.NDArray[np.bool_]
 Codes: TypeAlias = npt.NDArray[np.intp]

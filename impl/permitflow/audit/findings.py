@@ -5,8 +5,6 @@ from enum import StrEnum
 
 from permitflow.protocol.recording import End
 
-__all__ = ["Audit", "ChannelAudit", "Clause", "Violation"]
-
 
 class Clause(StrEnum):
     """A rule for recorded runs of any protocol; the protocol's laws define the quantities in it.

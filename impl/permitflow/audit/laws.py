@@ -18,26 +18,6 @@ from permitflow.audit.findings import Clause
 from permitflow.errors import TraceMismatchError
 from permitflow.protocol.recording import ActionTable, End, ParameterValue
 
-__all__ = [
-    "Before",
-    "BookLaw",
-    "Counter",
-    "EventLaw",
-    "Laws",
-    "Line",
-    "Order",
-    "Returns",
-    "Steps",
-    "broken",
-    "by_books",
-    "due_counters",
-    "initial_counters",
-    "laws_of",
-    "outside",
-    "shifted",
-    "steps_of",
-]
-
 Steps: TypeAlias = Mapping[str, str | int]
 """For actions: the growth of a quantity, as a number or an argument's name; with a minus sign it shrinks."""
 

@@ -36,8 +36,6 @@ from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.recording import End
 from permitflow_model.side_by_side import in_processes
 
-__all__ = ["audit_files", "examine_share", "merge"]
-
 # Enough that a slow share does not hold up the others.
 _SHARES_PER_PROCESS = 16
 _KEPT_BYTES = 2**24

@@ -19,21 +19,6 @@ from permitflow.audit.findings import Clause, Violation
 from permitflow.audit.laws import Before, Laws, broken, due_counters, initial_counters, shifted, steps_of
 from permitflow.protocol.recording import End
 
-__all__ = [
-    "Moment",
-    "Part",
-    "Passage",
-    "Rise",
-    "Summary",
-    "Told",
-    "look_at",
-    "passage_of",
-    "places_of",
-    "returns_at",
-    "tokens_of",
-    "violation_at",
-]
-
 _Whole = TypeVar("_Whole", np.int64, np.uint64)
 
 # Odd, so that no factor is lost when numbers wrap at 64 bits.

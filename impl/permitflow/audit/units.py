@@ -22,8 +22,6 @@ from permitflow.tracing.json_lines import JsonLinesReading
 from permitflow.tracing.parquet import POSITION, TIME, UNREADABLE, read_headers, schema_of, table_of, why_unreadable
 from permitflow.tracing.reader import in_words, trace_files
 
-__all__ = ["Plan", "Unit", "plan", "read_unit", "read_units"]
-
 _URL = re.compile(r"(\w+):/+(.*)")
 
 

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from permitflow_model.kernel.system import Step
     from permitflow_proofs import Decision
 
-__all__ = ["Answer", "Finding", "Verdict", "answer_for", "decided", "finding_of", "overspend_of", "spelt"]
-
-
 # The most sums of sizes to examine, about ten seconds; beyond it, the question covers every size up to the largest.
 _MOST_RESIDUES = 20_000_000
 

@@ -11,8 +11,6 @@ from permitflow_model.input_gate import SYSTEM, Parameters, State
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 
-__all__ = ["GateFinding", "check_gate"]
-
 Move = tuple[str, int]
 """An action, and the input that performs it."""
 

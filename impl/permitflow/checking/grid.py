@@ -16,18 +16,6 @@ from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import UniformSizes
 from permitflow.simulation.setting import Axis, Point, Setting, points
 
-__all__ = [
-    "MOST_STATES",
-    "NAMES",
-    "Cell",
-    "Check",
-    "Grid",
-    "cells_of",
-    "check_cell",
-    "grid_of",
-    "shares",
-]
-
 MOST_STATES = 1_000_000
 """Of one channel: about a gigabyte and a minute."""
 

@@ -7,8 +7,6 @@ from permitflow.simulation.setting import Setting, costs_of, largest_cost
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 
-__all__ = ["explored_finding", "model_of", "most_states"]
-
 _COUNTABLE = 10**18
 
 

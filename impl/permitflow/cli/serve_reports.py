@@ -22,7 +22,6 @@ class Report:
     """How often it is shown what flows; None: never, which spares looking at thousands of channels."""
 
     def __enter__(self) -> Self:
-        """Begin."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,7 +53,6 @@ class JsonLines(Report):
     interval_seconds: ClassVar[float | None] = 1.0
 
     def __init__(self) -> None:
-        """Begin with nothing shown."""
         self._shown: list[tuple[object, ...]] = []
 
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
@@ -97,7 +95,6 @@ class LogLines(Report):
     interval_seconds: ClassVar[float | None] = 2.0
 
     def __init__(self, console: Console) -> None:
-        """Print to this console."""
         self._console = console
         self._shown: dict[str, tuple[object, ...]] = {}
 
@@ -148,7 +145,6 @@ class LiveTable(LogLines):
     interval_seconds: ClassVar[float | None] = 0.5
 
     def __init__(self, console: Console) -> None:
-        """Draw on this console."""
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
 
@@ -172,7 +168,6 @@ class LiveTable(LogLines):
         self._print_sums(flows, rest)
 
     def __exit__(self, *_: object) -> None:
-        """Give the terminal back, whatever happened."""
         self._live.stop()
 
 

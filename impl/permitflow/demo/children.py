@@ -36,7 +36,6 @@ class Child:
     """A running child process that reports events as JSON lines on its standard output."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
-        """Wrap a process that was started with a pipe as its standard output."""
         self.name = name
         self._process = process
         self._log = log

@@ -38,12 +38,10 @@ class Progress:
         self._status = console.status("")
 
     def __enter__(self) -> Self:
-        """Show the spinner."""
         self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the spinner."""
         self._status.stop()
 
     @contextmanager

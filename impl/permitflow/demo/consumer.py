@@ -65,11 +65,9 @@ class Ledger:
         self._database.executescript(LEDGER_TABLES)
 
     def __enter__(self) -> Self:
-        """Use it in a block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the database."""
         self._database.close()
 
     def next_row(self, channel: str) -> int:

@@ -26,7 +26,6 @@ class Readiness:
     """The phase of an exchange, with a way to wait for the next one.  For one event loop."""
 
     def __init__(self) -> None:
-        """Begin with ``READY``."""
         self._phase = Phase.READY
         self._changed = asyncio.Event()
 

@@ -22,7 +22,6 @@ class Streams:
     """The streams of one channel: the open ones, and the latest finished ones."""
 
     def __init__(self, channel: str) -> None:
-        """Begin without streams."""
         self._channel = channel
         self._open: dict[str, AnyStream] = {}
         self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)

@@ -16,7 +16,6 @@ class Turns:
     """All long work of one exchange: together it takes at most half of the time."""
 
     def __init__(self) -> None:
-        """Begin without work."""
         self._queue = asyncio.Lock()
         """Held by the work that runs next."""
         self._goes_on_at = 0.0
@@ -48,7 +47,6 @@ class Turn:
     """A piece of long work, which begins now."""
 
     def __init__(self, turns: Turns) -> None:
-        """Begin the first turn."""
         self._turns = turns
         self._since = monotonic()
 

@@ -65,7 +65,6 @@ class Look:
     )
 
     def __init__(self, system: System[Any, Any]) -> None:
-        """The look of this system."""
         self.system = system
 
     @cached_property

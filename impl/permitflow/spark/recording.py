@@ -23,6 +23,7 @@ from permitflow.spark.stream_planning import Position, Positions, RowRange, Stre
 from permitflow.tracing import FileTrace
 
 EVENTS_SUFFIX = ".query.ndjson"
+"""Differs from the ending of stream traces, which may lie in the same folder."""
 
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -82,9 +83,6 @@ def _write_whole(path: Path, text: str) -> None:
         raise TraceWriteError(path=str(path), reason=error.strerror or str(error)) from error
 
 
-"""Differs from the ending of stream traces, which may lie in the same folder."""
-
-
 class QueryRecorder:
     """Writes events to a file of its own; each event is in the file when the call returns."""
 
@@ -134,7 +132,6 @@ class SourceRecorder(QueryRecorder):
     """Records the process beside the driver that plans batches: one file for each run of the query."""
 
     def __init__(self, folder: str | None, consumer: str) -> None:
-        """Begin without events."""
         super().__init__(folder, file_name_of("source", consumer))
         self._seen: dict[str, tuple[int, int]] = {}
 

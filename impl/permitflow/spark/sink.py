@@ -78,7 +78,6 @@ class SentMessage(WriterCommitMessage):
     """The totals of what one task has sent."""
 
     def __init__(self, channel: str, chunks: int, rows: int) -> None:
-        """Keep the totals of one task."""
         self.channel = channel
         self.chunks = chunks
         self.rows = rows
@@ -88,7 +87,6 @@ class Sending:
     """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Keep what the workers need."""
         self._options = options
         self._schema = schema
 
@@ -194,7 +192,6 @@ class ExchangeWriter(DataSourceArrowWriter):
     """Writes through ``PutStream``.  Built in a planning process, pickled, used in the workers and in the driver."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Keep what the workers need."""
         self._options = options
         self._sending = Sending(options, schema)
 
@@ -278,7 +275,6 @@ class _Staged:
     """The common part of both staged sinks."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Keep what the workers need."""
         self._options = options
         self._sending = Sending(options, schema)
 

@@ -161,7 +161,6 @@ class ExchangeReader(DataSourceReader):
     """Reads one channel per partition.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Keep what the workers need."""
         self._options = options
         self._schema = schema
 

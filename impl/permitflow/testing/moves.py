@@ -22,7 +22,6 @@ class Move(NamedTuple):
     arguments: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        """As in ``OfferChunk(3)``."""
         return f"{self.action}({', '.join(map(str, self.arguments))})"
 
     @property

@@ -7,18 +7,6 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import PERMIT_ACTIONS
 from permitflow.protocol.recording import ENDS, ActionTable, End, ParameterValue, fields_of
 
-__all__ = [
-    "FORMAT_VERSION",
-    "Event",
-    "Header",
-    "HeadersAsJson",
-    "HeadersFromJson",
-    "arguments_of",
-    "end_of",
-    "event_of",
-    "text_of",
-]
-
 FORMAT_VERSION = 1
 
 
@@ -62,7 +50,6 @@ class HeadersAsJson:
     """Writes headers; the first one of a protocol holds its table."""
 
     def __init__(self) -> None:
-        """Begin a file without headers."""
         self._known: set[str] = set()
 
     def content_of(self, header: Header) -> dict[str, object]:
@@ -84,7 +71,6 @@ class HeadersFromJson:
     """Reads headers, of one file, in their order."""
 
     def __init__(self) -> None:
-        """Begin with the protocol of old files, whose headers do not name one."""
         self._tables = {PERMIT_ACTIONS.flow: PERMIT_ACTIONS}
 
     def header_of(self, content: Mapping[str, object]) -> Header:

@@ -23,8 +23,6 @@ from permitflow.tracing.events import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.reader import Recording, Trace, assemble
 
-__all__ = ["FileTrace", "MemoryTrace", "Writer"]
-
 # About 800 kB of text: one write per some ten milliseconds at full speed.
 BUFFERED_EVENTS = 4096
 
@@ -141,7 +139,6 @@ class FileTrace:
             raise self._failure
 
     def __enter__(self) -> "FileTrace":
-        """Close at the end of the block."""
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:

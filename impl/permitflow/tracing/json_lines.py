@@ -13,8 +13,6 @@ from permitflow.errors import TraceTruncatedError, TraceUnreadableError
 from permitflow.protocol.recording import ActionTable, End, fields_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header, HeadersAsJson, HeadersFromJson, event_of
 
-__all__ = ["JsonLinesReading", "JsonLinesWriter", "arguments_as_json"]
-
 # A limit, because a file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
 

@@ -23,23 +23,6 @@ from permitflow.protocol.permits import PERMIT_ACTIONS
 from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
 from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, arguments_of, end_of
 
-__all__ = [
-    "POSITION",
-    "ROW_GROUP_EVENTS",
-    "TIME",
-    "UNREADABLE",
-    "ParquetWriter",
-    "by_end",
-    "coded",
-    "in_one_piece",
-    "in_order",
-    "read_headers",
-    "read_parquet",
-    "schema_of",
-    "table_of",
-    "why_unreadable",
-]
-
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 POSITION = "position"

@@ -11,8 +11,6 @@ from permitflow.protocol.recording import ActionTable, End, ParameterValue
 from permitflow.tracing.events import Event, Header
 from permitflow.tracing.json_lines import JsonLinesReading
 
-__all__ = ["ChannelTrace", "Recording", "Trace", "assemble", "in_words", "read_trace", "trace_files"]
-
 
 class Recording(NamedTuple):
     """The recording of one process."""

@@ -21,7 +21,6 @@ class Background:
     """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
-        """Nothing runs before ``start``; calls scheduled earlier wait."""
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="permitflow's event loop", daemon=True)

@@ -103,7 +103,6 @@ class Conversation:
     """Reads and writes messages one by one, for a single task at a time."""
 
     def __init__(self, carrier: Carrier) -> None:
-        """Become the carrier's listener."""
         self._carrier = carrier
         self._inbox: deque[Received] = deque()
         self._has_ended = self._is_full = self._is_paused = False

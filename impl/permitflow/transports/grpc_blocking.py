@@ -125,7 +125,6 @@ class _Blocking(Generic[H]):
     END: str
 
     def __init__(self, held: H, timeout_seconds: float) -> None:
-        """Nothing is opened yet."""
         self.timeout_seconds = _required(timeout_seconds)
         """The longest wait; it may be changed between two calls."""
         self._held = held
@@ -160,11 +159,9 @@ class _Blocking(Generic[H]):
         self._held.wait_until_over(_JOIN_SECONDS)
 
     def __enter__(self) -> Self:
-        """Close at the end of the block."""
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        """Close."""
         self.close()
 
 
@@ -193,7 +190,6 @@ class _BlockingStream(_Blocking[R]):
     """The schema of all batches."""
 
     def __init__(self, address: str, channel: str, held: R, timeout_seconds: float) -> None:
-        """Nothing is dialled yet."""
         self.name = channel
         """The channel's name."""
         self._address = address
@@ -265,7 +261,6 @@ class BlockingSink(_BlockingStream[HeldSender]):
     def __init__(
         self, address: str, channel: str, schema: pa.Schema, timeout_seconds: float, options: PutOptions
     ) -> None:
-        """See ``open_sink``."""
         self._batches = BatchCodec(schema)
         self._can_resume = bool(options.get("producer"))
         self._is_staged = options.get("staging") is not None
@@ -422,7 +417,6 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
     END = "receiver"
 
     def __init__(self, address: str, channel: str, timeout_seconds: float, options: GetOptions) -> None:
-        """See ``open_source``."""
         self._told = 0  # the number of messages that the loop knows to be consumed
         opening = grpc_aio.get(
             address, channel, connect_timeout_seconds=None, agreement_timeout_seconds=_NEVER_SECONDS, **options
@@ -562,7 +556,6 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     END = "control stream"
 
     def __init__(self, address: str, timeout_seconds: float) -> None:
-        """See ``control``."""
         self._who = f"the exchange at {address}"
         opening = grpc_aio.control(address, connect_timeout_seconds=None, reply_timeout_seconds=_NEVER_SECONDS)
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)

@@ -52,7 +52,6 @@ class Held(Generic[E]):
     """
 
     def __init__(self, opening: AbstractAsyncContextManager[E], what: str) -> None:
-        """Nothing is opened before ``begin``."""
         self.what = what
         """The object in words, for errors."""
         self.background = background()
@@ -202,7 +201,6 @@ class HeldSender(_HeldStream[RemoteSender]):
     """Sends the batches that the caller queues."""
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteSender], what: str) -> None:
-        """See ``Held``."""
         super().__init__(opening, what)
         # The caller appends to this queue, and the loop moves its batches to its own.
         self.line: deque[pa.RecordBatch] = deque()
@@ -277,7 +275,6 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
     """
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteReceiver], what: str) -> None:
-        """See ``Held``."""
         super().__init__(opening, what)
         # The loop appends, and the caller removes consumed entries.
         self.ahead: deque[Entry] = deque()

@@ -41,7 +41,6 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
     """The rows of each chunk, at least one chunk; a chunk may be empty."""
 
     def __init__(self, batch: pa.RecordBatch, rows: tuple[int, ...]) -> None:
-        """See the fields."""
         self.batch = batch
         self.rows = rows
         self._chunks: list[pa.RecordBatch] = [batch] if len(rows) == 1 else []
@@ -63,7 +62,6 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
         return len(self.rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Iterate over the chunks."""
         if self._chunks:
             return iter(self._chunks)
         return map(self.batch.slice, accumulate(self.rows, initial=0), self.rows)

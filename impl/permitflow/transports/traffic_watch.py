@@ -58,11 +58,9 @@ class TrafficWatch:
         return Look(now.at_seconds, rates_between(before, now))
 
     def __enter__(self) -> Self:
-        """Close at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def close(self) -> None:

@@ -13,8 +13,6 @@ from permitflow.audit.laws import Before, BookLaw, Counter, Laws, Line, Order
 from permitflow.protocol.gate import GATE_ACTIONS, GateParameters
 from permitflow.protocol.recording import ParameterValue
 
-__all__ = ["LAWS", "NOTHING_BEHIND"]
-
 NOTHING_BEHIND = "NothingBehind"
 """Nothing is sent or delivered behind a barrier before consumption is resumed.
 

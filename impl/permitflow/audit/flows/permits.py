@@ -13,8 +13,6 @@ from permitflow.audit.laws import Before, BookLaw, Counter, EventLaw, Laws, Line
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
 from permitflow.protocol.recording import ParameterValue
 
-__all__ = ["BATCHED", "COST", "LAWS"]
-
 COST = "Cost"
 """A message holds its cost in permits of one class; a return has at least one permit, and no class is negative.
 

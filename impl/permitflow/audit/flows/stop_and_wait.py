@@ -3,8 +3,6 @@
 from permitflow.audit.laws import Counter, Laws, Line, Order, Returns
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
 
-__all__ = ["LAWS"]
-
 LAWS = Laws(
     table=STOP_AND_WAIT.table,
     counters={

@@ -167,7 +167,6 @@ class Lifelines:
     """Watches states and notes what moved.  It knows the places, not the rules by which one moves between them."""
 
     def __init__(self, start: State) -> None:
-        """Begin with the messages that are in the channel already."""
         self.messages: list[_MessageLine] = []
         """In the order in which they were offered."""
         self.returns: list[_ReturnLine] = []

@@ -26,7 +26,6 @@ class Cancelling:
     what = ""
 
     def __init__(self, book: Rulebook, adapter: ChannelAdapter) -> None:
-        """Call ``prepare`` next."""
         self.book = book
         self.adapter = adapter
         self.serial = 0
@@ -199,7 +198,6 @@ class Counted:
     """An operation that counts how often it has been suspended."""
 
     def __init__(self, coroutine: Coroutine[object, object, T]) -> None:
-        """Wrap the operation before it starts."""
         self._coroutine = coroutine
         self.awaits = 0
 

@@ -67,7 +67,6 @@ class Led:
     """One run of one channel."""
 
     def __init__(self, adapter: ChannelAdapter, outside: Outside, agreed: Any) -> None:
-        """Call ``open`` next."""
         self.adapter = adapter
         self.outside = outside
         self.agreed = agreed

@@ -46,7 +46,6 @@ class Seen(NamedTuple):
     """Chunks and barriers that wait to be sent, with their numbers, in the order in which they were offered."""
 
     def __str__(self) -> str:
-        """In words."""
         return f"{_in_words(self.outcome)}, {' and '.join(self.waiting) or 'nobody'} waits"
 
 

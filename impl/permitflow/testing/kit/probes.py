@@ -95,7 +95,6 @@ class Probing:
     """All probes of one channel."""
 
     def __init__(self, book: Rulebook, make: MakeAdapter) -> None:
-        """Begin without results."""
         self._book = book
         self._make = make
         adapter = make()

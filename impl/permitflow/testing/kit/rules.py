@@ -390,7 +390,6 @@ class Report:
         return f"{self.adapter}: {len(self.verdicts)} rules, " + ", ".join(f"{count} {what}" for count, what in counts)
 
     def __str__(self) -> str:
-        """Everything."""
         width = max((len(verdict.rule.id) for verdict in self.verdicts), default=0)
         table = [f"{v.rule.id:{width}}  {v.outcome.value:14}  {v.finding}" for v in self.verdicts]
         broken = [f"\n{indent(verdict.describe(), '  ').strip()}" for verdict in self.verdicts if verdict.is_broken]

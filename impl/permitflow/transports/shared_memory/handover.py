@@ -117,7 +117,6 @@ class Received:
     """The socket, memory and event counter that the accepting end has received."""
 
     def __init__(self, connection: socket.socket, region: Region, counter: int) -> None:
-        """Take ownership of all three."""
         self.socket = connection
         self.region = region
         self.counter = counter

@@ -41,7 +41,6 @@ class WriterSpace:
     """
 
     def __init__(self, capacity_bytes: int) -> None:
-        """Begin with an empty ring."""
         self.capacity_bytes = capacity_bytes
         self.taken_bytes = 0
         """Taken and not returned yet."""
@@ -96,7 +95,6 @@ class Tenure:
     __slots__ = ("is_over", "place")
 
     def __init__(self, place: Place) -> None:
-        """Begin."""
         self.place = place
         self.is_over = False
 
