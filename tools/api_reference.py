@@ -33,6 +33,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 # In reading order; with the extra that each needs.
 MODULES = {
     "permitflow": "",
+    "permitflow.stages": "",
     "permitflow.channels.gate": "",
     "permitflow.protocol.gate": "",
     "permitflow.protocol.stop_and_wait": "",

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 
-__all__ = ["rows_of", "sized_slices", "slices", "tail", "whole_rows"]
+__all__ = ["part", "rows_of", "sized_slices", "slices", "tail", "whole_rows"]
 
 T = TypeVar("T")
 
@@ -77,6 +77,15 @@ def sized_slices(chunk: T, rows: int, max_rows: int) -> list[tuple[T, int]]:
         rule = f"must equal the chunk's own {own_rows} where it exceeds max_chunk_cost = {max_rows} and is split"
         raise InvalidParametersError(name="rows", value=rows, rule=rule)
     return [(piece, rows_of(piece)) for piece in slices(chunk, max_rows)]
+
+
+def part(chunk: T, start: int, stop: int) -> T:
+    """Rows ``start`` to ``stop`` of a chunk, without the last; without a copy if the chunk's type allows.
+
+    Raises:
+        UnsplittableChunkError: the chunk cannot be sliced by rows.
+    """
+    return _slice(chunk, start, stop, stop - start)
 
 
 def tail(chunk: T, start: int) -> T:

@@ -2,6 +2,7 @@
 
 ``ProtocolError``: one end broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
 agree, and no stream began.  ``ChannelError``: no end is at fault.  ``TransportError``: the carrier failed.
+``StageError``: a stage of a stream cannot go on.
 ``ReplayError``: rows cannot be kept, read again or acknowledged.  ``StagingError``: a batch cannot be staged or
 published; earlier batches stay whole.  ``StoreError``: the store of an exchange cannot be used or written.
 ``TraceError``: a recording cannot be written or used; the recorded channel is not affected.
@@ -140,6 +141,60 @@ class ParametersFileError(PermitflowError, ValueError):
 
 def _place(path: str, line: int) -> str:
     return f"{path}, line {line}" if line else path
+
+
+# A stage cannot go on.
+
+
+class StageError(PermitflowError):
+    """A stage of a stream cannot go on."""
+
+
+class BufferOverflowError(StageError):
+    """A buffer with the strategy ``FAIL`` was full when an element came; what it held is dropped."""
+
+    capacity: int
+    text = (
+        "the buffer of {capacity} elements is full: the consumer is too slow for it; choose a larger capacity, "
+        "or another strategy, such as Overflow.BLOCK"
+    )
+
+
+class RateExceededError(StageError):
+    """An element came too early for a throttle that enforces its rate."""
+
+    cost: int
+    early_seconds: float
+    text = (
+        "an element of cost {cost} came {early_seconds:g} s too early for the throttle; slow the source down, "
+        "choose a larger burst, or ThrottleMode.SHAPE"
+    )
+
+
+class FrameTooLongError(StageError):
+    """A frame is longer than allowed, or its delimiter is missing."""
+
+    length: int
+    max_length: int
+    text = "a frame of at least {length} is longer than max_length = {max_length}, or its delimiter is missing"
+
+
+class TruncatedFrameError(StageError):
+    """The stream has ended in the middle of a frame; ``undelivered`` is what there is of it."""
+
+    length: int
+    undelivered: object
+    text = "the stream has ended after {length} of a frame, without its delimiter; allow_truncation emits such a rest"
+
+
+class SourceInterruptedError(StageError):
+    """A cancelled call has ended the generator that the stream reads, so that its rest is lost."""
+
+    source: str  # its name
+    text = (
+        "the generator {source} was cancelled while it was asked for an element, which ends it; "
+        "to cancel calls and go on, put an async_boundary behind it"
+    )
 
 
 # No end is at fault: the channel or its carrier has ended, or is not ready.

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -14,6 +14,8 @@ HANG_SECONDS = 200.0
 # Calls that were cancelled from outside end in the loop's next turns: within a second, in turns of a hundredth.
 TURNS_TO_END = 100
 TURN_SECONDS = 0.01
+# Callbacks of callbacks: more than any chain of wake-ups in these tests is long.
+TURNS_TO_SETTLE = 20
 
 
 async def _within(test: Coroutine[Any, Any, T]) -> T:
@@ -57,3 +59,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def complete(run: asyncio.Runner) -> Callable[[Coroutine[Any, Any, T]], T]:
     """As a test that is a coroutine, for tests that do more than that."""
     return lambda test: run.run(_within(test))
+
+
+async def _settle() -> None:
+    for _ in range(TURNS_TO_SETTLE):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def settle() -> Callable[[], Awaitable[None]]:
+    """Let every task run until it waits for something."""
+    return _settle

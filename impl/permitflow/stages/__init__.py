@@ -1,0 +1,30 @@
+"""Streams of stages whose consumer sets the pace: ``Source(elements).map(f).buffer(16)`` is an async iterable.
+
+This module loads the standard library only.
+"""
+
+from permitflow.stages.core.drop_queue import DropQueue, Overflow
+from permitflow.stages.core.ports import Connection, HoldingStage, Stage
+from permitflow.stages.core.rates import Supervision, ThrottleMode
+from permitflow.stages.core.token_bucket import TokenBucket
+from permitflow.stages.offers import Offered, Offers, async_callback
+from permitflow.stages.running import Elements
+from permitflow.stages.source import OpenRun, Source, open_run
+
+__all__ = [
+    "Connection",
+    "DropQueue",
+    "Elements",
+    "HoldingStage",
+    "Offered",
+    "Offers",
+    "OpenRun",
+    "Overflow",
+    "Source",
+    "Stage",
+    "Supervision",
+    "ThrottleMode",
+    "TokenBucket",
+    "async_callback",
+    "open_run",
+]

@@ -1,0 +1,94 @@
+"""A bounded queue whose strategy says what gives way when it is full; no I/O."""
+
+from collections import deque
+from enum import Enum
+from typing import Generic, TypeVar
+
+from permitflow.errors import BufferOverflowError, InvalidParametersError
+
+T = TypeVar("T")
+
+
+class Overflow(Enum):
+    """What gives way when an element comes and the buffer is full."""
+
+    BLOCK = "block"
+    """Nothing: no more elements are asked for until there is room."""
+    DROP_OLDEST = "drop_oldest"
+    """The oldest buffered element (Akka: dropHead)."""
+    DROP_YOUNGEST_BUFFERED = "drop_youngest_buffered"
+    """The youngest element that is already buffered; the new one takes its place (Akka: dropTail)."""
+    DROP_INCOMING = "drop_incoming"
+    """The new element (Akka: dropNew)."""
+    CLEAR = "clear"
+    """All buffered elements (Akka: dropBuffer)."""
+    FAIL = "fail"
+    """The stream: it fails with ``BufferOverflowError``, and all buffered elements are dropped."""
+
+
+class DropQueue(Generic[T]):
+    """At most ``capacity`` elements, oldest first."""
+
+    def __init__(self, capacity: int, overflow: Overflow) -> None:
+        """Begin empty.
+
+        Raises:
+            InvalidParametersError: ``capacity`` is below 1; or below 0, where the strategy is ``BLOCK``.
+        """
+        least = 0 if overflow is Overflow.BLOCK else 1
+        if capacity < least:
+            raise InvalidParametersError(name="capacity", value=capacity, rule=f"must be at least {least}")
+        self.capacity = capacity
+        self.overflow = overflow
+        self.dropped = 0
+        """Elements that gave way since the queue was made."""
+        self._elements: deque[T] = deque()
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    @property
+    def is_full(self) -> bool:
+        """Does the next element need another one to give way?"""
+        return len(self._elements) >= self.capacity
+
+    def offer(self, element: T) -> bool:
+        """Add an element; if the queue is full, as its strategy says.
+
+        Returns:
+            Is the element in the queue?  False if it was dropped, or, for ``BLOCK``, refused.
+
+        Raises:
+            BufferOverflowError: the queue is full, and its strategy is ``FAIL``; it is now empty.
+        """
+        elements = self._elements
+        if len(elements) >= self.capacity:
+            match self.overflow:
+                case Overflow.BLOCK:
+                    return False
+                case Overflow.DROP_INCOMING:
+                    self.dropped += 1
+                    return False
+                case Overflow.DROP_OLDEST:
+                    elements.popleft()
+                    self.dropped += 1
+                case Overflow.DROP_YOUNGEST_BUFFERED:
+                    elements.pop()
+                    self.dropped += 1
+                case Overflow.CLEAR:
+                    self.dropped += len(elements)
+                    elements.clear()
+                case Overflow.FAIL:
+                    self.dropped += len(elements) + 1
+                    elements.clear()
+                    raise BufferOverflowError(capacity=self.capacity)
+        elements.append(element)
+        return True
+
+    def take(self) -> T:
+        """Remove and return the oldest element.
+
+        Raises:
+            IndexError: the queue is empty.
+        """
+        return self._elements.popleft()

@@ -1,0 +1,368 @@
+"""Runs an island in asyncio: from iterators at its entries to iterators at its exits.
+
+A run in which no stage acts alone needs no task: the source is asked within the consumer's own call (``_OneTask``).
+All others have a task for each source (``Run``).  Both run the same stages over the same ports.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from permitflow.errors import LocalProtocolError, SourceInterruptedError
+from permitflow.stages.core.edges import Entry, Exit
+from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_READY, Island
+
+T = TypeVar("T")
+
+EVENTS_IN_A_TURN = 1_000
+"""After so many events, other tasks have a turn."""
+ELEMENTS_IN_A_TURN = 64
+"""After so many elements of one source."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An island with its open ends."""
+
+    island: Island
+    entries: Sequence[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]]
+    """Each with what it reads."""
+    exits: Sequence[Exit[Any]]
+
+
+class Elements(ABC, AsyncIterator[T]):
+    """The elements of one run, for one task at a time.
+
+    The run begins with the first element that is asked for, or at the beginning of an ``async with`` block.  It ends
+    with the stream, with ``aclose``, or at the end of the block; then every source has been closed.
+
+    A cancelled call has taken no element.  If the run has a task for each source, the next call goes on; if the source
+    is asked within the call, the cancellation reaches it, and a generator that is cancelled ends: then the next call
+    raises ``SourceInterruptedError``.
+    """
+
+    def __init__(self, exit_: Exit[T]) -> None:
+        self._exit = exit_
+        self._port = exit_.inlet
+        self._is_busy = False
+
+    async def __anext__(self) -> T:
+        """The next element.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+            Exception: that of the source or of a stage, after all elements that were accepted before it.
+            LocalProtocolError: another task is asking.
+        """
+        if self._is_busy:
+            raise LocalProtocolError(
+                "another task is asking this run for an element; each of several needs its own exit"
+            )
+        self._is_busy = True
+        try:
+            if await self._until_ready():
+                return self._port.grab()
+            await self._settle()
+            raise self._outcome()
+        finally:
+            self._is_busy = False
+
+    @abstractmethod
+    async def _until_ready(self) -> bool:
+        """Ask, and wait until an element is here, or, False, the end."""
+
+    @abstractmethod
+    async def _settle(self) -> None:
+        """Close the sources, after the end."""
+
+    @abstractmethod
+    def _advance(self) -> None:
+        """Run the island."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin the run now.  Has no effect if it has begun."""
+
+    def _outcome(self) -> BaseException:
+        failure = self._exit.failure
+        if isinstance(failure, StopAsyncIteration | StopIteration):
+            # As for generators: else it would look like the end of the stream.
+            error = RuntimeError(f"a source or stage raised {type(failure).__name__}")
+            error.__cause__ = failure
+            return error
+        return failure or StopAsyncIteration()
+
+    async def aclose(self) -> None:
+        """Ask for nothing more, and close the sources.  Closing twice is harmless."""
+        self._port.cancel()
+        self._advance()
+        await self._settle()
+
+    async def __aenter__(self) -> Self:
+        """Begin the run."""
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Close."""
+        await self.aclose()
+
+
+class _Iterated(AsyncIterator[T]):
+    """An iterable that is not asynchronous, as one that is."""
+
+    def __init__(self, iterable: Iterable[T]) -> None:
+        self._iterator: Iterator[T] = iter(iterable)
+
+    async def __anext__(self) -> T:
+        for element in self._iterator:
+            return element
+        raise StopAsyncIteration
+
+
+class _Reading(Generic[T]):
+    """One source that an entry reads."""
+
+    def __init__(self, entry: Entry[T], iterable: AsyncIterable[T] | Iterable[T]) -> None:
+        self.port = entry.outlet
+        self._iterable = iterable
+        self._iterator: AsyncIterator[T] | None = None
+        self._is_interrupted = False
+
+    async def read(self) -> None:
+        """Ask the source for an element, and push it, or its end."""
+        try:
+            if self._iterator is None:
+                iterable = self._iterable
+                self._iterator = aiter(iterable) if isinstance(iterable, AsyncIterable) else _Iterated(iterable)
+            element = await anext(self._iterator)
+        except StopAsyncIteration:
+            if self._is_interrupted:
+                self.port.fail(SourceInterruptedError(source=getattr(self._iterator, "__qualname__", "of the stream")))
+            else:
+                self.port.complete()
+        except Exception as error:
+            self.port.fail(error)
+        except BaseException:
+            self._is_interrupted = isinstance(self._iterator, AsyncGenerator)
+            raise
+        else:
+            self.port.push(element)
+
+    async def close(self) -> None:
+        """Close the source, if that can be closed; no element is asked for any more."""
+        opened = self._iterator or self._iterable
+        self._iterator, self._iterable = None, ()
+        if (aclose := getattr(opened, "aclose", None)) is not None:
+            await aclose()
+
+
+class _OneTask(Elements[T]):
+    """A run of one source, whose stages do nothing unless they are asked."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.exits[0])
+        self._island = plan.island
+        (entry,) = plan.entries
+        self._reading: _Reading[Any] = _Reading(*entry)
+        self._is_started = False
+
+    def start(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._island.start(0.0)
+
+    async def _until_ready(self) -> bool:
+        if not self._is_started:
+            self.start()
+        port, run, reading = self._port, self._island.run, self._reading
+        self._exit.ask(port)
+        while True:
+            # Flags, and no properties: this is the path of every element.
+            if run(EVENTS_IN_A_TURN):
+                await asyncio.sleep(0)
+            elif port.state & IN_READY and port.element is not EMPTY:
+                return True
+            elif port.state & IN_CLOSED:
+                return False
+            elif reading.port.state & OUT_READY:
+                await reading.read()
+            else:
+                raise LocalProtocolError(f"a stage neither emits, nor asks, nor ends, though it is asked: {port!r}")
+
+    def _advance(self) -> None:
+        # Cancellations make no work for others.
+        while self._island.run(EVENTS_IN_A_TURN):
+            pass
+
+    async def _settle(self) -> None:
+        await self._reading.close()
+
+
+class _Feeder:
+    """The task of one source: reads an element whenever the entry is asked for one."""
+
+    def __init__(self, run: "Run", entry: Entry[Any], iterable: AsyncIterable[Any] | Iterable[Any]) -> None:
+        self._run = run
+        self._reading: _Reading[Any] = _Reading(entry, iterable)
+        self._asked = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        entry.when_asked = self._on_asked
+        entry.when_cancelled = self.cancel
+
+    def _on_asked(self) -> None:
+        self._asked.set()
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._feed())
+
+    def cancel(self) -> None:
+        """End the task.  If it is this task that runs, it sees by itself that its port is closed."""
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+
+    async def _feed(self) -> None:
+        reading = self._reading
+        try:
+            while True:
+                # A source that never waits, before a stage that always asks, would let nobody else run.
+                for _ in range(ELEMENTS_IN_A_TURN):
+                    await self._asked.wait()
+                    self._asked.clear()
+                    await reading.read()
+                    self._run.advance()
+                    if reading.port.is_out_closed:
+                        return
+                await asyncio.sleep(0)
+        finally:
+            await reading.close()
+
+    async def until_closed(self) -> None:
+        """Wait for the end of the task.
+
+        Raises:
+            Exception: the source could not be closed.
+        """
+        if self.task is not None:
+            await asyncio.wait([self.task])
+            if not self.task.cancelled() and (error := self.task.exception()) is not None:
+                raise error
+        # A source that was never asked has no task, or none that has begun.
+        await self._reading.close()
+
+
+class Run:
+    """A run with a task for each source."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Begin later, with ``start``; within a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._island = plan.island
+        self._exits = plan.exits
+        self._feeders = [_Feeder(self, entry, iterable) for entry, iterable in plan.entries]
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_started = False
+        self._is_due = False
+        """Will the loop call ``_go_on``?"""
+
+    def elements(self) -> list["Elements[Any]"]:
+        """One for each exit."""
+        return [_Fed(exit_, self) for exit_ in self._exits]
+
+    def start(self) -> None:
+        """Begin the run."""
+        if not self._is_started:
+            self._is_started = True
+            self._island.start(self._loop.time())
+            self.advance()
+
+    def advance(self) -> None:
+        """Run the island; if that takes long, go on after others had a turn."""
+        is_left = self._island.run(EVENTS_IN_A_TURN, self._loop.time())
+        if is_left and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._go_on)
+        self._set_timer()
+
+    def _go_on(self) -> None:
+        self._is_due = False
+        self.advance()
+
+    def _set_timer(self) -> None:
+        deadline = self._island.deadline
+        if self._timer is not None:
+            if self._timer.when() == deadline and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._on_time, deadline)
+
+    def _on_time(self, deadline: float) -> None:
+        self._timer = None
+        # The loop may call a moment too early.
+        self._island.on_time(max(deadline, self._loop.time()))
+        self.advance()
+
+    def leave(self, exit_: Exit[Any]) -> None:
+        """Nothing more is wanted at an exit."""
+        exit_.inlet.cancel()
+        self.advance()
+
+    async def settle(self) -> None:
+        """After the end of the last exit: wait until every source is closed.
+
+        Raises:
+            Exception: that of a source that could not be closed.
+        """
+        if not all(exit_.inlet.is_in_closed for exit_ in self._exits):
+            return
+        for feeder in self._feeders:
+            await feeder.until_closed()
+
+
+class _Fed(Elements[T]):
+    """The elements of one exit of a run with tasks."""
+
+    def __init__(self, exit_: Exit[T], run: Run) -> None:
+        super().__init__(exit_)
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        exit_.when_changed = self._changed.set
+
+    def start(self) -> None:
+        self._run.start()
+
+    async def _until_ready(self) -> bool:
+        port, changed = self._port, self._changed
+        self._run.start()
+        self._exit.ask(port)
+        self._run.advance()
+        while not (port.is_available or port.is_in_closed):
+            changed.clear()
+            await changed.wait()
+        return port.is_available
+
+    def _advance(self) -> None:
+        self._run.advance()
+        self._changed.set()
+
+    async def _settle(self) -> None:
+        await self._run.settle()
+
+    def __del__(self) -> None:
+        # A loop over a run was left by break or an error: nobody can ask any more.
+        if not self._port.is_in_closed and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._run.leave, self._exit)
+
+
+def elements_of(plan: Plan) -> list[Elements[Any]]:
+    """Open a plan: the elements of each exit; needs a running event loop."""
+    if len(plan.entries) == len(plan.exits) == 1 and not plan.island.acts_alone:
+        return [_OneTask(plan)]
+    return Run(plan).elements()

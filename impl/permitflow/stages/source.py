@@ -1,0 +1,380 @@
+"""Streams as blueprints: ``Source(elements).map(f).buffer(16)`` describes a stream, and each iteration runs it anew."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from types import TracebackType
+from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
+
+from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
+from permitflow.errors import EndOfStream, InvalidParametersError
+from permitflow.protocol.frames import EndOutcome
+from permitflow.protocol.messages import Kind, Message
+from permitflow.stages.core.boundary import AsyncBoundary
+from permitflow.stages.core.drop_queue import Overflow
+from permitflow.stages.core.edges import Entry, Exit
+from permitflow.stages.core.elements import Filter, Map, MapConcat
+from permitflow.stages.core.framing import Frames, Rechunk
+from permitflow.stages.core.graph import Broadcast, Merge, Zip
+from permitflow.stages.core.ports import Island, Stage
+from permitflow.stages.core.rates import Batch, Buffer, Expand, Supervision, Throttle, ThrottleMode
+from permitflow.stages.running import Elements, Plan, elements_of
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+DEFAULT_PREFETCH = 16
+
+
+@dataclass(frozen=True, eq=False)
+class _Node:
+    """A stage of a blueprint."""
+
+    make: Callable[[], Stage[Any, Any]]
+    upstream: tuple["_Outlet", ...] = ()
+    reads: AsyncIterable[Any] | Iterable[Any] = ()
+    """Of a node without anything upstream."""
+    outlets: int = 1
+
+
+class _Outlet(NamedTuple):
+    """One outlet of a stage of a blueprint."""
+
+    node: _Node
+    number: int
+
+
+class Source(Generic[T]):
+    """A stream: where its elements come from, and the stages they pass.  Iterate over it to run it.
+
+    An element is asked for only when it is wanted: a consumer that stands still stops whatever the stream reads.  A
+    source is never changed: each method returns a new one, and each iteration makes all stages anew.
+    """
+
+    __slots__ = ("_outlet",)
+
+    def __init__(self, elements: AsyncIterable[T] | Iterable[T]) -> None:
+        """The elements come from an iterable, asynchronous or not.  A run closes the iterator that it has opened."""
+        self._outlet = _Outlet(_Node(Entry, reads=elements), 0)
+
+    @classmethod
+    def _at(cls, node: _Node, outlet: int = 0) -> "Source[Any]":
+        source = cls.__new__(cls)
+        source._outlet = _Outlet(node, outlet)
+        return source
+
+    @classmethod
+    def receive(cls, receiver: ReceiveEnd[U]) -> "Source[Message[U]]":
+        """The messages of a channel, until its end; ``message.payload`` is what was sent.
+
+        A message is consumed, and its permits return, when the next one is asked for.  The run does not close the
+        receiver; a message for which no successor was asked stays taken.
+        """
+        return Source(_Messages(receiver))
+
+    # Element by element.
+
+    def map(self, function: Callable[[T], U]) -> "Source[U]":
+        """Emit the function's result for each element."""
+        return self.via(lambda: Map(function))
+
+    def filter(self, predicate: Callable[[T], object]) -> "Source[T]":
+        """Emit the elements for which the predicate holds."""
+        return self.via(lambda: Filter(predicate))
+
+    def map_concat(self, function: Callable[[T], Iterable[U]]) -> "Source[U]":
+        """Emit all that the function makes of each element, one by one."""
+        return self.via(lambda: MapConcat(function))
+
+    # Framing.
+
+    def frames(
+        self: "Source[AnyStr]", delimiter: AnyStr, max_length: int, *, allow_truncation: bool = False
+    ) -> "Source[AnyStr]":
+        """Emit the frames between delimiters, of bytes or text, however the stream is cut.
+
+        Raises:
+            InvalidParametersError: ``delimiter`` is empty, or ``max_length`` is below 1.
+        """
+        return self._checked(lambda: Frames(delimiter, max_length, allow_truncation=allow_truncation))
+
+    def rechunk(self, rows: int, join: Callable[[Sequence[T]], T] | None = None) -> "Source[T]":
+        """Emit chunks of exactly ``rows`` rows, and a smaller last one: Arrow's batches and tables, or any sequences.
+
+        Raises:
+            InvalidParametersError: ``rows`` is below 1.
+        """
+        return self._checked(lambda: Rechunk(rows, join))
+
+    # Rates.
+
+    def buffer(self, capacity: int, overflow: Overflow = Overflow.BLOCK) -> "Source[T]":
+        """Keep up to ``capacity`` elements ahead of the consumer; ``overflow`` says what gives way when it is full.
+
+        Raises:
+            InvalidParametersError: ``capacity`` is below 1.
+        """
+        return self._checked(lambda: Buffer(capacity, overflow))
+
+    def conflate(
+        self,
+        aggregate: Callable[[U, T], U],
+        seed: Callable[[T], U] | None = None,
+        *,
+        supervision: Supervision = Supervision.STOP,
+    ) -> "Source[U]":
+        """Gather elements into one while the consumer is slower; ``seed`` makes it of the first, by default itself."""
+        return self._batch(inf, lambda _: 0, seed, aggregate, supervision)
+
+    def batch(
+        self,
+        max_elements: int,
+        aggregate: Callable[[U, T], U],
+        seed: Callable[[T], U] | None = None,
+        *,
+        supervision: Supervision = Supervision.STOP,
+    ) -> "Source[U]":
+        """As ``conflate``, of at most ``max_elements``; then the source has to wait.
+
+        Raises:
+            InvalidParametersError: ``max_elements`` is below 1.
+        """
+        require_count(max_elements, name="max_elements")
+        return self._batch(max_elements, lambda _: 1, seed, aggregate, supervision)
+
+    def batch_weighted(
+        self,
+        max_weight: float,
+        weigh: Callable[[T], float],
+        aggregate: Callable[[U, T], U],
+        seed: Callable[[T], U] | None = None,
+        *,
+        supervision: Supervision = Supervision.STOP,
+    ) -> "Source[U]":
+        """As ``batch``, up to a weight; an element that is heavier passes alone.
+
+        Raises:
+            InvalidParametersError: ``max_weight`` is not above 0.
+        """
+        return self._batch(max_weight, weigh, seed, aggregate, supervision)
+
+    def _batch(
+        self,
+        max_weight: float,
+        weigh: Callable[[T], float],
+        seed: Callable[[T], U] | None,
+        aggregate: Callable[[U, T], U],
+        supervision: Supervision,
+    ) -> "Source[U]":
+        begin = seed or (lambda element: cast("U", element))
+        return self._checked(lambda: Batch(max_weight, weigh, begin, aggregate, supervision))
+
+    def expand(self, extrapolate: Callable[[T], Iterable[U]]) -> "Source[U]":
+        """Emit, as often as the consumer asks, what the function makes of the newest element; it may be endless."""
+        return self.via(lambda: Expand(extrapolate))
+
+    def throttle(
+        self,
+        cost: int,
+        per_seconds: float,
+        *,
+        burst: int | None = None,
+        cost_of: Callable[[T], int] | None = None,
+        mode: ThrottleMode = ThrottleMode.SHAPE,
+    ) -> "Source[T]":
+        """Let elements pass at a rate: ``cost`` in ``per_seconds``, and up to ``burst`` at once after a pause.
+
+        Args:
+            cost: the elements that pass in ``per_seconds``, or their costs.
+            per_seconds: of the loop's clock.
+            burst: by default what passes in a tenth of a second, and at least 1; 0: even the first one waits.
+            cost_of: the cost of an element; by default 1.
+            mode: let early elements wait, or fail.
+
+        Raises:
+            InvalidParametersError: a number is out of its range.
+        """
+        return self._checked(lambda: Throttle(cost, per_seconds, burst=burst, cost_of=cost_of, mode=mode))
+
+    def async_boundary(self, prefetch: int = DEFAULT_PREFETCH) -> "Source[T]":
+        """Let what is before it run ahead, by up to ``prefetch`` elements, a power of two.
+
+        It asks for ``prefetch`` elements at first, and for half as many whenever half of them were taken.
+
+        Raises:
+            InvalidParametersError: ``prefetch`` is not a power of two.
+        """
+        return self._checked(lambda: AsyncBoundary(prefetch))
+
+    # Several streams.
+
+    def merge(self, *others: "Source[T]") -> "Source[T]":
+        """Emit the elements of all sources as they come."""
+        return self._joined(Merge, *others)
+
+    def merge_preferred(self, *others: "Source[T]") -> "Source[T]":
+        """As ``merge``, but an element of this source overtakes those of the others."""
+        return self._joined(partial(Merge, prefers_first=True), *others)
+
+    def zip(self, other: "Source[U]") -> "Source[tuple[T, U]]":
+        """Emit pairs, until one of the sources ends."""
+        return self.zip_with(other, lambda mine, theirs: (mine, theirs))
+
+    def zip_with(self, other: "Source[Any]", combine: Callable[[T, Any], U]) -> "Source[U]":
+        """Emit ``combine`` of an element of each, until one of the sources ends."""
+        return self._joined(lambda: Zip(combine), other)
+
+    def broadcast(self, branches: int) -> "tuple[Source[T], ...]":
+        """Give each element to every branch, as fast as the slowest takes them.
+
+        All branches belong to one run: join them again (``merge``, ``zip``), or open them together (``open_run``).
+
+        Raises:
+            InvalidParametersError: ``branches`` is below 1.
+        """
+        require_count(branches, name="branches")
+        node = _Node(Broadcast, (self._outlet,), outlets=branches)
+        return tuple(self._at(node, number) for number in range(branches))
+
+    def via(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":
+        """Add a stage of your own; each run makes one."""
+        return self._joined(make)
+
+    def _joined(self, make: Callable[[], Stage[Any, U]], *others: "Source[Any]") -> "Source[U]":
+        return self._at(_Node(make, (self._outlet, *(other._outlet for other in others))))
+
+    def _checked(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":
+        """As ``via``; wrong parameters are refused here, and not when the stream runs."""
+        make()
+        return self.via(make)
+
+    # Running.
+
+    def open(self) -> Elements[T]:
+        """The elements of a new run; needs a running event loop.  Use it in an ``async with`` block.
+
+        Raises:
+            InvalidParametersError: another branch of a broadcast is missing, or a branch is used twice.
+        """
+        (elements,) = elements_of(_plan([self._outlet]))
+        return elements
+
+    def __aiter__(self) -> Elements[T]:
+        """Run the stream; as ``open``."""
+        return self.open()
+
+    async def run_to(self, sender: SendEnd[Any]) -> EndOutcome | None:
+        """Send all elements into a channel, and end it: an element is asked for when the last one has left.
+
+        Messages of another channel stay what they are: chunks, barriers, watermarks.  If the stream fails, or the call
+        is cancelled, the channel is aborted.
+
+        Returns:
+            What ``sender.end`` returns.
+        """
+        try:
+            async with self.open() as elements:
+                async for element in elements:
+                    await _send(sender, element)
+            return await sender.end()
+        except BaseException as error:
+            sender.abort(f"{type(error).__name__}: {error}")
+            raise
+
+
+async def _send(sender: SendEnd[Any], element: object) -> None:
+    match element:
+        case Message(kind=Kind.BARRIER):
+            await sender.send_barrier(element.payload)
+        case Message(kind=Kind.WATERMARK):
+            sender.send_watermark(element.payload)
+        case Message():
+            await sender.send(element.payload, element.rows)
+        case _:
+            await sender.send(element)
+
+
+class _Messages(AsyncIterator[Message[T]]):
+    """The messages of a channel; each is consumed when the next one is asked for."""
+
+    def __init__(self, receiver: ReceiveEnd[T]) -> None:
+        self._receiver = receiver
+        self._holds = False
+
+    async def __anext__(self) -> Message[T]:
+        if self._holds:
+            self._holds = False
+            self._receiver.consume()
+        try:
+            message = await self._receiver.take()
+        except EndOfStream:
+            raise StopAsyncIteration from None
+        self._holds = True
+        return message
+
+
+class OpenRun(Generic[T]):
+    """One run with several exits, as an ``async with`` block gives it."""
+
+    def __init__(self, sources: "Sequence[Source[T]]") -> None:
+        """Open later."""
+        self._sources = sources
+        self._elements: tuple[Elements[T], ...] = ()
+
+    async def __aenter__(self) -> tuple[Elements[T], ...]:
+        """Begin; the elements of each source, in their order."""
+        self._elements = tuple(elements_of(_plan([source._outlet for source in self._sources])))
+        for elements in self._elements:
+            elements.start()
+        return self._elements
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Close all of them."""
+        for elements in self._elements:
+            await elements.aclose()
+
+
+def open_run(*sources: Source[T]) -> OpenRun[T]:
+    """One run of several sources, such as the branches of a broadcast: ``async with open_run(a, b) as (xs, ys)``.
+
+    Each is consumed by a task of its own.
+
+    Raises:
+        InvalidParametersError: there is none; on entering: a branch of a broadcast is missing, or used twice.
+    """
+    require_count(len(sources), name="sources")
+    return OpenRun(sources)
+
+
+def _plan(outlets: Sequence[_Outlet]) -> Plan:
+    """Make the stages of a blueprint, and connect them."""
+    island = Island()
+    exits: list[Exit[Any]] = [Exit() for _ in outlets]
+    entries: list[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]] = []
+    shared: dict[_Node, tuple[Stage[Any, Any], set[int]]] = {}
+    # Depth first, so that the inlets of a stage are connected in their order.
+    ahead: list[tuple[_Outlet, Stage[Any, Any]]] = [*zip(outlets, exits, strict=True)]
+    ahead.reverse()
+    while ahead:
+        (node, number), consumer = ahead.pop()
+        if node in shared:
+            stage, used = shared[node]
+        else:
+            stage, used = node.make(), set()
+            if node.outlets > 1:
+                shared[node] = (stage, used)
+            if isinstance(stage, Entry):
+                entries.append((stage, node.reads))
+            ahead += [(outlet, stage) for outlet in reversed(node.upstream)]
+        if number in used:
+            raise InvalidParametersError(name="branch", value=number, rule="must be used once in a run of a broadcast")
+        used.add(number)
+        island.connect(stage, consumer)
+    for node, (_, used) in shared.items():
+        if len(used) != node.outlets:
+            rule = f"must all be in one run: join them again, or open all {node.outlets} with open_run"
+            raise InvalidParametersError(name="branches of a broadcast", value=sorted(used), rule=rule)
+    return Plan(island, entries, exits)

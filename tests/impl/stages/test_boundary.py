@@ -1,0 +1,141 @@
+"""The asynchronous boundary and its schedule of demand (vectors V2.1 to V2.3, rules A-1 to A-4)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, LocalProtocolError
+from permitflow.stages import Source
+from permitflow.stages.core.boundary import AsyncBoundary, InputBoundary
+from tests.support.simulated_time import in_simulated_time
+from tests.support.stage_probe import Probe
+
+
+def schedule(size: int, dequeues: int) -> list[int]:
+    """What is asked for: at first, and after each element that is taken."""
+    boundary: InputBoundary[int] = InputBoundary(size)
+    requests = [boundary.first_request()]
+    for _ in range(requests[0]):
+        boundary.arrive(0)
+    for _ in range(dequeues):
+        requests.append(boundary.take()[1])
+        for _ in range(requests[-1]):
+            boundary.arrive(0)
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("size", "requests"),
+    [
+        (1, [1, 1, 1, 1]),
+        (2, [2, 1, 1, 1]),
+        (4, [4, 0, 2, 0, 2, 0, 2]),
+        (8, [8, 0, 0, 0, 4, 0, 0, 0, 4]),
+        (16, [16, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 8]),
+    ],
+)
+def test_v2_1_demand_is_the_size_then_half_of_it_after_half_was_taken(size: int, requests: list[int]) -> None:
+    assert schedule(size, len(requests) - 1) == requests
+
+
+@pytest.mark.parametrize("size", [0, -1, 3, 12])
+def test_a_1_the_size_is_a_power_of_two(size: int) -> None:
+    with pytest.raises(InvalidParametersError, match=f"must be a power of two, not {size}"):
+        Source([1]).async_boundary(size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_v2_2_the_first_demand_is_the_size(size: int) -> None:
+    probe = Probe(AsyncBoundary[int](size))
+    sent = 0
+    while probe.upstream.outlet.is_asked:
+        probe.upstream.send(sent)
+        sent += 1
+    assert sent == size
+
+
+def test_v2_2_demand_returns_when_an_element_is_taken_and_not_when_it_is_asked_for() -> None:
+    probe = Probe(AsyncBoundary[str](2))
+    assert probe.downstream.request(1) == []
+    assert probe.downstream.request(2) == []
+    assert probe.upstream.asked == 1
+    probe.upstream.send("a")
+    assert probe.downstream.received() == ["a"]
+    # One of the two, and the one that returned.
+    probe.upstream.send("b", "c", "d")
+    assert probe.downstream.received() == ["b", "c"]
+    probe.upstream.send("e")
+    assert not probe.upstream.outlet.is_asked
+
+
+def test_v2_3_and_9_1_8_a_boundary_of_four_has_the_schedule_of_the_mail() -> None:
+    """P4 S S P2 S S P2 …, where S is an element that is taken."""
+    words = [f"P{request} S" if request else "S" for request in schedule(4, 8)[1:]]
+    assert ["P4", *words] == ["P4", "S", "P2 S", "S", "P2 S", "S", "P2 S", "S", "P2 S"]
+    assert schedule(1, 2) == [1, 1, 1]
+
+
+def test_a_3_more_elements_than_were_asked_for_are_refused() -> None:
+    boundary: InputBoundary[int] = InputBoundary(1)
+    boundary.arrive(1)
+    with pytest.raises(LocalProtocolError, match="more elements came than the 1"):
+        boundary.arrive(2)
+
+
+@pytest.mark.parametrize("error", [None, OSError("lost")])
+def test_a_4_what_has_arrived_leaves_before_the_end_and_before_an_error(error: OSError | None) -> None:
+    probe = Probe(AsyncBoundary[int](4))
+    probe.upstream.send(1, 2)
+    if error is None:
+        probe.upstream.complete()
+    else:
+        probe.upstream.fail(error)
+    assert probe.downstream.request() == [1]
+    assert not probe.downstream.has_ended
+    assert probe.downstream.request() == [2]
+    assert probe.downstream.failure is error
+    assert probe.downstream.is_completed is (error is None)
+
+
+def test_a_cancellation_drops_what_has_arrived() -> None:
+    probe = Probe(AsyncBoundary[int](4))
+    probe.upstream.send(1)
+    probe.downstream.cancel()
+    assert probe.upstream.is_cancelled
+
+
+async def test_a_source_is_read_ahead_by_the_prefetch(settle: Callable[[], Awaitable[None]]) -> None:
+    given: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(100):
+            given.append(number)
+            yield number
+
+    async with Source(numbers()).async_boundary(4).open() as elements:
+        await settle()
+        assert given == [0, 1, 2, 3]
+        assert [await anext(elements), await anext(elements)] == [0, 1]
+        await settle()
+        assert given == [0, 1, 2, 3, 4, 5]
+
+
+async def every(seconds: float, count: int) -> AsyncIterator[int]:
+    for number in range(count):
+        await asyncio.sleep(seconds)
+        yield number
+
+
+@pytest.mark.parametrize(("is_async", "counts"), [(False, [3, 3, 3]), (True, [1, 1, 1])])
+def test_v2_42_a_boundary_hides_a_difference_of_rates(is_async: bool, counts: list[int]) -> None:
+    """How many fast ticks there are for each slow one: none is gathered while the boundary reads ahead."""
+
+    async def run() -> list[int]:
+        counted = Source(every(1.0, 20)).conflate(lambda count, _: count + 1, lambda _: 1)
+        fast = counted.async_boundary(16) if is_async else counted
+        slow = Source(every(3.1, 5))
+        return [count async for count in fast.zip_with(slow, lambda count, _: count)]
+
+    # Without a boundary, only the zip waits with an element.
+    assert in_simulated_time(run())[-3:] == counts

@@ -1,0 +1,77 @@
+"""Map, filter and map_concat, and what an error in them does."""
+
+import pytest
+
+from permitflow.stages import Source
+from permitflow.stages.core.elements import Filter, Map, MapConcat
+from tests.support.stage_probe import Probe
+
+
+async def test_elements_are_mapped_filtered_and_taken_apart() -> None:
+    stream = Source(range(6)).filter(lambda n: n % 2).map(lambda n: n * 10).map_concat(lambda n: [n] * (n // 10))
+    assert [element async for element in stream] == [10, 30, 30, 30, 50, 50, 50, 50, 50]
+
+
+def test_a_stage_asks_only_when_it_is_asked() -> None:
+    for stage in (Map[int, int](abs), Filter[int](bool), MapConcat[int, int](lambda n: [n])):
+        probe = Probe(stage)
+        assert probe.upstream.asked == 0
+        assert probe.downstream.request() == []
+        probe.upstream.send(1)
+        assert (probe.upstream.asked, probe.downstream.received()) == (1, [1])
+
+
+def test_a_filter_asks_again_for_what_it_drops() -> None:
+    probe = Probe(Filter[int](lambda n: n > 2))
+    probe.downstream.request()
+    probe.upstream.send(1, 2, 3)
+    assert (probe.upstream.asked, probe.downstream.received()) == (3, [3])
+
+
+def test_what_is_made_of_one_element_leaves_before_the_next_is_asked_for() -> None:
+    made: list[int] = []
+
+    def three(first: int) -> object:
+        for number in range(first, first + 3):
+            made.append(number)
+            yield number
+
+    probe = Probe(MapConcat[int, int](three))  # type: ignore[arg-type]  # a generator
+    assert probe.downstream.request() == []
+    probe.upstream.send(7)
+    assert (probe.downstream.received(), made) == ([7], [7])
+    assert probe.downstream.request() == [8]
+    assert probe.upstream.asked == 1
+    assert probe.downstream.request(2) == [9]
+    assert probe.upstream.asked == 2
+
+
+@pytest.mark.parametrize("error", [None, OSError("lost")])
+def test_what_is_made_of_the_last_element_leaves_before_the_end(error: OSError | None) -> None:
+    probe = Probe(MapConcat[int, int](range))
+    probe.downstream.request()
+    probe.upstream.send(2)
+    if error is None:
+        probe.upstream.complete()
+    else:
+        probe.upstream.fail(error)
+    assert probe.downstream.received() == [0]
+    assert probe.downstream.request(2) == [1]
+    assert probe.downstream.failure is error
+    assert probe.downstream.is_completed is (error is None)
+
+
+@pytest.mark.parametrize("stage", [Map[int, float](lambda n: 1 / n), Filter[int](lambda n: 1 / n)])
+def test_an_error_of_a_function_comes_after_the_elements_before_it_and_cancels_what_is_before(
+    stage: Map[int, float] | Filter[int],
+) -> None:
+    probe = Probe(stage)
+    probe.downstream.request(2)
+    probe.upstream.send(1, 0)
+    assert probe.downstream.received() == [1]
+    assert isinstance(probe.downstream.failure, ZeroDivisionError)
+    assert probe.upstream.is_cancelled
+
+
+async def test_none_passes_like_any_element() -> None:
+    assert [element async for element in Source([None, 1]).map(lambda n: n).buffer(1)] == [None, 1]

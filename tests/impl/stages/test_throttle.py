@@ -1,0 +1,229 @@
+"""The token bucket and throttle (vectors V2.31 to V2.36; chapter 8.2)."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, RateExceededError
+from permitflow.stages import Source, ThrottleMode, TokenBucket
+from permitflow.stages.core.rates import Throttle
+from tests.support.simulated_time import in_simulated_time
+from tests.support.stage_probe import Probe
+
+LONG = sys.maxsize >> 10
+BUCKETS = [
+    # capacity, period, start, then (now, cost, delay)
+    (10, 1, 0, [(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 7, 0), (0, 3, 3)]),
+    (10, 2, 0, [(0, 5, 0), (0, 5, 0), (0, 5, 10)]),
+    (8, 3, 0, [(0, 5, 0), (0, 5, 6), (6, 3, 9)]),
+    (10, 2, 0, [(0, 5, 0), (0, 20, 30), (30, 1, 2), (34, 1, 0), (34, 1, 2)]),
+    (0, 2, 0, [(0, 10, 20), (40, 10, 20)]),
+    (1, 10, 0, [(now, 1, 0) for now in range(0, 101, 10)]),
+    (10, 1, 0, [(0, 10, 0), (100_000, 20, 10)]),
+    (10, 1, -100, [(-100, 5, 0), (-100, 10, 5), (-90, 5, 0)]),
+    (10, 1, sys.maxsize - 5, [(sys.maxsize - 5, 5, 0), (sys.maxsize - 5, 10, 5), (sys.maxsize + 5, 5, 0)]),
+    (5, 3, 0, [(0, 10, 15), (16, 1, 2), (19, 2, 5)]),
+    (10, 3, 0, [(4, 6, 0), (10, 7, 2)]),
+    (10, LONG, 0, [(0, 20, 10 * LONG), (15 * LONG, 4, 0), (15 * LONG, 2, LONG)]),
+    (1, 1, 0, [(0, 1, 0), (0, 0, 0)]),
+]
+
+
+@pytest.mark.parametrize(("capacity", "period", "start", "offers"), BUCKETS)
+def test_v2_31_the_bucket_says_how_long_to_wait(
+    capacity: int, period: int, start: int, offers: list[tuple[int, int, int]]
+) -> None:
+    bucket = TokenBucket(capacity, period, start)
+    assert [bucket.offer(cost, now) for now, cost, _ in offers] == [delay for _, _, delay in offers]
+
+
+def test_v2_31_a_negative_cost_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="cost must be at least 0, not -1"):
+        TokenBucket(1, 1, 0).offer(-1, 0)
+
+
+class Ideal:
+    """A bucket that fills token by token, and serves in turn."""
+
+    def __init__(self, capacity: int, period: int) -> None:
+        self.capacity, self.period = capacity, period
+        self.tokens, self.time, self.until_token = capacity, 0, period
+
+    def passes_at(self, cost: int, now: int) -> int:
+        """When an element that comes now passes."""
+        self._tick_until(now)
+        owed = cost
+        while owed > self.tokens:
+            owed -= self.tokens
+            self.tokens = 0
+            # While somebody waits, each token that comes is for him.
+            self.time += self.until_token
+            self.until_token = self.period
+            owed -= 1
+        self.tokens -= owed
+        return self.time
+
+    def _tick_until(self, now: int) -> None:
+        while self.time < now:
+            self.time += 1
+            self.until_token -= 1
+            if not self.until_token:
+                self.until_token = self.period
+                self.tokens = min(self.tokens + 1, self.capacity)
+
+
+@given(
+    capacity=st.integers(0, 8),
+    period=st.integers(1, 6),
+    arrivals=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40),
+)
+def test_8_2_the_bucket_is_the_ideal_one(capacity: int, period: int, arrivals: list[tuple[int, int]]) -> None:
+    """Never less than ideal, and never more."""
+    bucket, ideal, now = TokenBucket(capacity, period, 0), Ideal(capacity, period), 0
+    for pause, cost in arrivals:
+        now += pause
+        passes = now + bucket.offer(cost, now)
+        assert passes == ideal.passes_at(cost, now)
+        now = passes
+
+
+@given(
+    capacity=st.integers(0, 8),
+    period=st.integers(1, 6),
+    arrivals=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40),
+)
+def test_8_2_no_window_lets_more_pass_than_the_contract(
+    capacity: int, period: int, arrivals: list[tuple[int, int]]
+) -> None:
+    """At most capacity + window / period, the token at its edge, and what one element is heavier than the bucket."""
+    bucket, now, passed = TokenBucket(capacity, period, 0), 0, list[tuple[int, int]]()
+    for pause, cost in arrivals:
+        now += pause
+        now += bucket.offer(cost, now)
+        passed.append((now, cost))
+    heaviest = max((cost for _, cost in passed), default=0)
+    for first, (begin, _) in enumerate(passed):
+        total = 0
+        for end, cost in passed[first:]:
+            total += cost
+            assert total <= capacity + (end - begin) // period + 1 + max(0, heaviest - capacity)
+
+
+def test_8_2_the_rate_in_the_long_run_is_the_token_rate() -> None:
+    bucket, now = TokenBucket(7, 5, 0), 0
+    for _ in range(10_000):
+        now += bucket.offer(3, now)
+    assert 10_000 * 3 * 5 - 7 * 5 <= now <= 10_000 * 3 * 5
+
+
+async def ticks(*pauses: float) -> AsyncIterator[int]:
+    for number, pause in enumerate(pauses):
+        await asyncio.sleep(pause)
+        yield number
+
+
+async def times(stream: Source[Any]) -> list[float]:
+    """When each element comes, in milliseconds."""
+    now = asyncio.get_running_loop().time
+    return [round(now() * 1_000) async for _ in stream]
+
+
+def test_v2_32_shaping_lets_the_burst_pass_then_one_in_a_period() -> None:
+    assert in_simulated_time(times(Source(range(8)).throttle(1, 0.2, burst=5))) == [0, 0, 0, 0, 0, 200, 400, 600]
+
+
+def test_v2_32_enforcing_lets_the_burst_pass_and_fails_at_the_next() -> None:
+    async def run(count: int) -> list[int]:
+        stream = Source(range(count)).throttle(1, 0.2, burst=5, mode=ThrottleMode.ENFORCE)
+        return [element async for element in stream]
+
+    assert in_simulated_time(run(5)) == [0, 1, 2, 3, 4]
+    with pytest.raises(RateExceededError, match=r"0\.2 s too early") as caught:
+        in_simulated_time(run(6))
+    assert (caught.value.cost, caught.value.early_seconds) == (1, 0.2)
+
+
+def test_v2_33_a_pause_fills_the_bucket_again() -> None:
+    pauses = [0.0] * 5 + [1.2] + [0.0] * 4 + [0.5] + [0.0] * 2
+    assert in_simulated_time(times(Source(ticks(*pauses)).throttle(1, 0.2, burst=5))) == (
+        [0] * 5 + [1_200] * 5 + [1_700] * 2 + [1_800]
+    )
+
+
+def test_v2_34_costs_count() -> None:
+    words = ["ab", "abcd", "abcdef", "abcdefgh"]
+    found = in_simulated_time(times(Source(words).throttle(2, 0.2, burst=0, cost_of=len)))
+    assert [later - earlier for earlier, later in zip([0, *found], found, strict=False)] == [200, 400, 600, 800]
+
+
+@pytest.mark.parametrize(("burst", "passing"), [(10, [1, 2, 3, 4]), (0, [])])
+def test_v2_35_enforcing_counts_costs(burst: int, passing: list[int]) -> None:
+    passed: list[int] = []
+
+    async def run() -> None:
+        stream = Source(range(1, 7)).throttle(2, 0.2, burst=burst, cost_of=int, mode=ThrottleMode.ENFORCE)
+        async for element in stream:
+            passed.append(element)
+
+    with pytest.raises(RateExceededError):
+        in_simulated_time(run())
+    assert passed == passing
+
+
+def test_v2_36_runs_of_one_blueprint_do_not_share_a_bucket() -> None:
+    async def run() -> list[list[float]]:
+        stream = Source(range(3)).throttle(1, 1.0, burst=2)
+        return [*await asyncio.gather(times(stream), times(stream))]
+
+    assert in_simulated_time(run()) == [[0, 0, 1_000], [0, 0, 1_000]]
+
+
+def test_the_automatic_burst_is_what_passes_in_a_tenth_of_a_second() -> None:
+    assert in_simulated_time(times(Source(range(4)).throttle(20, 1.0))) == [0, 0, 50, 100]
+    assert in_simulated_time(times(Source(range(2)).throttle(1, 1.0))) == [0, 1_000]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cost": 0, "per_seconds": 1.0}, "cost must be at least 1"),
+        ({"cost": 1, "per_seconds": 0.0}, "per_seconds must be above 0"),
+        ({"cost": 2, "per_seconds": 1e-9}, "at least a nanosecond"),
+        ({"cost": 1, "per_seconds": 1.0, "burst": -1}, "burst must be at least 0"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_refused_where_it_is_written(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidParametersError, match=message):
+        Source([1]).throttle(**arguments)  # type: ignore[arg-type]  # one of them is wrong on purpose
+
+
+@pytest.mark.parametrize("error", [None, OSError("lost")])
+def test_a_waiting_element_leaves_before_the_end(error: OSError | None) -> None:
+    probe = Probe(Throttle[int](1, 1.0, burst=1))
+    probe.downstream.request(2)
+    probe.upstream.send(1, 2)
+    if error is None:
+        probe.upstream.complete()
+    else:
+        probe.upstream.fail(error)
+    assert probe.downstream.received() == [1]
+    assert not probe.downstream.has_ended
+    probe.wait_until(1.0)
+    assert probe.downstream.received() == [2]
+    assert probe.downstream.failure is error
+    assert probe.downstream.is_completed is (error is None)
+
+
+def test_a_cancelled_throttle_leaves_no_timer() -> None:
+    probe = Probe(Throttle[int](1, 1.0, burst=0))
+    probe.downstream.request()
+    probe.upstream.send(1)
+    assert probe.island.deadline == 1.0
+    probe.downstream.cancel()
+    assert probe.upstream.is_cancelled
+    assert probe.island.deadline is None
