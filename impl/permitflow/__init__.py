@@ -11,6 +11,7 @@ from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     ChannelAbortedError,
+    ChannelCancelledError,
     ChannelClosedError,
     ChannelError,
     EndOfStream,
@@ -32,6 +33,7 @@ from permitflow.protocol.permits import ChannelParameters, Oversize, Permits
 
 __all__ = [
     "ChannelAbortedError",
+    "ChannelCancelledError",
     "ChannelClosedError",
     "ChannelError",
     "ChannelParameters",

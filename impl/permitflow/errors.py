@@ -247,6 +247,15 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
         return restored(cls, f"{who} has sent nothing {reason}", {"who": who, "reason": reason, "undelivered": None})
 
 
+class ChannelCancelledError(ChannelError):
+    """The consumer needs no more messages, and says so; ``undelivered`` is the message that was waiting."""
+
+    channel: str
+    reason: str  # the consumer's
+    undelivered: object = None
+    text = "channel {channel!r} was cancelled by its consumer: {reason}"
+
+
 class ChannelAbortedError(ChannelError):
     """The sender gave up: the stream is incomplete, do not use it as a whole one."""
 

@@ -62,6 +62,7 @@ class SendEnd(Protocol[T]):
         Raises:
             ChannelClosedError: this end was closed, or the stream was ended; ``undelivered`` is the unsent rest.
             PeerGoneError: the receiver is gone, or went while this call waited; ``undelivered`` is the unsent rest.
+            ChannelCancelledError: the receiver needs no more; ``undelivered`` likewise.
             InvalidParametersError: ``rows`` is not a whole number of at least 0, or it contradicts the chunk.
 
         Spec: OfferChunk, SendChunk, WithdrawChunk.
@@ -263,6 +264,21 @@ class ReceiveEnd(Protocol[T]):
 
     def __aiter__(self) -> AsyncIterator[Message[T]]:
         """Receive until the end of the stream."""
+        ...
+
+    async def cancel(self, reason: str = "it needs no more") -> None:
+        """End the stream from this end: no more messages are needed.
+
+        Unconsumed messages are dropped.  Waiting and later sends raise ``ChannelCancelledError`` with the reason, and
+        a remote sender's ``end`` returns ``EndOutcome.CANCELLED``.  A remote end waits until the sender has ended the
+        stream.  Later calls at this end raise ``ChannelClosedError``.  Without effect if the stream is over.
+
+        Of an exchange's channel that is read once, all producers hear of it, and the channel is spent.  A channel that
+        keeps its rows only stops sending.
+
+        Raises:
+            LocalProtocolError: this is an input of a gate, which is closed as a whole.
+        """
         ...
 
     def close(self) -> None:

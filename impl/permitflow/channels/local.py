@@ -18,9 +18,11 @@ from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopw
 from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
 from permitflow.errors import (
     ChannelAbortedError,
+    ChannelCancelledError,
     ChannelClosedError,
     EndOfStream,
     InvalidParametersError,
+    LocalProtocolError,
     PeerGoneError,
     PermitflowError,
     WouldBlock,
@@ -108,7 +110,7 @@ class _Channel(Generic[T]):
             self.receiver.when_touched(self.bring_feedback)
         self._announces = flow.announcement is not None
         self.sending = _Sending.OPEN
-        self.is_receiver_closed = False
+        self.is_receiver_closed = self.is_cancelled = False
         self.accepts = True
         """May messages be sent?  Both ends are open and the stream has not been ended."""
         self._waiting = Stopwatch(clock)
@@ -168,7 +170,8 @@ class _Channel(Generic[T]):
         try:
             await self.line.leave(parked)
         finally:
-            self.advance()
+            if not parked.is_refused:  # behind a refusal nothing may leave, and nothing is counted
+                self.advance()
 
     def advance(self) -> None:
         """After new room or a withdrawn send: send all messages that may leave now."""
@@ -239,6 +242,8 @@ class _Channel(Generic[T]):
 
     def refusal(self, undelivered: object) -> PermitflowError:
         """Why no message may be sent."""
+        if self.is_cancelled:
+            return ChannelCancelledError(channel=self.name, reason=self._reason, undelivered=undelivered)
         if self.is_receiver_closed and self.sending in (_Sending.OPEN, _Sending.ENDED):
             who = f"the receiver of channel {self.name!r}"
             return PeerGoneError(who=who, reason="it was closed", undelivered=undelivered)
@@ -267,6 +272,15 @@ class _Channel(Generic[T]):
         self.is_receiver_closed = True
         self.receiver.drop()
         self._stop()
+
+    def cancel(self, reason: str) -> None:
+        """Close the receiver because it needs no more messages."""
+        if not self.is_receiver_closed and self.sending in (_Sending.OPEN, _Sending.ENDED):
+            self.is_cancelled, self._reason = True, reason
+            self.is_receiver_closed = True
+            self._stop()
+            self.receiver.discard()
+            self._bring_back()
 
     def _stop(self) -> None:
         self._stop_clock()
@@ -440,7 +454,7 @@ class LocalSender(Generic[T]):
             ChannelClosedError: this end was closed or aborted before.
             PeerGoneError: the receiver is gone.
         """
-        if self._channel.sending is not _Sending.ENDED:
+        if self._channel.sending is not _Sending.ENDED and not self._channel.is_cancelled:
             self._require_open(None)
             self._channel.end()
 
@@ -618,6 +632,16 @@ class LocalReceiver(Generic[T]):
             return await self.receive()
         except EndOfStream:
             raise StopAsyncIteration from None
+
+    async def cancel(self, reason: str = "it needs no more") -> None:
+        """End the stream from this end: need no more messages.  Does not wait."""
+        self.cancel_nowait(reason)
+
+    def cancel_nowait(self, reason: str) -> None:
+        """As ``cancel``, for callers that cannot await."""
+        if self._core.belongs_to_group:
+            raise LocalProtocolError("an input of a gate cannot be cancelled by itself: close the gate")
+        self._channel.cancel(reason)
 
     def close(self) -> None:
         """Release this end."""

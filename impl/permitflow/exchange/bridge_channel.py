@@ -13,6 +13,7 @@ from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelBusyError,
+    ChannelCancelledError,
     ChannelClosedError,
     ChannelError,
     ChannelSpentError,
@@ -53,6 +54,8 @@ class BridgeChannel:
         self._reason = ""
         self._consumer: _Consumer | None = None
         self._lost_consumer = ""
+        self.is_cancelled = False
+        """Has the consumer said that it needs no more?"""
         self.producers: set[_Producer] = set()
         """Connected producers that have not received the outcome of their end."""
         self.streams = Streams(name)
@@ -109,6 +112,8 @@ class BridgeChannel:
         if self._lost_consumer:
             who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
             return PeerGoneError(who=who, reason=self._reason)
+        if self.is_cancelled:
+            return ChannelCancelledError(channel=self.name, reason=self._reason)
         if self._state is BridgeState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self._reason)
         return ChannelClosedError(end=f"sender of channel {self.name!r}")
@@ -140,6 +145,8 @@ class BridgeChannel:
         has_consumed_all = consumer is not None and await consumer.has_consumed_all()
         if self._state is BridgeState.BROKEN:
             raise self.refusal()
+        if self.is_cancelled or (consumer is not None and consumer.has_cancelled):
+            return EndOutcome.CANCELLED
         is_consumed = has_consumed_all or self._state is BridgeState.SPENT
         return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
 
@@ -172,6 +179,16 @@ class BridgeChannel:
         self._reason = f"it was read to its end by {self._consumer.peer if self._consumer else 'nobody'}"
         self._state = BridgeState.SPENT
         self._consumer = None
+
+    def cancel(self, reason: str) -> None:
+        """Spend the channel: its consumer needs no more, and its producers hear of it."""
+        if self._state in (BridgeState.SPENT, BridgeState.BROKEN):
+            return
+        self.is_cancelled, self._consumer = True, None
+        self._state, self._reason = BridgeState.SPENT, reason
+        self._receiver.cancel_nowait(reason)
+        for producer in tuple(self.producers):
+            producer.cancel(reason)
 
     def lose_consumer(self, reason: str) -> None:
         """Break the channel: its consumer left halfway, the messages it took are lost, and the rest is incomplete."""
@@ -227,9 +244,11 @@ class _Producer(ProducerStream[BridgeChannel]):
             if aborted is not None and self._end.ended_with is None:
                 raise aborted
         except ChannelError as error:
+            if isinstance(error, ChannelCancelledError):  # the channel's receiver may be in this process
+                channel.cancel(error.reason)
             if channel.is_producible:
                 raise
-            if not isinstance(self._end.ended_with, Abort):
+            if not channel.is_cancelled and not isinstance(self._end.ended_with, Abort):
                 raise channel.refusal() from error
         match self._end.ended_with:
             case Abort() as abort:
@@ -241,6 +260,11 @@ class _Producer(ProducerStream[BridgeChannel]):
                 outcome = await channel.outcome(end.until)
                 channel.producers.discard(self)
                 self._end.answer_end(outcome)
+
+    def cancel(self, reason: str) -> None:
+        """Tell the producer that nothing more is needed."""
+        self._has_finished = True
+        self._end.cancel_nowait(reason)
 
     def break_off(self) -> None:
         """Send the producer, even an idle one, the error that the channel is broken."""
@@ -337,6 +361,17 @@ class _Consumer(ConsumerStream[BridgeChannel]):
                 await self._left.wait()
                 return False
             await end.changed()
+
+    @property
+    def has_cancelled(self) -> bool:
+        """Has the consumer said that it needs no more?"""
+        return self._end.cancel is not None
+
+    def cancel(self, reason: str) -> None:
+        """Spend the channel."""
+        if self._holds_channel:
+            self._holds_channel = False
+            self._channel.cancel(reason)
 
     def fail(self, reason: str) -> None:
         """Release the channel if the consumer has taken no message; else break it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from permitflow.errors import InvalidParametersError, PeerGoneError
+from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError
 from permitflow.exchange.bridge import breaking_first, carrying
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
@@ -35,7 +35,7 @@ from permitflow.protocol.control import (
     Publish,
     Published,
 )
-from permitflow.protocol.frames import Get, Put
+from permitflow.protocol.frames import Cancel, Get, Put
 from permitflow.protocol.handshake import agree, require_version
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
@@ -143,10 +143,28 @@ async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
             stream = channel.consuming(end, peer, exchange.same_host)
             assert isinstance(get, Get), "the session has refused everything else"
             with breaking_first(stream, end):
-                await stream.serve(get)
+                if (cancel := await _served_until_cancel(stream, get, end)) is not None:
+                    stream.cancel(cancel.reason)
     finally:
         if stream is not None:
             stream.leave()
+
+
+async def _served_until_cancel(stream: ConsumerStream[Any], get: Get, end: RemoteSender) -> Cancel | None:
+    """Serve a consumer; stop at once when it cancels, whatever it waits for, and return its word."""
+    serving, watch = asyncio.create_task(stream.serve(get)), asyncio.create_task(end.cancelled())
+    try:
+        await asyncio.wait((serving, watch), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        serving.cancel()
+        watch.cancel()
+        await asyncio.wait((serving, watch))
+    try:
+        serving.result()
+    except (asyncio.CancelledError, ChannelCancelledError):
+        if end.cancel is None:
+            raise
+    return end.cancel
 
 
 async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:

@@ -136,6 +136,9 @@ class ConsumerStream(_Stream[C, RemoteSender]):
             PermitflowError: the error to send to the consumer.
         """
 
+    def cancel(self, reason: str) -> None:
+        """React to a consumer that needs no more; ``serve`` was stopped.  By default, do nothing."""
+
     async def _meet(self, get: Get) -> pa.Schema:
         """Negotiate with the consumer, and wait for the channel's schema."""
         await self._end.meet(self._same_host)

@@ -604,6 +604,11 @@ class Inbound(ABC, Generic[T]):
                 message that is here.
         """
 
+    @property
+    def belongs_to_group(self) -> bool:
+        """Does it share something with other receivers, so that it cannot stop by itself?"""
+        return False
+
     def when_touched(self, pass_on: Callable[[], None]) -> None:
         """Call this when feedback is due because of a call on another end of the group; it passes the feedback on."""
         self._pass_on = pass_on
@@ -889,6 +894,12 @@ class Inbound(ABC, Generic[T]):
         self._consumed_rows += total
         self._inbox_rows -= total
         self._consume(rows, total, markers, taken)
+
+    def discard(self) -> None:
+        """Consume all messages unused: the application needs no more, and both ends still count the same."""
+        if taken := self._here - self.untaken:
+            self.consume_many(taken)
+        self.pass_by(self.untaken)
 
     def drop(self) -> None:
         """Drop the unconsumed messages: the stream is over."""

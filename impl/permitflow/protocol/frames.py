@@ -16,6 +16,7 @@ __all__ = [
     "Abort",
     "Agreement",
     "Announcement",
+    "Cancel",
     "Chunks",
     "Data",
     "DownstreamFrame",
@@ -180,6 +181,8 @@ class EndOutcome(StrEnum):
     Channel that is read once: no consumer has connected yet, or the sender did not ask to wait for one.  Channel that
     keeps its rows: the rows are kept, or staged.
     """
+    CANCELLED = "cancelled"
+    """The consumer has cancelled: it needs no more messages, and those that it has not consumed are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """The downstream needs no more messages; the upstream answers with End, behind the messages that have left.
+
+    The downstream drops the messages until then.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The downstream's answer to an End that asks for one; it follows the last feedback."""
 
@@ -219,7 +232,7 @@ class Ended:
 
 
 UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | Announcement | End | Abort | Failure
-DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Ended | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Cancel | Ended | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 
 

@@ -484,6 +484,11 @@ class GateReceiver(Inbound[T]):
         self._consumed_untold = self._barriers_untold = 0
         self._last_number = 0
 
+    @property
+    def belongs_to_group(self) -> bool:
+        """Is it one of several inputs?"""
+        return not self.gate.aligns_itself
+
     # State.
 
     @property
@@ -774,8 +779,13 @@ class Gate(Group):
         """How many alignments were completed, and how many were given up."""
         self.has_failed = False
         """Was an input lost?  Then nothing is aligned any more."""
+<<<<<<< HEAD
         self._aligns_itself = aligns_itself
         self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
+=======
+        self.aligns_itself = aligns_itself
+        self._line: deque[GateReceiver[Any]] = deque()  # those that lack credit, in turn
+>>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
 
     def join(self, member: "GateReceiver[Any]") -> None:
         """One more input.
@@ -841,7 +851,7 @@ class Gate(Group):
             member.block("ConsumeNewerBarrier")
             self._give_up(others)
         self.pending = number
-        if self._aligns_itself and self.is_aligned:
+        if self.aligns_itself and self.is_aligned:
             self.align()
 
     def align(self) -> None:

@@ -25,6 +25,7 @@ from permitflow.protocol.frames import (
     Abort,
     Agreement,
     Announcement,
+    Cancel,
     Chunks,
     Data,
     DownstreamFrame,
@@ -217,6 +218,8 @@ UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.OPEN, Feedback): State.OPEN,
     (State.ENDED, Feedback): State.ENDED,
     (State.ENDED, Ended): State.ENDED,
+    (State.OPEN, Cancel): State.ENDED,
+    (State.ENDED, Cancel): State.ENDED,
     (State.OPEN, Failure): State.FAILED,
     (State.ENDED, Failure): State.FAILED,
 }
@@ -239,6 +242,8 @@ class UpstreamSession(Session[T]):
         self._until: EndOutcome | None = None
         self.outcome: EndOutcome | None = None
         """The peer's answer to End; None: no answer yet, or none from an older release."""
+        self.cancel: Cancel | None = None
+        """The peer's word that it needs no more messages."""
         self._peer_has_closed = False
 
     @cached_property
@@ -257,6 +262,8 @@ class UpstreamSession(Session[T]):
             self.outbound.on_feedback(frame.said)
         elif isinstance(frame, Ended):
             self.outcome = frame.outcome
+        elif isinstance(frame, Cancel):
+            self._end_for(frame)
         else:
             super()._take_in(frame)
 
@@ -279,6 +286,14 @@ class UpstreamSession(Session[T]):
         """Queue End behind all waiting messages; see its fields."""
         self._require_offers()
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
+
+    def _end_for(self, cancel: Cancel) -> None:
+        """End the stream behind the messages that have left; those that wait are withdrawn."""
+        self.cancel, self.outcome = cancel, EndOutcome.CANCELLED
+        if self.state is _OPEN:
+            self.outbound.withdraw_all()
+            self.is_ending = True
+            self._outgoing.append(self._totals())
 
     def abort(self, reason: str) -> None:
         """Make Abort the next frame, before all waiting messages."""
@@ -413,6 +428,8 @@ class DownstreamSession(Session[T]):
         """The answer to End, written once every message here is consumed; None: not known yet, and no answer is
         written."""
         self._has_answered = False
+        self.is_cancelled = False
+        """Was ``cancel`` called?  Then no message is handed out any more."""
 
     @cached_property  # cached from the agreement on
     def inbound(self) -> Inbound[T]:
@@ -429,8 +446,12 @@ class DownstreamSession(Session[T]):
         match frame:
             case Chunks():
                 self.inbound.deliver_many(frame.payloads, frame.rows)
+                if self.is_cancelled:
+                    self.inbound.discard()
             case Data():
                 self.inbound.deliver(frame.message)
+                if self.is_cancelled:
+                    self.inbound.discard()
             case Announcement():
                 self.inbound.on_announcement(frame.said)
             case End():
@@ -446,6 +467,18 @@ class DownstreamSession(Session[T]):
         for what, here, peer in zip(came._fields, came, told, strict=True):
             if here != peer:
                 raise LedgerError(what=what, here=here, peer=peer)
+
+    def cancel(self, reason: str) -> None:
+        """Need no more messages: Cancel is the next frame to write, and what is here or still comes is discarded.
+
+        Raises:
+            LocalProtocolError: there is no agreement yet, or the stream is over.
+        """
+        if self.state is not _ENDED:
+            self._require(_OPEN, "cancel")
+        self._outgoing.append(Cancel(reason))
+        self.is_cancelled, self.outcome = True, EndOutcome.CANCELLED
+        self.inbound.discard()
 
     def ending(self) -> ChannelAbortedError | EndOfStream | None:
         """Why no more messages can be taken; None while a message is here or may arrive.

@@ -21,6 +21,7 @@ from permitflow.protocol.frames import (
     Abort,
     Agreement,
     Announcement,
+    Cancel,
     Data,
     DownstreamFrame,
     End,
@@ -52,6 +53,7 @@ _FRAME_NAMES: dict[type, str] = {
     Agreement: "agreement",
     End: "end",
     Ended: "ended",
+    Cancel: "cancel",
     Abort: "abort",
     Failure: "failure",
 }

@@ -424,6 +424,20 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         super().__init__(address, channel, HeldReceiver(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
         self._open(NO_SCHEMA)
 
+    def cancel(self, reason: str = "it needs no more") -> None:
+        """End the stream from this end, and close it: no more messages are needed; see ``ReceiveEnd.cancel``.
+
+        Harmless if the stream is over, or the exchange is gone.
+        """
+        held = self._held
+        if self._is_closed or not held.background.is_alive:
+            return
+        try:
+            held.background.call(lambda: held.cancel(reason))
+            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
+        finally:
+            self.close()
+
     def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message of any kind; the one before counts as consumed.
 

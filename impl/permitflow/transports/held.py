@@ -324,6 +324,12 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
             self._unread_rows -= unread.popleft()[1]
         return len(unread) > 1 and self._unread_rows - unread[0][1] >= most_rows
 
+    def cancel(self, reason: str) -> None:
+        """Tell the sender that no more is needed, and go on until it has ended the stream."""
+        if self.end is not None:
+            self.end.cancel_nowait(reason)
+        Held.close_now(self)  # the block's end lets the sender's answer arrive
+
     def settle(self) -> None:
         """Return the permits of consumed messages."""
         new = self.consumed - self._settled

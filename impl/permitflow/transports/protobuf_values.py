@@ -29,6 +29,7 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Agreement: frames.Agreement,
     pb.End: frames.End,
     pb.Ended: frames.Ended,
+    pb.Cancel: frames.Cancel,
     pb.Abort: frames.Abort,
     pb.Failure: frames.Failure,
     pb.SameHostOffer: frames.SameHostOffer,
@@ -60,6 +61,7 @@ _NUMBERS: dict[str, int] = {
     Codec.ZSTD: pb.CODEC_ZSTD,
     EndOutcome.CONSUMED: pb.END_OUTCOME_CONSUMED,
     EndOutcome.ACCEPTED: pb.END_OUTCOME_ACCEPTED,
+    EndOutcome.CANCELLED: pb.END_OUTCOME_CANCELLED,
     ChannelState.OPEN: pb.CHANNEL_STATE_OPEN,
     ChannelState.ENDED: pb.CHANNEL_STATE_ENDED,
     ChannelState.BROKEN: pb.CHANNEL_STATE_BROKEN,
@@ -228,6 +230,7 @@ _READ: dict[str, Convert] = {
 
 _WRITE: dict[str, Convert] = {
     "Abort.reason": sendable,
+    "Cancel.reason": sendable,
     "ChannelPosition.reason": sendable,
     "ChannelPosition.schema": lambda schema: schema.serialize().to_pybytes(),
     "ChannelTraffic.reason": sendable,

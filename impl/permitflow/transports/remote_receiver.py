@@ -8,7 +8,17 @@ import pyarrow as pa
 
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
+<<<<<<< HEAD
 from permitflow.errors import ChannelClosedError, EndOfStream, PermitflowError, WouldBlock
+=======
+from permitflow.errors import (
+    ChannelClosedError,
+    EndOfStream,
+    LocalProtocolError,
+    PermitflowError,
+    WouldBlock,
+)
+>>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Haste, Inbound
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
@@ -241,7 +251,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def _ending(self) -> PermitflowError | None:
         """Why no message will ever be here to take; None while one is here or may come."""
-        if self._is_closed:
+        if self._is_closed or self._session.is_cancelled:
             return ChannelClosedError(end=self.END)
         return self._session.ending() or (None if self._core.untaken else self._failure_again())
 
@@ -305,9 +315,30 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         """Wait until the sender aborts the stream, even while tasks hold its messages."""
         return await asyncio.shield(self._abort)
 
+    async def cancel(self, reason: str = "it needs no more") -> None:
+        """End the stream from this end: need no more messages."""
+        self.cancel_nowait(reason)
+        while self._failure is None and self._session.state is not State.CLOSED and not self._is_closed:
+            await self._changed.wait()
+
+    def cancel_nowait(self, reason: str) -> None:
+        """As ``cancel``, without waiting for the sender's answer."""
+        if self._core.belongs_to_group:
+            raise LocalProtocolError("an input of a gate cannot be cancelled by itself: close the gate")
+        session = self._session
+        if self._is_closed or session.is_cancelled or session.state not in (State.OPEN, State.ENDED):
+            return
+        if isinstance(session.end, Abort):
+            return
+        session.cancel(reason)
+        self._is_cut_off = True
+        self._wake_all()
+
     @property
     def is_finished(self) -> bool:
-        """Has the stream ended, and is everything consumed?"""
+        """Has the stream ended, and is everything consumed?  Or is it cancelled?"""
+        if self._session.is_cancelled:
+            return True
         return self._session.end is not None and (isinstance(self._session.end, Abort) or not self._core.unconsumed)
 
     def close(self) -> None:

@@ -12,9 +12,19 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
-from permitflow.errors import ChannelClosedError, InvalidParametersError, PermitflowError, WouldBlock
+from permitflow.errors import (
+    ChannelCancelledError,
+    ChannelClosedError,
+    InvalidParametersError,
+    PermitflowError,
+    WouldBlock,
+)
 from permitflow.protocol.compression import Compression
+<<<<<<< HEAD
 from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, Feedback
+=======
+from permitflow.protocol.frames import Agreement, Cancel, Chunks, EndOutcome, Failure
+>>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
@@ -57,6 +67,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._has_short_caller = False  # of ``until_room``
         # Tasks that wait for the writer continue in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
+        self._cancel: asyncio.Future[Cancel] = asyncio.get_running_loop().create_future()
         self._line: SendLine[object]
         self._writer: MessageWriter
 
@@ -297,6 +308,10 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                     self._note_agreement(frame)
                 case Failure():
                     self._on_failure(frame)
+                case Cancel():
+                    self._stop()
+                    if not self._cancel.done():
+                        self._cancel.set_result(frame)
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
@@ -322,20 +337,32 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def _require_open(self, undelivered: object) -> None:
         if self._is_open:
             return
-        if self._failure is None and not self._is_closed and self._session.is_ending:
-            raise ChannelClosedError(end=self.END, undelivered=undelivered)
         raise self._refusal(undelivered)
 
     def _refusal(self, undelivered: object) -> PermitflowError:
         closed = ChannelClosedError(end=self.END, undelivered=undelivered)
-        return closed if self._is_closed else self._failure_again(undelivered) or closed
+        if self._is_closed:
+            return closed
+        if (cancel := self.cancel) is not None:
+            return ChannelCancelledError(channel=self.name, reason=cancel.reason, undelivered=undelivered)
+        return self._failure_again(undelivered) or closed
+
+    @property
+    def cancel(self) -> Cancel | None:
+        """The receiver's word that it needs no more messages, if it has come."""
+        return self._session.cancel
+
+    async def cancelled(self) -> Cancel:
+        """Wait until the receiver cancels the stream."""
+        return await asyncio.shield(self._cancel)
 
     async def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """End the stream, and wait for the outcome of everything that was sent.
 
         Of ``put``, the answer is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel
         when the end came.  It is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.
-        There is no time-out: it waits for as long as the consumer takes.
+        There is no time-out: it waits for as long as the consumer takes.  It is ``CANCELLED`` if the consumer has
+        cancelled meanwhile, or before.
 
         Args:
             closes_channel: the consumers reach the end as well; False leaves the channel to other producers.

@@ -47,6 +47,7 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.PeerGoneError: grpc.StatusCode.UNAVAILABLE,
     errors.StoreWriteError: grpc.StatusCode.UNAVAILABLE,
     errors.ChannelAbortedError: grpc.StatusCode.ABORTED,
+    errors.ChannelCancelledError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ChannelClosedError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.UnsplittableChunkError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.LedgerError: grpc.StatusCode.FAILED_PRECONDITION,

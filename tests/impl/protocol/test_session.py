@@ -18,6 +18,7 @@ from permitflow.protocol.frames import (
     Abort,
     Agreement,
     Announcement,
+    Cancel,
     Chunks,
     Data,
     End,
@@ -125,6 +126,7 @@ FRAMES: list[Frame[str]] = [
     Feedback(Permits(1)),
     End(0, 0, 0),
     Ended(EndOutcome.CONSUMED),
+    Cancel("enough"),
     Abort("tired"),
     Failure(b"why"),
 ]
@@ -134,8 +136,8 @@ UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
     State.DECIDING: {"Failure": State.FAILED},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"Feedback": State.OPEN, "Failure": State.FAILED},
-    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED, "Failure": State.FAILED},
+    State.OPEN: {"Feedback": State.OPEN, "Cancel": State.ENDED, "Failure": State.FAILED},
+    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED, "Cancel": State.ENDED, "Failure": State.FAILED},
     State.CLOSED: {},
     State.FAILED: {},
 }
@@ -199,7 +201,7 @@ def test_an_announcement_of_a_flow_without_any_is_refused() -> None:
 def test_every_state_and_every_frame_is_tried() -> None:
     assert {*UPSTREAM_TAKES, *DOWNSTREAM_TAKES} == set(State)
     assert {frame_name(frame) for frame in FRAMES} == {
-        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, Feedback, End, Ended, Abort, Failure)
+        frame_name(kind) for kind in (Get, Put, Agreement, Data, Chunks, Feedback, End, Ended, Cancel, Abort, Failure)
     }
 
 

@@ -17,6 +17,7 @@ class EndOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     END_OUTCOME_UNSPECIFIED: _ClassVar[EndOutcome]
     END_OUTCOME_CONSUMED: _ClassVar[EndOutcome]
+    END_OUTCOME_CANCELLED: _ClassVar[EndOutcome]
     END_OUTCOME_ACCEPTED: _ClassVar[EndOutcome]
 
 class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -30,6 +31,7 @@ CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
 END_OUTCOME_UNSPECIFIED: EndOutcome
 END_OUTCOME_CONSUMED: EndOutcome
+END_OUTCOME_CANCELLED: EndOutcome
 END_OUTCOME_ACCEPTED: EndOutcome
 CHANNEL_STATE_UNSPECIFIED: ChannelState
 CHANNEL_STATE_OPEN: ChannelState
@@ -81,18 +83,20 @@ class UpstreamFrame(_message.Message):
     def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., announcement: _Optional[bytes] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "feedback", "ended", "failure")
+    __slots__ = ("get", "agreement", "feedback", "ended", "failure", "cancel")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
     feedback: bytes
     ended: Ended
     failure: Failure
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., feedback: _Optional[bytes] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    cancel: Cancel
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., feedback: _Optional[bytes] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
     __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
@@ -239,6 +243,12 @@ class End(_message.Message):
     closes_channel: bool
     until: EndOutcome
     def __init__(self, chunks: _Optional[int] = ..., rows: _Optional[int] = ..., barriers: _Optional[int] = ..., closes_channel: bool = ..., until: _Optional[_Union[EndOutcome, str]] = ...) -> None: ...
+
+class Cancel(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("outcome",)
