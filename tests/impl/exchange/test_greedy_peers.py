@@ -87,7 +87,7 @@ async def test_a_peer_that_never_reads_holds_up_nobody_else() -> None:
             stream: Any = grpc_channel.stream_stream(GET_STREAM)()
             checksums = Checksums(wanted=True)
             await stream.write(b"".join(checksums.add([encoded(GET_STREAM, get_frame(channel="wide"))])))
-            for _ in range(20):
+            for _ in range(40):  # more than the channel holds: the peer has been sent some
                 await channel.sender.send(wide)
             await stream.write(b"".join(checksums.add([encoded(GET_STREAM, Feedback(Permits(rows=10**9)))])))
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
