@@ -12,9 +12,9 @@ _HEAD = """\
 Made by `make theorems`; a test proves everything again and compares all but the times. Each theorem holds for all
 values of the specification's constants unless its scope says otherwise. Every obligation has a twin, a deliberate
 mistake in the statement or in a step, which the prover must refute; and its premises must be possible. R is
-row_permits, "live" means that nobody is ever stuck. The column "confirmed by" names the solvers, each of which found
-all three of every obligation: the claim holds, its premises are possible, the twin fails. (cvc5 gets the questions as
-text; the explorer tries all cases, without a solver.)
+row_permits, "live" means that no message is ever stuck. The column "confirmed by" names the solvers, each of which
+found all three of every obligation: the claim holds, its premises are possible, the twin fails. (cvc5 gets the
+questions as text; the explorer tries all cases, without a solver.)
 
 | Theorem | In words | Specification | Confirmed by | Scope | Verdict | Obligations, twins refuted | Processor time |
 |---|---|---|---|---|---|---|---|

@@ -323,8 +323,8 @@ def _of_queues() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "laws",
             "TypeOK",
-            "What the proofs assume of queues: counts, what is told, what is granted, and that nothing is due behind "
-            "an item that is out of order.",
+            "The laws of queues that the proofs assume: counts, told backlogs, grants, and that nothing is due "
+            "behind an item that is out of order.",
             *_laws("items", _COUNTED, _lawful_item),
             *_laws("promises", _PROMISED, _lawful_item),
             *_laws("grants", _HEARD, _lawful_grant),
@@ -430,7 +430,7 @@ def _consequences() -> tuple[Theorem, ...]:
         theorem(
             "live-exclusive",
             "NeverStuck",
-            "With an exclusive buffer for each channel nobody is ever stuck, with any number of floating buffers, "
+            "With an exclusive buffer for each channel no input is ever stuck, with any number of floating buffers, "
             "whatever is released and announced; nor without Stop, if nothing is taken back.",
             _at_least_one("where senders stop", partial(_live_with_exclusive, SUBJECT), "no exclusive buffer"),
             _at_least_one("where they do not", partial(_live_with_exclusive, STORING), "no exclusive buffer"),
@@ -438,8 +438,8 @@ def _consequences() -> tuple[Theorem, ...]:
         theorem(
             "live-floating",
             "NeverStuck",
-            "Without exclusive buffers nobody is ever stuck if there is a floating buffer, senders stop and announce, "
-            "and a barrier takes buffers back.",
+            "Without exclusive buffers no input is ever stuck if there is a floating buffer, senders stop and "
+            "announce, and a barrier takes buffers back.",
             *(
                 _at_least_one(f"where they {name}", partial(_live_with_floating, switches), "no buffer at all")
                 for name, switches in (
@@ -469,7 +469,8 @@ def _without_a_switch() -> tuple[Theorem, ...]:
             "stuck",
             "NeverStuck",
             "Without exclusive buffers, and with one floating buffer, two of any number of inputs are stuck if "
-            "barriers release nothing, if senders announce nothing, or if nobody stops or releases (FLINK-16404).",
+            "barriers release nothing, if senders announce nothing, or if senders neither stop nor release "
+            "(FLINK-16404).",
             _run(
                 "a blocked channel keeps credit",
                 _KEPT_AS_CREDIT,

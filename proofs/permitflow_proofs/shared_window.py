@@ -75,7 +75,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "Nobody is stuck if the connection's window is larger than those of all inputs but one together: "
+            "No input is stuck if the connection's window is larger than those of all inputs but one together: "
             "blocked inputs cannot fill it.",
             SymbolicObligation("in every state", partial(_live, 0), partial(_live, 1), "one less"),
         ),

@@ -205,7 +205,7 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "phases",
             "PhasesAgree",
-            "What the driver is at agrees with its logs and with the sink, after any crash.",
+            "The driver's phase agrees with its logs and with the sink, after any crash.",
             lambda s, _: s._replace(phase="down", running=True),
             "a task of a dead driver is waited for",
             about="Phases",
@@ -413,8 +413,9 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "commit-threshold",
             "Acknowledge",
-            "Acknowledging in commit, while neither driver nor exchange crash, if chunks of one row may be offered as "
-            "well: live if and only if the batch cap is at most row_permits - the largest chunk.",
+            "Acknowledging in commit, if the driver does not crash, the exchange keeps its rows, and chunks of one "
+            "row may be offered as well: live if and only if the batch cap is at most row_permits - the largest "
+            "chunk.",
             claim("if", _is_live_in_commit, "by one more"),
             *filling(_in_commit),
             claim(
@@ -438,8 +439,8 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "double-buffer",
             "PlanBatch",
-            "A full batch of what producers hand over can wait while a full batch runs if and only if the batch cap is "
-            "at most half of row_permits.",
+            "Acknowledging in latestOffset, if no job publishes batches into the channel: a full batch can wait "
+            "while a full batch runs if and only if the batch cap is at most half of row_permits.",
             claim("only if", _two_batches_fit, "half of row_permits - 1"),
             *filling(_without_staging),
             claim("if", _two_batches_come, "half of row_permits + 1"),
@@ -509,7 +510,7 @@ def _progress_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "rank-falls",
             "Protocol",
-            "What is still to do, rows and steps of their batch, falls with every step of exchange, driver and sink: "
+            "The remaining work, rows and steps of their batch, falls with every step of exchange, driver and sink: "
             "between faults, a query comes to rest.",
             *QUERY.step_obligations(QUERY.protocol_actions(), _falls, _falls_by_far_more, "it falls by far more"),
             QUERY.holds_whenever_invariant("never negative", _natural, _positive, "never 0"),
@@ -517,8 +518,8 @@ def _progress_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "whole-when-idle",
             "WholeWhenIdle",
-            "Acknowledging in latestOffset: where a query can do nothing more, the permits of all rows that it has "
-            "read have returned, the tail of the stream included.",
+            "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, the permits of "
+            "all rows that it has read have returned, the tail of the stream included.",
             query(acknowledge_in="latestOffset").holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_in_any_call, "but for the last batch"
             ),

@@ -138,8 +138,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "rank",
             "Protocol",
-            "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol: what "
-            "is still to do is known exactly, and comes to an end.",
+            "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol: the "
+            "number of steps left is known exactly, and the protocol comes to rest.",
             *SUBJECT.step_obligations(SUBJECT.protocol_actions(), _is_a_step, _is_two_steps, "it falls by two"),
             follows("the oldest message leaves after three steps at most", _answered_after(3), _answered_after(2), "2"),
         ),

@@ -150,9 +150,9 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="bounded-queue",
             statement=(
-                "A permit channel is a first-in, first-out queue of chunks that cost row_permits together at most: "
+                "A permit channel is a first-in, first-out queue of chunks that together cost at most row_permits: "
                 "SendChunk puts the oldest waiting chunk in, Consume gets the oldest one out, OfferChunk and "
-                "WithdrawChunk change who waits, and no other step can be seen."
+                "WithdrawChunk change the line of waiting chunks, and no other step can be seen."
             ),
             module="PermitChannelRefinement",
             operator="IsQueue",

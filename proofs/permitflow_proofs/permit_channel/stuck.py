@@ -259,7 +259,7 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "never-stuck",
             "NeverStuck",
-            "Nobody is ever stuck if no chunk costs more than row_permits - permit_batch.",
+            "Without the idle flush: no message is ever stuck if no chunk costs more than row_permits - permit_batch.",
             SymbolicObligation(
                 "in every state",
                 partial(is_live, published, _costs_at_most_clamp, 0),
@@ -270,16 +270,17 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "threshold",
             "NeverStuck",
-            "The exact threshold (rows return when at least permit_batch are held), if chunks of every size up to the "
-            "largest may be offered: live if and only if no chunk costs more than row_permits - permit_batch + 1.",
+            "The exact threshold. Without the idle flush, if permits return once at least permit_batch are held, and "
+            "chunks of every size up to the largest may be offered: live if and only if no chunk costs more than "
+            "row_permits - permit_batch + 1.",
             *_both_directions(_costs_at_most, _costs_more),
         ),
         CHAPTER.theorem(
             "threshold-strict",
             "Consume",
-            "If rows return only when more than permit_batch are held, the published max_chunk_cost is exact. If "
-            "chunks of every size up to the largest may be offered: live if and only if no chunk costs more than "
-            "row_permits - permit_batch.",
+            "If permits return only once more than permit_batch are held, the published max_chunk_cost is exact. "
+            "Without the idle flush, if chunks of every size up to the largest may be offered: live if and only if "
+            "no chunk costs more than row_permits - permit_batch.",
             SymbolicObligation(
                 "more than permit_batch is at least permit_batch + 1",
                 lambda: _strictness(0),
@@ -291,15 +292,16 @@ def _thresholds() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "mismatched-batches",
             "Cost",
-            "A sender whose chunks cost at most row_permits - permit_batch_up and a receiver that returns by "
-            "permit_batch_down, if chunks of every size may be offered: live if and only if permit_batch_down <= "
-            "permit_batch_up + 1.",
+            "A sender whose chunks cost at most row_permits - permit_batch_up, and a receiver that returns permits "
+            "in batches of permit_batch_down. Without the idle flush, if chunks of every size may be offered: live "
+            "if and only if permit_batch_down <= permit_batch_up + 1.",
             *_both_directions(_batches_match, _batches_differ),
         ),
         CHAPTER.theorem(
             "largest-residue",
             "Stuck",
-            "If the receiver keeps back at most a permits, chunks of up to row_permits - a are never stuck.",
+            "Without the idle flush: if the receiver keeps back at most a permits, chunks of up to row_permits - a "
+            "are never stuck.",
             SymbolicObligation(
                 "in every state",
                 lambda: _is_live_with_residue(0),
@@ -449,8 +451,8 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="sets-of-sizes",
             statement=(
-                "For any set of costs: stuck if and only if some sum a of them, all partial sums below permit_batch, "
-                "and some cost c have c > row_permits - a."
+                "For any set of costs, without the idle flush: stuck if and only if some sum a of them, with all "
+                "partial sums below permit_batch, and some cost c have c > row_permits - a."
             ),
             module="PermitChannel",
             operator="Stuck",
