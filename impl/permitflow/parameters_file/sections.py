@@ -16,9 +16,9 @@ from permitflow.errors import ParametersFileError
 T = TypeVar("T")
 
 OLD_NAMES = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
-"""Names of constants that older releases used in files, sweeps and options, and what they are called now."""
+"""Former names of constants in files, sweeps and options, each with its present name."""
 
-# What the same thing is called elsewhere: in RisingWave's configuration, or in other people's words.
+# Names of the same things elsewhere: in RisingWave's configuration, or in common words.
 _OTHER_NAMES = {
     "buf": "row_permits",
     "window": "row_permits",

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 __all__ = ["FIGURES", "ChannelTraffic", "KeptRows", "Rates", "Statistics", "each_rates_between", "rates_between"]
 
 FIGURES: Mapping[str, str] = {
-    "state": "What has become of the channel: waiting, open, ended, spent or broken.",
+    "state": "The channel's state: waiting, open, ended, spent or broken.",
     "producers": "Streams that are putting now.",
     "consumers": "Streams that are getting now.",
     "window_rows": "The most rows that may be in the channel at once; none if its flow has no such bound.",
