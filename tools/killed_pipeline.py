@@ -50,14 +50,14 @@ def table(report: PipelineReport) -> str:
 
 
 def _counts(report: PipelineReport) -> Iterator[tuple[str, str]]:
-    kept = max(report.channels, key=lambda channel: channel.peak_kept_rows / channel.bound)
+    kept = max(report.channels, key=lambda channel: channel.peak_rows_held / channel.window_rows)
     killed = ", ".join(f"{name} {count}" for name, count in report.kills.items())
     yield f"line items at scale {report.scale:g}", f"{report.line_items:,}"
     yield "of these late: what the consumer must count", f"{report.counted.expected:,}"
     yield "killed", killed
     yield "rows lost", f"{report.counted.lost:,}"
     yield "rows that came twice", f"{report.counted.duplicated:,}"
-    yield "most rows that a channel kept, of its permits", f"{kept.peak_kept_rows:,} of {kept.bound:,}"
+    yield "most rows that a channel kept, of its permits", f"{kept.peak_rows_held:,} of {kept.window_rows:,}"
     yield "lives of the exchange, replayed by the model", f"{report.recorded.lives:,} of {report.starts['exchange']:,}"
     yield "their steps", f"{report.recorded.events:,}"
     yield "steps of the query, replayed by its model", f"{report.recorded.query_events:,}"

@@ -41,10 +41,10 @@ class ChannelNumbers:
 
     channel: str
     rows: int
-    peak_kept_rows: int
+    peak_rows_held: int
     """The most rows that were kept at once: handed over by a producer, and not acknowledged by the consumer."""
-    bound: int
-    """``row_permits``: ``peak_kept_rows`` may never be above it."""
+    window_rows: int
+    """``row_permits``: ``peak_rows_held`` may never be above it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +114,8 @@ class PipelineReport(Report):
         if not self.answer or not counted.expected:
             found.append("the query found nothing")
         for channel in self.channels:
-            if channel.peak_kept_rows > channel.bound:
-                found.append(f"{channel.channel}: {channel.peak_kept_rows} rows kept, {channel.bound} may be")
+            if channel.peak_rows_held > channel.window_rows:
+                found.append(f"{channel.channel}: {channel.peak_rows_held} rows kept, {channel.window_rows} may be")
         if self.recorded.refused or not self.recorded.events or not self.recorded.query_events:
             found.append("the recorded run is not one that the specification allows")
         if self.missed_kills:
@@ -170,8 +170,8 @@ async def run_pipeline(settings: PipelineSettings, progress: Progress) -> Pipeli
             ChannelNumbers(
                 channel=channel.channel,
                 rows=channel.next_row,
-                peak_kept_rows=channel.peak_kept_rows,
-                bound=channel.row_permits,
+                peak_rows_held=channel.peak_kept_rows,
+                window_rows=channel.row_permits,
             )
             for channel in pipeline.watch.channels
         ],
@@ -238,7 +238,7 @@ def render_pipeline(report: PipelineReport) -> Group:
 def _channels(report: PipelineReport) -> RenderableType:
     table = number_table("channel", "rows", "peak rows kept", "permits (bound)")
     for channel in report.channels:
-        table.add_row(channel.channel, *(f"{n:,}" for n in (channel.rows, channel.peak_kept_rows, channel.bound)))
+        table.add_row(channel.channel, *(f"{n:,}" for n in (channel.rows, channel.peak_rows_held, channel.window_rows)))
     return table
 
 

@@ -24,9 +24,9 @@ class EndParameters(ChannelParameters):
 
     def __post_init__(self) -> None:
         """Fill in missing numbers as the published protocol does."""
-        is_clamp_open = self.max_chunk_cost == 0
+        is_max_chunk_cost_open = self.max_chunk_cost == 0
         self._fill_in()
-        if is_clamp_open and self.max_chunk_cost < 1:
+        if is_max_chunk_cost_open and self.max_chunk_cost < 1:
             rule = f"must be below row_permits = {self.row_permits}, else no room is left for any chunk"
             raise InvalidParametersError(name="permit_batch", value=self.permit_batch, rule=rule)
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):

@@ -179,7 +179,7 @@ def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicOblig
 # The premises.  The receiver returns rows when it holds at least permit_batch.
 
 
-def _costs_at_most_clamp(parameters: Parameters, excess: int) -> None:
+def _costs_at_most_published(parameters: Parameters, excess: int) -> None:
     # The twin must overstep the exact threshold, which is one above.
     assume(largest_cost(parameters) <= parameters.row_permits - parameters.permit_batch + 2 * excess)
 
@@ -217,18 +217,18 @@ def _strictness(wrong: int) -> bool:
 # The sender computes max_chunk_cost from its own permit_batch.
 
 
-def _clamped_by(parameters: Parameters) -> int:
+def _limited_by(parameters: Parameters) -> int:
     permit_batch_up = natural("permit_batch_up")
     assume(parameters.max_chunk_cost == parameters.row_permits - permit_batch_up)
     return permit_batch_up
 
 
 def _batches_match(parameters: Parameters, excess: int) -> None:
-    assume(parameters.permit_batch <= _clamped_by(parameters) + 1 + excess)
+    assume(parameters.permit_batch <= _limited_by(parameters) + 1 + excess)
 
 
 def _batches_differ(parameters: Parameters, nearer: int) -> None:
-    assume(parameters.permit_batch > _clamped_by(parameters) + 1 - nearer)
+    assume(parameters.permit_batch > _limited_by(parameters) + 1 - nearer)
     assume(max(parameters.sizes) >= parameters.max_chunk_cost)
 
 
@@ -262,8 +262,8 @@ def _thresholds() -> tuple[Theorem, ...]:
             "Without the idle flush: no message is ever stuck if no chunk costs more than row_permits - permit_batch.",
             SymbolicObligation(
                 "in every state",
-                partial(is_live, published, _costs_at_most_clamp, 0),
-                partial(is_live, published, _costs_at_most_clamp, 1),
+                partial(is_live, published, _costs_at_most_published, 0),
+                partial(is_live, published, _costs_at_most_published, 1),
                 "row_permits - permit_batch + 2",
             ),
         ),

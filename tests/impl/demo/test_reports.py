@@ -56,7 +56,7 @@ def test_whatever_is_wrong_is_called_so(bad: DemoReport, words: str) -> None:
 
 
 RIGHT = Counted(expected=10, lost=0, duplicated=0, foreign=0)
-CHANNEL = ChannelNumbers(channel="lineitems/0", rows=100, peak_kept_rows=8, bound=8)
+CHANNEL = ChannelNumbers(channel="lineitems/0", rows=100, peak_rows_held=8, window_rows=8)
 RECORDED = RecordedRun(lives=2, silent_lives=0, streams=4, events=50, cut_streams=1, query_events=9, refused=())
 GOOD_PIPELINE = PipelineReport(
     scale=0.1,
@@ -100,7 +100,7 @@ def test_a_good_pipeline_has_no_problems() -> None:
         ),
         (replace(GOOD_PIPELINE, counted=replace(RIGHT, expected=0)), "the query found nothing"),
         (replace(GOOD_PIPELINE, answer=(ShippingMode("MAIL", 4, 5),)), "the answer of the pipeline is"),
-        (replace(GOOD_PIPELINE, channels=(replace(CHANNEL, peak_kept_rows=9),)), "lineitems/0: 9 rows kept, 8 may be"),
+        (replace(GOOD_PIPELINE, channels=(replace(CHANNEL, peak_rows_held=9),)), "lineitems/0: 9 rows kept, 8 may be"),
         (
             replace(GOOD_PIPELINE, seen_problems=("lineitems/0: row 7 came next, after 8",)),
             "lineitems/0: row 7 came next",
