@@ -2,7 +2,7 @@
 
 A stage consumes a message only after it has sent it on.  So a slow end of the chain holds up the stage before it, and
 that one the stage before, up to the source, and no more is in the chain than its loops together admit:
-spec/chain/Chain.tla.
+spec/loop_chain/LoopChain.tla.
 """
 
 import asyncio

@@ -97,6 +97,8 @@ async def test_the_source_stops_with_a_peer_that_does_not_read_and_goes_on_with_
 async def test_the_end_passes_through_the_chain() -> None:
     to_b: LocalSender[bytes]
     from_a: LocalReceiver[bytes]
+    to_sink: LocalSender[bytes]
+    from_b: LocalReceiver[bytes]
     to_b, from_a = open_channel(Demand(size=2, initial=0))
     to_sink, from_b = open_channel(Demand(size=1, initial=0))
     async with tcp_ends() as (writer, peer), asyncio.TaskGroup() as group:

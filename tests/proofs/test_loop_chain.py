@@ -2,10 +2,10 @@
 
 import pytest
 
-from permitflow_model.chain import SYSTEM, Parameters, State, consumed, sent
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import require
-from permitflow_proofs.chain import INVARIANT, SUBJECT
+from permitflow_model.loop_chain import SYSTEM, Parameters, State, consumed, held, sent
+from permitflow_proofs.loop_chain import INVARIANT, SUBJECT
 from tests.support.faults import Fault, refuted_clauses, with_fault
 
 TWO = Parameters(loops=2, size=2, batch=1, last_size=1, last_batch=1)
@@ -48,6 +48,6 @@ def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> Non
 def test_chains_are_full_at_their_bound_and_no_further(loops: int) -> None:
     parameters = Parameters(loops=loops, size=2, batch=1, last_size=1, last_batch=1)
     graph = explore(SYSTEM, parameters)
-    most = max(sum(loop.wire + loop.inbox for loop in state.loops) for state in graph.states)
+    most = max(state.loops.sum_of(held) for state in graph.states)
     assert not graph.violations
     assert most == 2 * (loops - 1) + 1

@@ -7,8 +7,8 @@ sink back to the source.
 
 from functools import partial
 
-from permitflow_model.chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_model.kernel.family import Members
+from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.induction import Subject

@@ -1,4 +1,4 @@
-"""``Chain.tla``, action for action: what a stage consumes of one loop, it sends into the next one."""
+"""``LoopChain.tla``, action for action: what a stage consumes of one loop, it sends into the next one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -216,7 +216,7 @@ def _names(parameters: Parameters) -> Iterator[tuple[int]]:
 
 
 SYSTEM: System[State, Parameters] = System(
-    module="Chain",
+    module="LoopChain",
     initial=initial,
     actions=(
         Action("Offer", offer, is_environment=True),
@@ -233,4 +233,4 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.chain:theorems")
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.loop_chain:theorems")

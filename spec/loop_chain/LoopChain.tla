@@ -1,4 +1,4 @@
--------------------------------- MODULE Chain --------------------------------
+------------------------------ MODULE LoopChain ------------------------------
 (***************************************************************************)
 (* A chain of control loops, each with demand (Demand.tla): what a stage   *)
 (* consumes of one loop, it sends into the next one, and it consumes only  *)
