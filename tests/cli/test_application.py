@@ -88,11 +88,6 @@ def test_the_version_is_that_of_the_package(command: Command) -> None:
     assert command("--version")[:2] == (0, f"permitflow {version('permitflow')}\n")
 
 
-def test_the_module_is_the_command(process: Callable[..., tuple[int, str, str]]) -> None:
-    code, stdout, _ = process("--version")
-    assert (code, stdout) == (0, f"permitflow {version('permitflow')}\n")
-
-
 @pytest.mark.parametrize(
     ("redirection", "code", "said"),
     [
@@ -112,20 +107,6 @@ def test_an_output_that_is_full_or_closed_is_no_traceback(redirection: str, code
         check=False,
     )
     assert (done.returncode, done.stderr) == (code, said)
-
-
-def test_ctrl_c_while_a_command_is_loaded_is_no_traceback(process: Command) -> None:
-    program = """
-import signal, sys
-class Interrupting:
-    def find_spec(self, name, path=None, target=None):
-        if name == "permitflow.cli.application":
-            signal.raise_signal(signal.SIGINT)
-from permitflow.cli import main
-sys.meta_path.insert(0, Interrupting())
-main()
-"""
-    assert process(program=program) == (130, "", "")
 
 
 # What a command does is replaced; what is around it is not.
@@ -174,7 +155,7 @@ def test_ctrl_c_is_not_lost_on_its_way(process: Command, doing: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
-def test_who_is_told_to_end_cleans_up(process: Command, number: str, code: int) -> None:
+def test_a_terminated_command_cleans_up(process: Command, number: str, code: int) -> None:
     heeding = f"import signal; signal.signal(signal.{number}, signal.SIG_DFL)"  # whoever runs the tests may not
     program = heeding + PROGRAM.format(f"signal.raise_signal(signal.{number})")
     assert process(program=program) == (code, "it cleaned up\n", "")
@@ -208,13 +189,6 @@ def test_ctrl_c_ends_a_command_that_is_still_loading(process: Command, module: s
     assert process(program=LOADING.format(module)) == (130, "", "")
 
 
-def test_a_command_that_loads_in_the_background_goes_on_to_ignore_it(process: Command) -> None:
-    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-    code, stdout, stderr = process(program=ignoring + LOADING.format("typer"))
-    assert (code, stderr) == (0, "")
-    assert "Usage: permitflow" in stdout
-
-
 def test_ctrl_c_after_the_command_shows_nothing_either(process: Command) -> None:
     program = PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)"
     assert process(program=program) == (130, "it went on\nit cleaned up\n", "")
@@ -224,12 +198,3 @@ def test_a_command_in_the_background_goes_on_to_ignore_it(process: Command) -> N
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
     program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGINT)")
     assert process(program=program) == (0, "it went on\nit cleaned up\n", "")
-
-
-def test_what_is_done_at_exit_is_done_though_one_of_it_is_interrupted(process: Command) -> None:
-    doing = """
-        import atexit
-        atexit.register(lambda: print('closed'))
-        atexit.register(signal.raise_signal, signal.SIGINT)
-"""
-    assert process(program=PROGRAM.format(doing)) == (0, "it went on\nit cleaned up\nclosed\n", "")

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
@@ -62,20 +60,6 @@ def test_programs_get_the_same(report: Report, tmp_path: Path) -> None:
     assert (code, document["holds"]) == (1, False)
     (violation,) = document["violations"]
     assert (violation["end"], violation["sequence"], violation["clause"]) == (end, sequence, clause)
-
-
-def test_a_folder_without_traces_is_unusable(command: Command, tmp_path: Path) -> None:
-    code, _, error = command("audit", str(tmp_path))
-
-    assert code == 2
-    assert "holds no *.jsonl or *.parquet file" in error
-
-
-@pytest.mark.parametrize(("given", "rule"), [("-1", "at least 0, not -1"), ("1001", "at most 1,000, not 1,001")])
-def test_a_number_of_processes_that_cannot_be_is_named(command: Command, given: str, rule: str) -> None:
-    code, _, error = command("audit", "run.parquet", "--processes", given)
-    assert code == 2
-    assert f"'--processes': must be {rule}" in error
 
 
 def test_a_damaged_file_is_unusable_and_no_traceback(command: Command, tmp_path: Path) -> None:

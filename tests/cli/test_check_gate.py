@@ -55,7 +55,7 @@ def test_a_deadlock_is_told_input_by_input_with_a_way_out(command: Command) -> N
         (["gate", "--inputs", "0", "--exclusive", "0", "--floating", "1"], "must be at least 1, not 0"),
     ],
 )
-def test_what_is_no_gate_is_named(command: Command, arguments: list[str], complaint: str) -> None:
+def test_wrong_options_of_a_gate_are_named(command: Command, arguments: list[str], complaint: str) -> None:
     code, _, errors = command("check", *arguments)
     assert code == 2
     assert complaint in errors

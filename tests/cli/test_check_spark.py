@@ -72,9 +72,7 @@ def test_ctrl_c_while_spark_starts_kills_what_has_been_started(tmp_path: Path) -
     assert child.wait(60) == -signal.SIGKILL
 
 
-def test_what_spark_says_while_it_starts_is_not_the_commands_word(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_of_a_starting_spark_go_to_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with starting_quietly(tmp_path / "log"):
         subprocess.run(["sh", "-c", "echo much >&2"], check=True)
     os.write(2, b"little")

@@ -67,7 +67,7 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
         ((QUEUE, "--flow", "stop-and-wait", "--rule", "window"), "--rule must be a rule: one-at-a-time, "),
     ],
 )
-def test_what_is_no_adapter_or_rule_is_named(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_adapters_and_rules_are_named(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
     code, stdout, stderr = command("conform", *arguments)
     assert (code, stdout) == (2, "")
     assert complaint in stderr

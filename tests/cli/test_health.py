@@ -56,7 +56,7 @@ def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
         (["tcp://localhost:1"], "an exchange answers health questions over gRPC only"),
     ],
 )
-def test_what_is_no_address_or_no_duration_is_unusable(command: Command, arguments: list[str], rule: str) -> None:
+def test_wrong_addresses_and_durations_are_unusable(command: Command, arguments: list[str], rule: str) -> None:
     code, _, stderr = command("health", *arguments)
     assert code == 2
     assert rule in stderr

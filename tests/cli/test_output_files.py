@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_read_or_written_is_not_replaced(
+def test_files_that_are_read_or_just_written_are_not_replaced(
     command: Command, folder: Path, arguments: list[str], complaint: str
 ) -> None:
     def content() -> dict[Path, str]:
@@ -57,7 +57,7 @@ def test_what_is_read_or_written_is_not_replaced(
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_no_file_may_take_both(command: Command) -> None:
+def test_a_device_may_take_both_outputs(command: Command) -> None:
     code, _, stderr = command("explain", *STUCK, "-o", "/dev/null", "--svg", "/dev/null")
     assert (code, stderr) == (0, "")
 
@@ -77,7 +77,7 @@ def test_a_table_that_took_long_is_shown_although_its_file_cannot_be_written(com
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["check", "simulate"])
-def test_what_is_varied_twice_is_refused(command: Command, name: str) -> None:
+def test_a_parameter_that_is_varied_twice_is_refused(command: Command, name: str) -> None:
     code, stdout, stderr = command(name, "orders.toml", *VARIED, "--sweep", "permit_batch=1024")
     assert (code, stdout) == (2, "")
     assert "--sweep: permit_batch is varied twice; name all of its values in one --sweep" in stderr

@@ -16,7 +16,6 @@ import pytest
 from permitflow.errors import PeerGoneError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 
 Command = Callable[..., tuple[int, str, str]]
@@ -155,7 +154,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_pat
         assert served.stop()["stored"].get("orders/0", 0) >= 300
 
 
-def test_what_a_silent_query_has_staged_is_forgotten_after_the_time_that_was_chosen() -> None:
+def test_rows_that_a_silent_query_staged_are_forgotten_after_the_chosen_time() -> None:
     staging = Staging(query="q", batch=0, partition=0, attempt="x")
     with serving("--stream", "orders", *REPLAY, "--staging-timeout-seconds", "1") as served:
         with open_sink(served.address, "orders/0", CHUNK.schema, staging=staging) as sink:
@@ -217,19 +216,6 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
     # None of them has left anything behind.
     with serving("--stream", "orders:2", *store) as served:
         assert served.listening["channels"] == ["orders/0", "orders/1"]
-
-
-def test_a_window_that_nobody_chose_is_one_for_streaming_queries(tmp_path: Path) -> None:
-    with (
-        serving("--stream", "orders", *REPLAY) as served,
-        serving("--stream", "orders", *REPLAY, "--row-permits", "8192") as chosen,
-    ):
-        windows = []
-        for address in (served.address, chosen.address):
-            with control(address) as line:
-                (position,) = line.positions(["orders/0"])
-                windows.append(position.parameters)
-    assert windows == [kept_parameters(), ChannelParameters(row_permits=8_192)]
 
 
 def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) -> None:
