@@ -104,14 +104,10 @@ SHORT_SECONDS = 0.3
 """For waits that must be in vain."""
 
 # How soon an end must learn what has happened.  These decide; time-outs that guard against hangs are far longer.
-STARVED_SECONDS = 10 * SHORT_SECONDS
-"""That permits have not come within ``SHORT_SECONDS``, and why not."""
 KILLED_SECONDS = 5.0
 """That the exchange was killed; of both ends together."""
 HANGING_SECONDS = 10.0
 """That the exchange gives no sign of life any more, of an end that waits for the shortest time that it can."""
-INTERRUPTED_SECONDS = 5.0
-"""That Ctrl-C was pressed, from before it was pressed."""
 CLOSED_SECONDS = 5.0
 """Until the connections of an end that is over are closed."""
 

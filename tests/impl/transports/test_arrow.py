@@ -1,7 +1,7 @@
 """Record batches and schemas as bytes: every kind of column, gathered, joined or copied; and peers that lie."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
-from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas, runs
+from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
@@ -102,14 +102,6 @@ def test_a_batch_of_another_schema_is_refused_before_it_is_sent() -> None:
     assert "a: double" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "thing", [b"bytes", [1, 2], None, pa.table({"a": [1]})], ids=["bytes", "list", "none", "table"]
-)
-def test_a_payload_that_is_no_record_batch_is_refused(thing: object) -> None:
-    with pytest.raises(TypeError, match=r"carries pyarrow\.RecordBatch, not"):
-        BatchCodec(NUMBERS.schema).require(thing)
-
-
 def test_schemas_may_differ_in_metadata_only() -> None:
     plain = NUMBERS.schema
     require_equal_schemas(ours=plain, theirs=plain.with_metadata({"pandas": "{}"}))
@@ -187,7 +179,6 @@ def test_rows_of_joined_chunks_that_do_not_add_up_are_refused(rows: list[int]) -
         codec.decode(b"".join(codec.encode([NUMBERS, NUMBERS])), rows)
 
 
-MOST_PIECES = 256
 KINDS = (pa.int64(), pa.int16(), pa.float32(), pa.timestamp("us"), pa.decimal128(30, 2), pa.int8())
 ROWS = 20_000
 
@@ -215,14 +206,6 @@ def places(buffers: Iterable[pa.Buffer | None]) -> set[int]:
     return {buffer.address for buffer in buffers if buffer is not None}
 
 
-def test_who_would_make_more_pieces_than_a_copy_is_worth_copies() -> None:
-    batch = columns()
-    codec = BatchCodec(batch.schema)
-    assert len(codec.encode([batch] * (MOST_PIECES // len(KINDS)))) > MOST_PIECES // 2
-    for batches in ([batch] * (MOST_PIECES // len(KINDS) + 1), [batch.slice(0, 1_000)] * 4):
-        assert places(batch.to_struct_array().buffers()).isdisjoint(places(map(pa.py_buffer, codec.encode(batches))))
-
-
 def with_nulls() -> pa.RecordBatch:
     holes = pa.array([None if number % 7 == 0 else number for number in range(ROWS)], pa.int64())
     return pa.record_batch({"a": holes})
@@ -244,10 +227,6 @@ def test_columns_that_cannot_be_gathered_are_joined(odd: pa.RecordBatch) -> None
     for batches in ([odd] * 3, [odd.slice(5), odd.slice(0, ROWS - 3)]):
         arrived = codec.decode(b"".join(codec.encode(batches)), [sum(batch.num_rows for batch in batches)])
         assert arrived.equals(pa.concat_batches(batches))
-
-
-# The rows of a batch say how many bytes it is to take.
-SMALL_BYTES, MOST_BYTES = 10, 100
 
 
 def batch(rows: int) -> pa.RecordBatch:
@@ -279,22 +258,3 @@ def test_more_lengths_than_are_remembered_arrive() -> None:
     for rows in range(ROWS, ROWS + 200):
         arrived = codec.decode(b"".join(codec.encode([batch.slice(0, rows)])), [rows])
         assert arrived.equals(batch.slice(0, rows))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "found"),
-    [
-        ([], []),
-        ([5], [[5]]),
-        ([200], [[200]]),
-        ([5, 5, 5], [[5, 5, 5]]),
-        ([5, 200, 200], [[5], [200], [200]]),
-        ([200, 5, 200], [[200], [5], [200]]),
-        ([5, 5, 11, 5, 5], [[5, 5], [11], [5, 5]]),
-        ([10] * 12, [[10] * 10, [10] * 2]),
-    ],
-)
-def test_small_neighbours_stand_together_up_to_a_bound(sizes: Sequence[int], found: list[list[int]]) -> None:
-    batches = [batch(size) for size in sizes]
-    together = runs(batches, lambda each: each.num_rows, small_bytes=10, most_bytes=100)
-    assert [[each.num_rows for each in run] for run in together] == found

@@ -1,7 +1,5 @@
 """Compressed record batches: they survive the wire, and no peer can make more of them than was agreed and paid for."""
 
-import random
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +10,7 @@ from xxhash import xxh32_intdigest
 from permitflow.errors import UndecodableDataError
 from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
-from permitflow.transports.arrow_compression import MOST_EXPANSION, available_codecs, compressed
+from permitflow.transports.arrow_compression import MOST_EXPANSION, compressed
 
 ROWS = 4_000
 NUMBERS = pa.record_batch({"n": pa.array(range(ROWS)), "half": pa.array([n / 2 for n in range(ROWS)])})
@@ -57,14 +55,6 @@ def test_a_batch_survives_compression(kind: str, codec: Codec) -> None:
     if kind != "noise" or size:
         assert size == len(plain(batch))
         assert len(message) < size * 0.9
-
-
-def test_a_message_that_does_not_become_smaller_travels_as_it_is() -> None:
-    noise = plain(batches()["noise"])
-    for codec in Codec:
-        pieces, size = compressed([noise], codec)
-        assert size == 0 or sum(map(len, pieces)) < len(noise)
-    assert compressed([random.Random(7).randbytes(10_000)], Codec.LZ4)[1] == 0
 
 
 @pytest.mark.parametrize("agreed", [None, *Codec])
@@ -207,7 +197,3 @@ def test_no_change_of_a_message_takes_more_memory_than_a_chunk_may(
         else:
             assert arrived.num_rows == rows
     assert pool.max_memory() <= most
-
-
-def test_this_pyarrow_has_both_codecs() -> None:
-    assert available_codecs() == tuple(Codec)

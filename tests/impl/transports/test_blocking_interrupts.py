@@ -2,13 +2,12 @@
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from types import FrameType
@@ -209,83 +208,6 @@ def test_an_abort_that_is_interrupted_anywhere_leaves_nothing_behind_once_the_en
         wait_for_ends_but(ends)
 
 
-class Armed:
-    """Whether a signal's handler may raise now."""
-
-    def __init__(self) -> None:
-        self.is_armed = False
-        self.interrupts = 0
-
-    def heed(self, *_: object) -> None:
-        if self.is_armed:
-            self.is_armed = False
-            self.interrupts += 1
-            raise SignalError
-
-
-@contextmanager
-def signals_every(seconds: float) -> Iterator[Armed]:
-    """Real ones, in the main thread, for as long as the block runs."""
-    armed = Armed()
-    before = signal.signal(signal.SIGALRM, armed.heed)
-    # An exception raised during garbage collection has no caller, and is lost: the callbacks of Hypothesis run there.
-    gc.disable()
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield armed
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        gc.enable()
-        signal.signal(signal.SIGALRM, before)
-
-
-MANY = 3_000
-CHUNK_ROWS = 8
-
-
-def test_signals_that_come_all_the_time_make_a_reader_lose_nothing(
-    exchange: ServedExchange, pool: ThreadPoolExecutor
-) -> None:
-    channel, seen = exchange.channel(), list[int]()
-    chunks = [numbers(start, start + CHUNK_ROWS) for start in range(0, MANY * CHUNK_ROWS, CHUNK_ROWS)]
-    sending = pool.submit(send_all, exchange, channel, chunks)
-    with source_of(exchange, channel) as source, signals_every(0.002) as armed:
-        while True:
-            armed.is_armed = True
-            try:
-                received = source.receive_joined(3 * CHUNK_ROWS)
-                armed.is_armed = False
-            except SignalError:
-                continue
-            except (EndOfStream, ChannelClosedError):
-                armed.is_armed = False
-                break
-            seen += found(received)
-    assert seen == list(range(MANY * CHUNK_ROWS))
-    assert sending.result(PATIENCE_SECONDS) == MANY * CHUNK_ROWS
-    assert armed.interrupts > 5
-
-
-def test_signals_that_come_all_the_time_make_a_sender_lose_nothing(
-    exchange: ServedExchange, pool: ThreadPoolExecutor
-) -> None:
-    channel, sent = exchange.channel(), 0
-    with sink_of(exchange, channel) as sink, source_of(exchange, channel) as source, signals_every(0.002) as armed:
-        reading = pool.submit(list, source)
-        while sent < MANY * CHUNK_ROWS:
-            batch = numbers(sent, sent + CHUNK_ROWS)
-            armed.is_armed = True
-            try:
-                sink.send(batch)
-                armed.is_armed = False
-                sent += CHUNK_ROWS
-            except SignalError:
-                sent = sink.accepted_rows
-        sink.end(closes_channel=True)
-    assert values(reading.result(PATIENCE_SECONDS)) == list(range(MANY * CHUNK_ROWS))
-    assert armed.interrupts > 5
-
-
 def run_python(program: str, *arguments: str) -> tuple[str, str]:
     """What a program says, and what it complains about, in a process of its own: where gRPC runs, nobody must fork."""
     # Newer Pythons warn of what is tried here.
@@ -369,7 +291,7 @@ print("as it should be")
 """
 
 
-def test_who_leaves_with_open_ends_leaves_in_silence(exchange: ServedExchange) -> None:
+def test_a_process_that_exits_with_open_ends_prints_nothing(exchange: ServedExchange) -> None:
     said = run_python(LEAVING, exchange.address, exchange.channel(), exchange.channel())
     assert said == ("as it should be", ""), said[1]
 

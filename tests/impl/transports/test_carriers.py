@@ -97,17 +97,6 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order_and_then_the_end(
         await writing
 
 
-async def test_both_directions_carry_messages(carriers: Callable[[], AbstractAsyncContextManager[Ends]]) -> None:
-    async with carriers() as (dialler, acceptor):
-        near, far = Conversation(dialler), Conversation(acceptor)
-        for number in range(10):
-            await near.write([b"rows %d" % number])
-            await far.write([b"permits %d" % number])
-        for number in range(10):
-            assert await far.read() == b"rows %d" % number
-            assert await near.read() == b"permits %d" % number
-
-
 async def test_nothing_is_heard_within_a_call_and_a_full_carrier_says_when_it_takes_more(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:
@@ -181,7 +170,7 @@ async def test_over_grpc_both_ends_may_write_what_the_other_one_has_not_read() -
             assert len(await near.read() or b"") == 1 << 20
 
 
-async def test_who_is_left_by_the_dialler_hears_of_it(
+async def test_an_acceptor_hears_that_the_dialler_left(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:
     async with carriers() as (dialler, acceptor):

@@ -11,7 +11,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer
 from permitflow.transports.coalescing import MessageWriter, even_rows, rows_in_whole_batches
-from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, encode_upstream
+from permitflow.transports.codec import EncodedChunks, encode_upstream
 
 LARGE_ROWS = 32_768
 """256 KiB of them."""
@@ -63,24 +63,6 @@ def test_chunks_that_travel_together_are_compressed_together(rows: int, codec: C
     assert [each.uncompressed_bytes for each in small] == [sum(map(len, each.arrow)) for each in plain]
 
 
-def test_a_batch_takes_no_more_than_a_train() -> None:
-    chunk = numbers(LARGE_ROWS)
-    sizes = [len(each.rows) for each in written([chunk] * 20)]
-    assert max(sizes) * LARGE_ROWS * 8 <= FULL_MESSAGE_BYTES < (max(sizes) + 2) * LARGE_ROWS * 8
-
-
-def test_chunks_that_can_be_gathered_fill_a_train_however_small_a_copy_would_be() -> None:
-    chunk = numbers(3_000)
-    (together,) = written([chunk] * 40)
-    (values,) = (buffer for buffer in chunk.column(0).buffers() if buffer is not None)
-    assert [pa.py_buffer(piece).address for piece in together.arrow].count(values.address) == 40
-
-
-def test_chunks_that_could_not_be_gathered_after_all_are_copied_into_small_batches() -> None:
-    encoded = written([numbers(3_000), with_a_null(3_000)] * 20)
-    assert all(1 < len(each.rows) * 3_000 * 8 <= COPIED_BYTES for each in encoded)
-
-
 def test_a_batch_has_at_most_half_the_window() -> None:
     half = ChannelParameters(row_permits=4 * LARGE_ROWS)
     assert [len(each.rows) for each in written([numbers(LARGE_ROWS)] * 6, half)] == [2, 2, 2]
@@ -97,10 +79,6 @@ def test_small_chunks_are_copied_into_one_batch() -> None:
     assert [len(each.rows) for each in written([numbers(100), with_a_null(100), numbers(50)])] == [3]
 
 
-def test_a_batch_has_at_most_so_many_chunks_however_short_they_are() -> None:
-    assert [len(each.rows) for each in written([numbers(1)] * 9_000)] == [8_192, 808]
-
-
 @pytest.mark.parametrize("texts", [["a"], ["a" * 100_000]], ids=["short", "long"])
 def test_chunks_of_texts_are_joined_by_their_size(texts: list[str]) -> None:
     chunk = pa.record_batch({"t": pa.array(texts)})
@@ -110,18 +88,6 @@ def test_chunks_of_texts_are_joined_by_their_size(texts: list[str]) -> None:
 def test_chunks_with_dictionaries_travel_singly() -> None:
     chunk = pa.record_batch({"d": pa.array(["x", "y", "x"]).dictionary_encode()})
     assert [len(each.rows) for each in written([chunk] * 3)] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("rows", [1_000, 3_000, 10_000])
-def test_chunks_sent_at_once_fill_one_message_with_full_batches(rows: int) -> None:
-    chunk = numbers(rows)
-    row_bytes = BatchCodec(chunk.schema).row_bytes
-    assert row_bytes is not None
-    count = rows_in_whole_batches(rows, row_bytes) // rows
-    encoded = written([chunk] * count)
-    assert len(list(encode_upstream(encoded))) == 1
-    assert len({len(each.rows) for each in encoded}) == 1
-    assert (count + len(encoded[0].rows)) * rows * row_bytes > FULL_MESSAGE_BYTES
 
 
 def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:

@@ -20,11 +20,9 @@ from permitflow.protocol.frames import (
     SameHostOffer,
     Staging,
 )
-from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import PERMITS, Permits, StatedParameters
 from permitflow.transports.codec import (
-    FULL_MESSAGE_BYTES,
     LONE_BODY_AT,
     EncodedChunks,
     checked_marker,
@@ -124,25 +122,6 @@ def test_damaged_frames_are_frames_or_refused(frames: list[Any], data: st.DataOb
         assert isinstance(error, UndecodableDataError | ParameterMismatchError)  # noqa: PT017
 
 
-def chunk(size: int) -> EncodedChunks:
-    return EncodedChunks((1,), (bytes(size),))
-
-
-def test_frames_that_are_ready_together_travel_together() -> None:
-    assert len(messages_of([chunk(100)] * 1000)) == 1
-    assert len(encode_downstream([Feedback(Permits(1)), Feedback(Permits(2))], PERMITS)) == 1
-
-
-def test_a_train_is_cut_where_it_becomes_too_long() -> None:
-    trains = messages_of([chunk(FULL_MESSAGE_BYTES // 3)] * 7)
-    assert [len(decode_upstream(train)) for train in trains] == [2, 2, 2, 1]
-
-
-def test_a_chunk_longer_than_a_train_travels_alone() -> None:
-    trains = messages_of([chunk(10), chunk(2 * FULL_MESSAGE_BYTES), chunk(10)])
-    assert [len(decode_upstream(train)) for train in trains] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("stated_bytes", [0, 8, 63, 65])
 def test_a_lone_batch_that_is_not_all_of_its_body_is_refused(stated_bytes: int) -> None:
     train, body = pb.FromUpstream(), bytes(64)
@@ -165,10 +144,6 @@ def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
     chunks = pb.FromUpstream(frames=[pb.UpstreamFrame(chunks=pb.Chunks(rows=[2], size_bytes=3))])
     arrived = decode_upstream(body + chunks.SerializeToString() + frames)
     assert arrived == [EncodedChunks((2,), (memoryview(b"xyz"),)), End(1, 2, 3)]
-
-
-def test_nothing_to_write_is_no_message() -> None:
-    assert [*encode_upstream([]), *encode_downstream([], PERMITS)] == []
 
 
 @pytest.mark.parametrize(
@@ -211,12 +186,6 @@ def test_before_the_agreement_feedback_stays_bytes() -> None:
     assert decode_downstream(message, None) == [Feedback(b"\x08\x01")]
 
 
-def test_feedback_that_says_nothing_in_this_flow_is_refused() -> None:
-    message = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"?")]).SerializeToString()
-    with pytest.raises(UndecodableDataError, match="feedback of flow 'permits'"):
-        decode_downstream(message, PERMITS)
-
-
 @pytest.mark.parametrize("name", ["carrier-pigeons", "session", "", "os.path", "x" * 10_000])
 def test_a_flow_that_is_not_known_here_is_refused_by_its_name(name: str) -> None:
     message = pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=pb.Agreement(flow=name))]).SerializeToString()
@@ -239,14 +208,6 @@ def test_a_marker_that_cannot_travel_is_refused(kind: Kind, payload: Any) -> Non
         messages_of([Data(Message(kind, payload))])
     assert caught.value.name == kind.value
     assert caught.value.value == payload
-
-
-def test_a_stated_zero_is_not_silence() -> None:
-    get = Get(PROTOCOL_VERSION, "orders/0", PERMITS.name, StatedParameters(row_permits=0))
-    ((message,),) = encode_downstream([get], None)
-    (frame,) = decode_downstream(message, None)
-    assert isinstance(frame, Get)
-    assert frame.wanted == StatedParameters(row_permits=0)
 
 
 def test_many_frames_are_cut_into_messages_that_are_accepted() -> None:

@@ -110,17 +110,6 @@ def test_replies_arrive_as_they_were_sent(reply: Any) -> None:
     assert decode_reply(encode_reply(reply)) == reply
 
 
-@given(replies, st.data())
-def test_a_damaged_reply_is_a_reply_or_refused(reply: Any, data: st.DataObject) -> None:
-    message = bytes(checked(encode_reply(reply)))
-    position = data.draw(st.integers(0, max(0, len(message) - 1)))
-    damaged = message[:position] + bytes([data.draw(st.integers(0, 255))]) + message[position + 1 :]
-    try:
-        decode_reply(message_of([damaged]))
-    except PermitflowError as error:
-        assert isinstance(error, UndecodableDataError)  # noqa: PT017
-
-
 @pytest.mark.parametrize("data", [b"", bytes(33 << 20)], ids=["nothing", "too much"])
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     for decode in (decode_request, decode_reply):

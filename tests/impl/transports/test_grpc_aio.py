@@ -13,32 +13,13 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.exchange.statistics import BridgeState
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters, Oversize
+from permitflow.protocol.messages import Message
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
 
 pytestmark = pytest.mark.usefixtures("path")
-
-
-async def test_messages_arrive_in_order_through_the_exchange() -> None:
-    async with serving(schema=None) as (_, server), asyncio.TaskGroup() as group:
-        reading = group.create_task(read(server.address))
-        async with put(server.address, "orders/0", SCHEMA) as sender:
-            for n in range(50):
-                await sender.send(batch(n, n))
-            await sender.send_barrier("epoch 1")
-            await sender.send(batch())
-            sender.send_watermark(49)
-            await sender.end()
-    messages = reading.result()
-
-    assert numbers(messages) == [n for n in range(50) for _ in range(2)]
-    assert [(m.kind, m.payload) for m in messages[50:] if m.kind is not Kind.CHUNK] == [
-        (Kind.BARRIER, "epoch 1"),
-        (Kind.WATERMARK, 49),
-    ]
 
 
 async def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement() -> None:
@@ -58,17 +39,6 @@ async def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement() -> None:
 
     assert numbers(messages) == list(range(1000))
     assert max(m.rows for m in messages) <= SMALL.max_chunk_cost
-
-
-async def test_a_whole_chunk_passes_where_that_was_agreed() -> None:
-    whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
-
-    async with serving(whole) as (_, server), asyncio.TaskGroup() as group:
-        reading = group.create_task(read(server.address))
-        async with put(server.address, "orders/0", SCHEMA, wanted=whole) as sender:
-            await sender.send(batch(*range(1000)))
-            await sender.end()
-    assert [m.rows for m in reading.result()] == [1000]
 
 
 async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
@@ -105,23 +75,6 @@ async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
             received = await everything(receiver)
         assert ending.done()
         assert numbers(received) == [n for n in sent for _ in range(2)]
-
-
-async def test_watermarks_are_conflated_and_never_wait() -> None:
-    async with (
-        serving() as (_, server),
-        get(server.address, "orders/0") as receiver,
-        put(server.address, "orders/0", SCHEMA) as sender,
-    ):
-        for n in range(10_000):
-            sender.send_watermark(n)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(sender.end())
-            messages = await everything(receiver)
-
-    assert [m.kind for m in messages] == [Kind.WATERMARK] * len(messages)
-    assert messages[-1].payload == 9_999
-    assert len(messages) <= 4
 
 
 async def test_the_end_of_a_stream_loses_nothing_and_raises_nothing() -> None:
@@ -250,26 +203,3 @@ async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_
             await sender.send(batch(1))
             await sender.end()
     assert numbers(reading.result()) == [1]
-
-
-async def test_a_barrier_that_waits_is_a_send_that_waits() -> None:
-    async with serving() as (_, server), put(server.address, "orders/0", SCHEMA) as sender:
-        # One is in the channel, one on its way into it, and the others have no permit.
-        sends = [asyncio.create_task(sender.send_barrier(str(number))) for number in range(4)]
-        await until(lambda: sum(send.done() for send in sends) == 2)
-        assert sender.statistics().waiting_sends == 2
-        sender.abort("enough")
-        await asyncio.gather(*sends, return_exceptions=True)
-
-
-async def test_peaks_outlive_the_ends() -> None:
-    async with (
-        serving() as (_, server),
-        put(server.address, "orders/0", SCHEMA) as sender,
-        get(server.address, "orders/0") as receiver,
-    ):
-        await sender.send(batch(1, 2, 3))
-        await until(lambda: receiver.statistics().inbox_rows == 3)
-        sender.abort("enough")
-    assert receiver.statistics().inbox_rows == 0
-    assert receiver.statistics().peak_inbox_rows == sender.statistics().peak_rows_held == 3

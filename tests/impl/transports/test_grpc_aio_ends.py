@@ -241,17 +241,3 @@ async def test_an_address_that_is_taken_is_refused() -> None:
         with pytest.raises(TransportError, match=f"cannot listen at {server.address}"):
             async with ExchangeServer(exchange, server.address):
                 pass
-
-
-async def test_a_consumer_that_closes_its_end_is_gone_before_it_leaves_the_block() -> None:
-    async with (
-        serving() as (exchange, server),
-        put(server.address, "orders/0", SCHEMA) as sender,
-        get(server.address, "orders/0") as receiver,
-    ):
-        await sender.send(batch(1, 2, 3))
-        await receiver.receive()
-        receiver.close()
-        with pytest.raises(PeerGoneError, match=r"the consumer of channel 'orders/0' at \S+ is gone"):
-            await send_for_ever(sender)
-        assert exchange.channel("orders/0").state is BridgeState.BROKEN

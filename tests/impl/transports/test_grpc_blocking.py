@@ -4,9 +4,8 @@ import gc
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from time import sleep
 
 import psutil
@@ -22,7 +21,6 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
     SchemaMismatchError,
-    UnknownChannelError,
 )
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import (
@@ -37,12 +35,10 @@ from tests.support.process import within
 from tests.support.served_exchange import (
     CLOSED_SECONDS,
     HANGING_SECONDS,
-    INTERRUPTED_SECONDS,
     KILLED_SECONDS,
     PATIENCE_SECONDS,
     SCHEMA,
     SHORT_SECONDS,
-    STARVED_SECONDS,
     ServedExchange,
     held_ends,
     in_a_hurry,
@@ -100,19 +96,6 @@ def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange:
         assert [event.action for event in trace.events].count("Consume") == 2
         assert trace.events[-1].channel == source.stream
         assert trace.events[-1].end == "receiver"
-
-
-def test_a_consumer_that_holds_a_batch_stops_its_sender_at_the_windows(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        held = next(iter(source))
-        # Three control loops are chained: into the exchange, inside it, and out of it.
-        windows = 3 * exchange.parameters.row_permits
-        starve(sink, windows - 3 * 64)
-        assert sink.statistics().sent_rows <= windows
-        assert sink.statistics().peak_rows_held <= exchange.parameters.row_permits
-        assert held.num_rows == 64
-        sink.abort("seen enough")
 
 
 def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(exchange: ServedExchange) -> None:
@@ -179,16 +162,6 @@ def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> Non
     assert read_all(exchange, channel) == list(range(100))
 
 
-@pytest.mark.parametrize("opens", [sink_of, source_of], ids=["sink", "source"])
-def test_an_unknown_channel_is_refused(
-    exchange: ServedExchange, opens: Callable[[ServedExchange, str], object]
-) -> None:
-    with pytest.raises(UnknownChannelError, match="unknown channel 'nowhere'; known channels: s0/0, ") as caught:
-        opens(exchange, "nowhere")
-    assert caught.value.channel == "nowhere"
-    assert any(exchange.address in note for note in caught.value.__notes__)
-
-
 def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     words = pa.record_batch({"n": ["one"]})
@@ -206,19 +179,6 @@ def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange:
 def test_a_timeout_must_be_positive(exchange: ServedExchange, timeout_seconds: float) -> None:
     with pytest.raises(InvalidParametersError, match="timeout_seconds must be above 0"):
         source_of(exchange, "s0/0", timeout_seconds)
-
-
-def test_the_reason_of_a_starved_sender_reaches_a_consumer_that_comes_later(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with (
-        within(STARVED_SECONDS),
-        pytest.raises(PeerTimeoutError),
-        sink_of(exchange, channel) as sink,
-        in_a_hurry(sink),
-    ):
-        send_for_ever(sink)
-    with pytest.raises(ChannelAbortedError, match=r"gave up: PeerTimeoutError: .*the chunk needs 64 row permits"):
-        read_all(exchange, channel)
 
 
 def test_an_end_that_is_over_is_not_used_again(exchange: ServedExchange) -> None:
@@ -325,37 +285,6 @@ def test_a_killed_exchange_is_noticed_by_both_ends(mortal_exchange: ServedExchan
                 send_for_ever(sink)
             with pytest.raises(PeerGoneError, match=exchange.address):
                 reading.result(PATIENCE_SECONDS)
-
-
-def test_ctrl_c_interrupts_a_read_and_nothing_is_lost(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink, source_of_first(exchange, channel, sink) as source:
-        assert next(source).num_rows == 64
-        with interrupted_once(lambda: True):
-            next(source)
-        sink.send(numbers(64, 128))
-        sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
-        assert values(list(source)) == list(range(64, 128))
-
-
-@contextmanager
-def interrupted_once(is_time: Callable[[], bool]) -> Iterator[None]:
-    """Ctrl-C, a moment after it is time for it; it must be heeded soon."""
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt() -> None:
-        while not is_time():
-            sleep(0.01)
-        sleep(SHORT_SECONDS)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    with within(INTERRUPTED_SECONDS):
-        with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # from its start on it may come
-            thread.start()
-            yield
-        thread.join()
 
 
 def test_an_end_that_is_starved_says_so_and_can_be_waited_for_again(

@@ -46,12 +46,6 @@ async def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_
     assert [joined.rows for joined in found] == [(1, 2, 3), (LARGE_ROWS,), (4, 5)]
 
 
-async def test_small_batches_are_copied_up_to_half_a_mebibyte() -> None:
-    rows, size_bytes = 1_500, 12_000
-    assert [len(joined) for joined in await joined_reads([rows] * 60, 2)] == [44, 16]
-    assert 43 * size_bytes < 512 << 10 < 44 * size_bytes
-
-
 async def test_a_message_without_permits_leaves_the_chunks_before_it_to_joined_reads() -> None:
     async with played_stream(ChannelParameters(row_permits=40)) as (producer, receiver):
         producer.send(2, 5)

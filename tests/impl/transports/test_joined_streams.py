@@ -16,7 +16,6 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
-from tests.support.carriers import played_stream
 from tests.support.number_streams import CHANNEL, batch, serving, until
 from tests.support.served_exchange import ServedExchange, numbers, send_all, source_of, values
 
@@ -146,12 +145,3 @@ def test_a_blocking_source_hands_chunks_over_jointly(exchange: ServedExchange) -
     assert [rows for joined in found for rows in joined.rows] == [4] * 16
     assert all(joined.num_rows <= 20 for joined in found)
     assert (source.statistics().consumed_chunks, source.statistics().consumed_rows) == (16, 64)
-
-
-async def test_small_chunks_that_came_one_by_one_are_one_batch() -> None:
-    async with played_stream(WINDOW) as (producer, receiver):
-        for rows in (2, 3):
-            producer.send(rows)
-        joined = await receiver.receive_joined()
-        assert isinstance(joined, JoinedChunks)
-        assert (joined.rows, content([joined])) == ((2, 3), [*range(5)])

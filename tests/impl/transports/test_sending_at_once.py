@@ -1,16 +1,14 @@
 """Chunks that are moved into a stream at once: only usual ones, on an open stream, while their permits last."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelClosedError, PeerGoneError, WouldBlock
+from permitflow.errors import WouldBlock
 from permitflow.protocol.frames import Feedback, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
@@ -23,7 +21,6 @@ from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import turns, until
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 WINDOW = ChannelParameters(row_permits=400, permit_batch=100)
 
 
@@ -79,13 +76,6 @@ async def agreed(schema: pa.Schema = SCHEMA) -> AsyncIterator[tuple[RemoteSender
     await asyncio.wait({running})
 
 
-@pytest.mark.parametrize("unusual", [chunk(301), chunk(7, "other"), "no chunk"], ids=["large", "other", "text"])
-async def test_unusual_chunks_are_left_to_the_general_way(unusual: Any) -> None:
-    async with agreed() as (end, wire):
-        assert end.send_at_once([unusual], [7]) == 0
-        assert (wire.written, end.statistics().sent_chunks) == ([], 0)
-
-
 async def test_chunks_leave_at_once_while_their_permits_last() -> None:
     async with agreed() as (end, wire):
         assert end.send_at_once([chunk(300), chunk(300)], [300, 300]) == 1
@@ -109,20 +99,6 @@ async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
         assert frame.rows == joined.rows
         (arrow,) = frame.arrow
         assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
-
-
-OVER: dict[str, Callable[[RemoteSender], object]] = {
-    "closed": lambda end: end.close(),
-    "failed": lambda end: end.break_off(PeerGoneError(who="the producer", reason="a test")),
-    "given up": lambda end: end.abort("a test"),
-}
-
-
-@pytest.mark.parametrize("over", OVER)
-async def test_nothing_leaves_at_once_on_a_stream_that_is_over(over: str) -> None:
-    async with agreed() as (end, _):
-        OVER[over](end)
-        assert end.send_at_once([chunk(1)], [1]) == 0
 
 
 async def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy() -> None:
@@ -194,27 +170,3 @@ async def test_a_sender_that_gives_up_while_much_is_to_be_written_has_sent_nothi
         await second
         await turns()
         assert wire.sent() == [50, 150, 50, 2]
-
-
-async def test_a_sender_that_waits_while_much_is_to_be_written_is_told_that_the_stream_was_closed() -> None:
-    async with much_to_write() as (end, _):
-        waiting = asyncio.create_task(end.send(chunk(1)))
-        await turns()
-        end.close()
-        with pytest.raises(ChannelClosedError) as closed:
-            await waiting
-        assert closed.value.facts["undelivered"] == chunk(1)
-
-
-async def test_permits_that_come_together_are_used_together() -> None:
-    """Messages that were short grow again."""
-    async with agreed() as (end, wire):
-        sending = asyncio.create_task(end.send_many(deque([chunk(100)] * 20)))
-        await turns()
-        assert sum(map(sum, wire.messages())) == WINDOW.row_permits
-        wire.written.clear()
-        wire.bring(*(encode_downstream([Feedback(Permits(count))], PERMITS)[0] for count in (100, 100)))
-        await turns()
-        assert wire.messages() == [(100, 100)]
-        sending.cancel()
-        await asyncio.wait({sending})

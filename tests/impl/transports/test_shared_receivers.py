@@ -1,8 +1,8 @@
 """Tasks that share a receiving end: each message is one task's, and nobody receives while another one holds some."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,6 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.carriers import played_stream
 from tests.support.number_streams import turns
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 Read: TypeAlias = JoinedChunks | Message[pa.RecordBatch] | list[Message[pa.RecordBatch]]
 Way: TypeAlias = Callable[[RemoteReceiver], Awaitable[Read]]
 
@@ -84,13 +83,3 @@ async def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it
             await receiver.receive_joined()
         receiver.consume(2)
         assert receiver.statistics().inbox_rows == 0
-
-
-@pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
-async def test_who_holds_a_message_is_refused_and_does_not_wait_for_one_to_receive(way: Way) -> None:
-    async with played_stream(WINDOW) as (producer, receiver):
-        producer.send(1)
-        await receiver.take()
-        receiving = asyncio.ensure_future(way(receiver))
-        await turns()
-        assert isinstance(receiving.done() and receiving.exception(), LocalProtocolError)

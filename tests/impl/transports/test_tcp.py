@@ -28,7 +28,7 @@ UNKNOWN_FAMILY = 12_345
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, UNKNOWN_FAMILY], ids=["refused", "no such family"])
-def test_whoever_does_not_answer_at_the_first_address_is_dialled_at_the_next(
+def test_the_next_address_is_dialled_when_the_first_refuses(
     complete: Complete, resolve_to: Callable[..., None], deaf_port: int, family: int
 ) -> None:
     async def test(listener: socket.socket) -> None:
@@ -160,14 +160,3 @@ async def test_a_writer_that_waits_for_a_peer_that_hangs_up_hears_of_it() -> Non
         acceptor.close()
         with pytest.raises(PeerGoneError, match="the acceptor is gone"):
             await near.read()
-
-
-@pytest.mark.parametrize("address", ["tcp://", "tcp://host", "tcp://host:port", "host:1", "tcp://:1", "tcp://[::1"])
-def test_a_text_that_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
-        host_and_port(address)
-
-
-def test_addresses_of_both_versions_are_understood() -> None:
-    assert host_and_port("tcp://localhost:5600") == ("localhost", 5600)
-    assert host_and_port("tcp://[::1]:0") == ("::1", 0)

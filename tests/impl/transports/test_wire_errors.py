@@ -2,16 +2,12 @@
 
 import asyncio
 import json
-import os
 import pickle
 import socket
-import subprocess
-import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -23,7 +19,6 @@ from hypothesis import strategies as st
 from permitflow import errors
 from permitflow.errors import (
     ChannelAbortedError,
-    EndOfStream,
     InvalidParametersError,
     PeerGoneError,
     PeerTimeoutError,
@@ -35,9 +30,8 @@ from permitflow.errors import (
     UnexpectedFrameError,
     UnknownChannelError,
 )
-from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.control import ChannelPosition, ChannelState, Positions
-from permitflow.protocol.frames import Abort, Agreement, SameHostAnswer
+from permitflow.protocol.frames import Abort
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.codec import decode_upstream, encode_upstream
@@ -51,9 +45,7 @@ from permitflow.transports.wire_errors import (
     encode_status,
     error_from_status,
     status_of,
-    stranger_who_says,
 )
-from tests.support.peers_by_hand import AGREED
 
 SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),
@@ -122,13 +114,6 @@ def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exceptio
     assert as_grpc_writes_it + sum(map(len, told)) < (6 << 10) - 256  # other trailers take some, too
     arrived = error_from_status(code, details, metadata, who="x")
     assert isinstance(arrived, TransportError if kind is ValueError else kind)
-
-
-@pytest.mark.parametrize("error", [EndOfStream(), errors.WouldBlock(), ValueError("x")], ids=repr)
-def test_errors_that_are_ordinary_outcomes_here_become_internal_errors(error: Exception) -> None:
-    code, details, metadata = status_of(error)
-    assert code is grpc.StatusCode.INTERNAL
-    assert isinstance(error_from_status(code, details, metadata, who="x"), TransportError)
 
 
 @pytest.mark.parametrize(
@@ -264,15 +249,6 @@ def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
     assert SHOWN in str(error_from_status(None, HOSTILE, (), who="x"))
 
 
-def test_why_a_peer_refuses_something_is_printable_in_the_log() -> None:
-    same_host, compression = SameHostAnswer(b"", HOSTILE), CompressionAnswer(None, HOSTILE)
-    (message,) = encode_upstream([replace(AGREED, same_host=same_host, compression=compression)])
-    (agreement,) = decode_upstream(b"".join(message))
-    assert isinstance(agreement, Agreement)
-    assert agreement.same_host == SameHostAnswer(b"", SHOWN)
-    assert agreement.compression == CompressionAnswer(None, SHOWN)
-
-
 GUARD_SECONDS = 60.0
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 SSH = b"SSH-2.0-OpenSSH_9.6\r\n"
@@ -365,35 +341,3 @@ def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
         for scheme in ("tcp://", ""):
             with pytest.raises(PeerGoneError, match="is an exchange running there"):
                 ask(f"{scheme}127.0.0.1:{port}")
-
-
-@pytest.mark.parametrize(
-    ("first", "words"),
-    [
-        (b"GET / HT", "HTTP client"),
-        (b"PRI * HT", "gRPC client"),
-        (b"\x16\x03\x01\x02\0\x01\0\x01", "client that expects TLS"),
-        (b"\x15\x03\x01\0\x02\x02\x46\0", "server that expects TLS"),
-        (b"whatever", "is this the exchange's address"),
-    ],
-)
-def test_the_first_bytes_tell_who_it_is(first: bytes, words: str) -> None:
-    assert words in stranger_who_says(first)
-
-
-SCRIPT = """
-import os, sys
-import permitflow.transports
-assert "grpc" not in sys.modules, "gRPC looks at its environment when it is loaded"
-import permitflow.transports.grpc_aio
-print(os.environ["GRPC_VERBOSITY"])
-"""
-
-
-@pytest.mark.parametrize(("given", "found"), [("", "ERROR"), ("DEBUG", "DEBUG")])
-def test_grpc_writes_nothing_but_errors_unless_somebody_wants_more(given: str, found: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
-    if given:
-        environment["GRPC_VERBOSITY"] = given
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == found

@@ -148,14 +148,6 @@ async def test_nobody_else_can_prove_it() -> None:
         received.close()
 
 
-def test_a_proof_without_a_visit_is_no_proof() -> None:
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-        assert offer.listener is not None
-        answer = SameHostAnswer(nonce_digest(offer.listener.region.nonce))
-        with pytest.raises(UndecodableDataError):
-            offer.settle(answer, lambda *ends: ends)
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -172,11 +164,6 @@ def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, r
         pytest.raises(SameHostError, match=f"no memory can be shared with the exchange: {reason}"),
     ):
         offer.settle(answer, lambda *ends: ends)
-
-
-def test_shared_memory_that_is_switched_off_is_not_offered() -> None:
-    offer = Offer(SameHost.NEVER, writes=True, who="the exchange")
-    assert (offer.frame, offer.reason) == (None, "it is switched off at this end")
 
 
 def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +236,7 @@ async def test_another_host_is_a_reason() -> None:
     assert "no process listens there" in str(await accepted("permitflow-" + "0" * 32, writes=False))
 
 
-def test_who_cannot_receive_a_visitor_sends_him_away_and_listens_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offer_that_cannot_accept_its_visitor_stops_listening(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_: socket.socket) -> NoReturn:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 

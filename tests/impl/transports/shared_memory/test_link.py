@@ -6,16 +6,14 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import pytest
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.carrier import Buffer, Conversation, Ear
-from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.shared_memory.link import AsyncioLink, place_note
 from permitflow.transports.shared_memory.ring import Place, RingReader, RingWriter
-from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds, PlayedCarrier, memory_ends
+from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds
 
 MOST_BYTES = 8 << 20
 
@@ -83,16 +81,6 @@ async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: Mem
     await writer.write([content(1, 20_000)])
     assert isinstance(await reader.read(), memoryview)
     writer.close()
-    reader.close()
-
-
-async def test_messages_that_arrived_before_the_peer_was_gone_are_read(ends: MemoryEnds) -> None:
-    writer, reader = asyncio_links(ends)
-    messages = [content(1, 10), content(2, 50_000), content(3, 10)]
-    for message in messages:
-        await writer.write([message])
-    writer.close()
-    assert [await reader.read() for _ in range(4)] == [*messages, None]
     reader.close()
 
 
@@ -171,28 +159,3 @@ print("as it should be")
 def test_a_child_lets_go_without_a_word() -> None:
     done = subprocess.run([sys.executable, *QUIET_FORK, "-c", FORKING], capture_output=True, text=True, timeout=250)
     assert (done.stdout, done.stderr) == ("as it should be\n", "")
-
-
-class FullCarrier(PlayedCarrier):
-    """It has taken the first message, and takes no other one yet."""
-
-    def write(self, message: Sequence[Buffer]) -> bool:
-        """See ``Carrier``."""
-        return False
-
-
-async def test_an_agreement_that_comes_before_the_network_takes_more_does_not_keep_the_link_from_being_used() -> None:
-    with memory_ends() as ends:
-        network, room = FullCarrier([]), list[str]()
-        link = AsyncioLink(ends.writer_socket, ends.writer, most_bytes=MOST_BYTES)
-        carrier = HostCarrier(network, who="the exchange")
-        carrier.listen(Ear(lambda *_: None, lambda: room.append("more"), lambda: None, lambda _: None))
-        assert not carrier.write([b"the first message"])
-        carrier.prepare(Meeting(None, link, SHARED_MEMORY))
-        carrier.change_over()
-        network.take_more()
-        assert room == ["more"]
-        assert carrier.write([b"through the link"])
-        network.take_more()
-        assert room == ["more"]
-        await carrier.stop()
