@@ -50,6 +50,7 @@ from permitflow.transports.codec import EncodedChunks, WireFrame
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import decode_error, status_of
+from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.peers_by_hand import (
     AGREED,
@@ -100,7 +101,20 @@ def wishes(**stated: int | str) -> dict[str, Any]:
     return {"flow": PERMITS.name, "wanted": StatedParameters(**stated)}  # type: ignore[arg-type]  # as they are named
 
 
+def get_bytes(**stated: Any) -> bytes:
+    """A Get as a peer may write it that has no types."""
+    first = pb.Get(protocol_version=PROTOCOL_VERSION, channel=CHANNEL, **stated)
+    return pb.FromDownstream(frames=[pb.DownstreamFrame(get=first)]).SerializeToString()
+
+
+def put_bytes(**stated: Any) -> bytes:
+    """A Put, likewise."""
+    first = pb.Put(protocol_version=PROTOCOL_VERSION, channel=CHANNEL, schema=CODEC.schema_bytes, **stated)
+    return pb.FromUpstream(frames=[pb.UpstreamFrame(put=first)]).SerializeToString()
+
+
 GET, PUT = get_frame(), put_frame()
+DAMAGED_FEEDBACK = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"\x08")]).SerializeToString()
 A_COLUMN_MORE = BATCH.append_column("m", BATCH["n"]).serialize()
 OF_TEXTS = BatchCodec(pa.schema([("m", pa.string())])).schema_bytes
 WRONG_NUMBER, UNREADABLE = InvalidParametersError, UndecodableDataError
@@ -144,6 +158,19 @@ MISDEEDS: dict[str, Misdeed] = {
     "a Put that ends nothing": puts(PUT, hears=PeerGoneError),
     "a Get that takes nothing": gets(GET, hears=PeerGoneError),
     "a call without a word": gets(hears=PeerGoneError),
+    "a flow that nobody knows": gets(
+        get_bytes(flow="carrier-pigeons"), hears=ParameterMismatchError, name="flow", theirs="carrier-pigeons"
+    ),
+    "another flow": puts(
+        put_bytes(flow="stop-and-wait"), hears=ParameterMismatchError, ours="permits", theirs="stop-and-wait"
+    ),
+    "parameters of no flow": gets(
+        get_bytes(wanted=b"\x08\x08"), hears=UNREADABLE, reason="they do not say of which flow"
+    ),
+    "damaged parameters": puts(
+        put_bytes(flow="permits", wanted=b"\x08"), hears=UNREADABLE, what="parameters of flow 'permits'"
+    ),
+    "damaged feedback": gets(GET, DAMAGED_FEEDBACK, hears=UNREADABLE),
     "bytes that are no frames": gets(b"\xff\xff\xff", hears=UNREADABLE),
     "a frame of the future": puts(b"\x0a\x02\x78\x01", hears=UNREADABLE),
 }

@@ -13,7 +13,7 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.grpc_blocking import open_sink, open_source
+from permitflow.transports.grpc_blocking import open_sink
 
 CHANNEL = "orders/0"
 ROWS, CHUNKS = 2_000, 10
@@ -97,26 +97,6 @@ async def test_those_who_ask_are_told_which_streams_are_compressed(path: str) ->
                 producer.abort("it was only to look")
         assert channel.compressed_streams == ({} if path == "shared memory" else {"lz4": 1, "zstd": 1})
         assert channel.compression == ("" if path == "shared memory" else "lz4 1, zstd 1")
-
-
-@pytest.mark.usefixtures("path")
-async def test_blocking_ends_agree_likewise() -> None:
-    def blocking(address: str) -> tuple[str, str]:
-        with (
-            open_sink(address, CHANNEL, CHUNK.schema, compression=ZSTD) as sink,
-            open_source(address, CHANNEL, compression=LZ4) as source,
-        ):
-            sink.send(CHUNK)
-            assert next(source).equals(CHUNK)
-            said = sink.statistics(), source.statistics()
-        assert {end.path.partition(":")[0] for end in said} in ({"network"}, {"shared memory"})
-        return said[0].compression, said[1].compression
-
-    async with serving() as (exchange, address):
-        told = await asyncio.to_thread(blocking, address)
-    (statistics,) = exchange.statistics()
-    assert sorted(told) == sorted(end.numbers.compression for end in statistics.streams)
-    assert told in (("zstd", "lz4"), ("none: both ends share memory",) * 2)
 
 
 async def test_an_unknown_compression_is_refused_before_dialling() -> None:

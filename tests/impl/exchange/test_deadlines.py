@@ -87,7 +87,7 @@ SILENCES = {
 
 
 @pytest.mark.parametrize("silence", SILENCES)
-async def test_who_says_nothing_over_tcp_is_told_and_closed(silence: str) -> None:
+async def test_a_silent_peer_over_tcp_is_told_and_closed(silence: str) -> None:
     async with hasty("tcp://") as address, connected_to(address) as connection:
         connection.send(SILENCES[silence])
         error = status_in(await hears(connection))
@@ -96,7 +96,7 @@ async def test_who_says_nothing_over_tcp_is_told_and_closed(silence: str) -> Non
 
 
 @pytest.mark.parametrize("method", [GET_STREAM, PUT_STREAM])
-async def test_who_says_nothing_over_grpc_is_told_and_closed(method: str) -> None:
+async def test_a_silent_peer_over_grpc_is_told_and_closed(method: str) -> None:
     async with hasty("") as address:
         outcome = await call(address, method, [], leaves=False)
         assert outcome.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -105,7 +105,7 @@ async def test_who_says_nothing_over_grpc_is_told_and_closed(method: str) -> Non
 
 
 @pytest.mark.parametrize("scheme", ["tcp://", ""], ids=["TCP", "gRPC"])
-async def test_who_has_said_what_it_wants_may_be_silent_for_longer(scheme: str) -> None:
+async def test_after_its_first_message_a_peer_may_be_silent_for_longer(scheme: str) -> None:
     async with hasty(scheme) as address, control(address) as orders, get(address, "numbers") as receiver:
         async with connected_to(address) as connection:
             await hears(connection)  # it was silent for too long

@@ -1,24 +1,20 @@
 """An exchange whose rows are on disk, as those see it who dial: a full disk, and another exchange on the same store."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
 from tests.support.process import files_of_at_most
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CHANNEL = "orders/0"
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -80,19 +76,3 @@ async def test_the_next_exchange_on_a_store_has_the_same_log(listen: str, tmp_pa
     assert first[:3] == (0, 10_000, 20_000)
     assert second[:3] == (20_000, 25_000, 50_000)
     assert first[3] == second[3] != ""
-
-
-def test_an_order_that_is_repeated_late_takes_nothing_back(complete: Complete, tmp_path: Path) -> None:
-    async def acknowledge(*given: int) -> int:
-        with SqliteStore(tmp_path) as store:
-            exchange = Exchange(store=store)
-            channel = exchange.add_channel(CHANNEL, retention=Retention.REPLAY)
-            assert isinstance(channel, ReplayChannel)
-            if not channel.position().next_row:
-                await channel.append(chunk(0))
-            for row in given:
-                await channel.acknowledge(row)
-            return channel.position().acknowledged_row
-
-    assert complete(acknowledge(30, 20)) == 30
-    assert complete(acknowledge()) == 30, "nor on disk"

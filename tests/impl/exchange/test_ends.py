@@ -5,13 +5,12 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
 from permitflow.channels.interface import ReceiveEnd
-from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
+from permitflow.errors import ChannelAbortedError, PeerGoneError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -24,7 +23,6 @@ from permitflow.transports.carrier import Conversation
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
@@ -175,28 +173,6 @@ async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) 
     ):
         await sender.send(chunk(0, 10))
         assert await sender.end() is ACCEPTED
-
-
-def test_a_blocking_end_waits_while_rows_are_consumed_and_says_who_holds_them(start: Start, listen: str) -> None:
-    address = start("serve", "--listen", listen, "--row-permits", 64).hears("ready")["address"]
-    with (
-        ThreadPoolExecutor(1) as pool,
-        open_sink(address, CHANNEL, SCHEMA, timeout_seconds=1.0) as sink,
-        open_source(address, CHANNEL) as source,
-    ):
-        for _ in range(4):
-            sink.send(chunk(0, 16))
-        ending = pool.submit(sink.end, closes_channel=True)
-        began = monotonic()
-        while monotonic() < began + 1.6:  # longer than the time-out, and slower than nothing
-            sleep(0.4)
-            next(source)
-        slow = rf"'{CHANNEL}'.* not everything that was sent was consumed: 1 consumer is connected and slow or stuck"
-        with pytest.raises(PeerTimeoutError, match=slow):
-            ending.result(SOON_SECONDS)
-        assert monotonic() > began + 2.0
-        assert list(source) == []
-        assert sink.end(closes_channel=True) is CONSUMED
 
 
 # Older releases.

@@ -100,7 +100,7 @@ def test_it_serves_while_it_is_ready_and_lives_all_the_time(run: asyncio.Runner,
     assert run.run(ask()) == [is_ready, is_ready, True]
 
 
-def test_who_watches_hears_of_each_change(run: asyncio.Runner) -> None:
+def test_a_watcher_hears_of_each_change(run: asyncio.Runner) -> None:
     async def watch() -> list[int]:
         exchange = Exchange()
         exchange.readiness.enter(Phase.DRAINING)

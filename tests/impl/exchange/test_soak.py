@@ -4,14 +4,7 @@ The memory stays flat, and each row arrives once, in order.
 """
 
 import asyncio
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from random import Random
-from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -22,37 +15,6 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
-
-
-@pytest.fixture(scope="module")
-def soak(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("soak_grpc", repository / "benchmarks/soak_grpc.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_many_rows_pass_within_the_bound_and_a_slow_consumer_costs_no_memory(repository: Path) -> None:
-    script = repository / "benchmarks/soak_grpc.py"
-    small = ["--rows", "300000", "--slow-seconds", "4", "--row-permits", "8192", "--chunk-rows", "256", "--json"]
-    # What gRPC notes by the way is no error.
-    environment = {**os.environ, "GRPC_VERBOSITY": "ERROR"}
-    command = [sys.executable, str(script), *small]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=250)
-    assert done.stderr == ""
-    told = json.loads(done.stdout)
-    assert told["broken"] == []
-    assert done.returncode == 0
-    fast, slow = told["runs"]["full speed"], told["runs"]["slow consumer"]
-    assert (fast["rows"], fast["chunks"]) == (300_000, 1172)
-    assert fast["peak_rows_held"] <= told["bound"] == 8192
-    # The window was full: the bound was tried.
-    assert slow["peak_rows_held"] == slow["peak_rows_in_the_exchange"] == 8192
-    assert slow["blocked_share"] > 0.5
-    assert slow["rows_per_second"] < fast["rows_per_second"] / 20
-
 
 pytestmark = pytest.mark.usefixtures("path")
 

@@ -150,28 +150,6 @@ async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_a
         assert here.next_row() == 13
 
 
-async def test_a_batch_that_is_repeated_is_not_published_again(listen: str) -> None:
-    async with world(listen) as here:
-        assert not await here.publish(await here.stage([1, 2]))
-        again = await here.stage(list(range(100)), attempt="a hundred rows, and room for sixteen")
-        assert await here.publish(again)
-        assert not await here.publish(await here.stage([3], batch=1), batch=1)
-        assert await here.read(3) == [1, 2, 3]
-
-
-async def test_of_several_attempts_one_is_published_and_who_comes_late_is_not_troubled(listen: str) -> None:
-    async with world(listen) as here, here.attempt(attempt="slow") as slow:
-        await slow.send(chunk([-1, -2]))
-        twin = await here.stage([-3], attempt="twin")
-        assert not await here.publish(await here.stage([1, 2], attempt="fast"))
-        await slow.send(chunk([-4] * 50))
-        await slow.end()
-        assert await here.publish(twin), "as the driver before this one wants"
-        assert await here.read(2) == [1, 2]
-        assert (await here.until(lambda staged: not staged.attempts)).staged_rows == 0
-        assert here.next_row() == 2
-
-
 async def test_an_attempt_that_breaks_off_is_forgotten_at_once_and_breaks_nothing(listen: str) -> None:
     async with world(listen) as here:
         await here.fail(0, "first")
@@ -206,19 +184,6 @@ async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(listen: 
         assert (caught.value.channel, caught.value.limit_rows) == ("a", STAGING_ROWS)
         await here.until(lambda staged: not staged.open_attempts)
         assert not await here.publish(small)
-        assert await here.read(1) == [1]
-
-
-async def test_discarded_attempts_cannot_be_published_and_published_rows_stay(listen: str) -> None:
-    async with world(listen) as here, control(here.address) as orders:
-        published = await here.stage([1])
-        assert not await here.publish(published)
-        part = await here.stage([2, 3], batch=1)
-        assert (await orders.discard("q", 0, [published])).rows == 0
-        assert (await orders.discard("q", 1, [])).rows == 0, "no attempt is named"
-        assert (await orders.discard("q", 1, [part])).rows == 2
-        with pytest.raises(StagedPartError):
-            await here.publish(part, batch=1)
         assert await here.read(1) == [1]
 
 

@@ -124,7 +124,7 @@ async def test_staged_rows_of_a_silent_query_are_forgotten(clock: Clock) -> None
     areas.stop()
 
 
-async def test_who_waits_for_room_in_a_channel_that_ends_is_told(clock: Clock) -> None:
+async def test_an_attempt_that_waits_for_room_hears_of_the_end_of_its_channel(clock: Clock) -> None:
     store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
