@@ -1,9 +1,7 @@
 """Spark finds in a recording what the audit on one machine finds, and returns it as DataFrames."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -14,14 +12,10 @@ from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
 from permitflow.tracing.parquet import ParquetWriter
 from permitflow_model.permit_channel_trace import permits_of
+from tests.impl.spark.conftest import Driver
 from tests.support.made_traces import random_behaviour, with_permits
 
-T = TypeVar("T")
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
-
-
-class Driver(Protocol):
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
 
 
 def record(folder: Path, *, spoil: bool) -> str:

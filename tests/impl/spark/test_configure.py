@@ -2,23 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
 
 from permitflow.spark import Configuration, configuration, configure
-
-T = TypeVar("T")
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-
+from tests.impl.spark.conftest import Driver
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"

@@ -1,25 +1,18 @@
 """Spark Connect: source and sink, of batch jobs and streaming queries, through a server in a process of its own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from permitflow.transports.grpc_blocking import control
+from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, producers
 
-T = TypeVar("T")
 Options = dict[str, str]
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SOCKET = "spark.python.unix.domain.socket.enabled"
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:

@@ -2,25 +2,16 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from permitflow.spark.reading import HandOver, narrow_socket, spark_socket
+from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import producers
-
-T = TypeVar("T")
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-
 
 BATCH = pa.record_batch({"n": pa.array(range(1024), pa.int64())})
 BATCH_BYTES = pa.ipc.get_record_batch_size(BATCH)
@@ -64,17 +55,6 @@ def test_without_sparks_socket_nothing_is_touched(
     with narrow_socket() as found:
         assert found is None
         assert buffer_bytes(connection[0]) == before
-
-
-def test_what_is_handed_over_counts_once_the_next_is_asked_for() -> None:
-    hand_over = HandOver(None)
-    batches = hand_over.metered([BATCH, BATCH])
-    next(batches)
-    assert hand_over.rows == 0
-    next(batches)
-    assert hand_over.rows == 1024
-    assert list(batches) == []
-    assert hand_over.as_json() == {"handed_over_rows": 2048, "peak_run_ahead_rows": None}
 
 
 def test_the_meter_is_an_upper_bound_of_what_is_on_the_way(

@@ -6,10 +6,10 @@ What a query has committed when it is stopped is acknowledged for it, if that wa
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -22,18 +22,12 @@ from permitflow.spark import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.listener import CommittedTails, QueryRecord
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
+from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import ServedExchange, channels_of
 
-T = TypeVar("T")
 Options = dict[str, str]
 
 NOBODY = "127.0.0.1:1"
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
 
 
 @pytest.fixture

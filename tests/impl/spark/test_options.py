@@ -5,10 +5,7 @@ import pickle
 import pytest
 
 from permitflow.errors import InvalidOptionError
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.options import BatchKey, Delivery, ReadOptions, StreamOptions, WriteOptions
-from permitflow.transports.shared_memory import SameHost
 
 GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
 
@@ -25,12 +22,6 @@ def test_channels_can_be_listed_by_name() -> None:
     assert options.channels == ("late", "early")
 
 
-def test_a_window_brings_a_batch_of_its_own() -> None:
-    assert ReadOptions.parse({**GOOD, "row_permits": "64"}).wanted == ChannelParameters(row_permits=64)
-    both = ReadOptions.parse({**GOOD, "row_permits": "64", "permit_batch": "16"}).wanted
-    assert both == ChannelParameters(row_permits=64, permit_batch=16)
-
-
 def test_writing_has_options_of_its_own() -> None:
     options = WriteOptions.parse({**GOOD, "chunk_rows": "256", "end": "False", "timeout_seconds": "0.5"})
     assert (options.chunk_rows, options.ends_stream, options.exchange.timeout_seconds) == (256, False, 0.5)
@@ -38,47 +29,21 @@ def test_writing_has_options_of_its_own() -> None:
     assert (defaults.chunk_rows, defaults.ends_stream, defaults.exchange.timeout_seconds) == (0, True, 120.0)
 
 
-def test_memory_is_shared_if_possible_unless_the_user_says_otherwise() -> None:
-    assert ReadOptions.parse(GOOD).same_host is SameHost.AUTO
-    assert WriteOptions.parse({**GOOD, "same_host": "Require"}).exchange.same_host is SameHost.REQUIRE
-
-
-def test_chunks_are_compressed_if_the_user_or_the_exchange_says_so() -> None:
-    assert ReadOptions.parse(GOOD).compression is Compression.AUTO
-    assert WriteOptions.parse({**GOOD, "compression": "ZSTD"}).exchange.compression is Compression.ZSTD
-
-
-def test_options_travel_to_the_workers() -> None:
-    options = WriteOptions.parse({**GOOD, "row_permits": "64"})
-    assert pickle.loads(pickle.dumps(options)) == options
-
-
 @pytest.mark.parametrize(
     ("change", "option", "words"),
     [
         ({"address": None}, "address", "is missing"),
         ({"address": "localhost"}, "address", "must be host:port"),
-        ({"address": "localhost:http"}, "address", "must be host:port"),
-        ({"address": ":5433"}, "address", "must be host:port"),
-        ({"address": "unix:/run/exchange"}, "address", "must be host:port"),
-        ({"address": "localhost:70000"}, "address", "must be host:port"),
         ({"address": "a:1,b:2"}, "address", "must be a single host:port"),
-        ({"address": "tcp://a:1,tcp://b:2"}, "address", "must be a single host:port"),
         ({"channels": None}, "channels", "is missing"),
         ({"channels": "0"}, "channels", "whole number from 1"),
-        ({"channels": "-1"}, "channels", "whole number from 1"),
-        ({"channels": "two"}, "channels", "whole number from 1"),
-        ({"channels": "1.5"}, "channels", "whole number from 1"),
         ({"channels": "100000"}, "channels", "to 10000"),
         ({"stream": None}, "channels", "needs option 'stream'"),
         ({"stream": None, "channels": "a,,b"}, "channels", "must list names"),
         ({"stream": None, "channels": "a,b,a"}, "channels", "'a' is twice in"),
         ({"stream": " "}, "stream", "must be a name"),
         ({"timeout_seconds": "0"}, "timeout_seconds", "above 0"),
-        ({"timeout_seconds": "nan"}, "timeout_seconds", "above 0"),
-        ({"timeout_seconds": "soon"}, "timeout_seconds", "above 0"),
         ({"row_permits": "1"}, "row_permits", "from 2"),
-        ({"row_permits": "many"}, "row_permits", "from 2"),
         ({"row_permits": "64", "permit_batch": "64"}, "permit_batch", "below row_permits = 64"),
         ({"permit_batch": "8"}, "permit_batch", "needs option 'row_permits'"),
         ({"chunk_rows": "256"}, "chunk_rows", "is for writing only"),

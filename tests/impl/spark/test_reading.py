@@ -1,30 +1,21 @@
 """Spark reads the channels of an exchange: rows, types, permits, and what it says when it cannot."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.spark import PermitflowDataSource, register
+from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
+from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, produce, producers
 
-T = TypeVar("T")
 Options = dict[str, str]
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
@@ -90,15 +81,6 @@ def test_values_of_all_types_arrive(driver: Driver, options: Options) -> None:
     micros = int(datetime(1994, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000_000 + 999_999
     assert full.asDict(recursive=True) == {**expected, "map": {"k": True}, "micros": micros}
     assert empty.asDict() == {**dict.fromkeys(expected), "key": 2, "micros": None}
-
-
-def test_a_stream_without_rows_is_empty_and_has_its_schema(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> tuple[str, int]:
-        with producers(options, [numbers(0, 0)], [numbers(0, 0)]):
-            frame = spark.read.format("permitflow").options(**options).load()
-            return frame.schema.simpleString(), frame.count()
-
-    assert driver.run(job) == ("struct<n:bigint>", 0)
 
 
 def test_a_schema_of_the_users_that_does_not_fit_is_refused_and_the_rows_stay(driver: Driver, options: Options) -> None:
@@ -210,13 +192,3 @@ def test_chunks_that_came_together_are_one_batch_of_at_most_half_the_window(opti
     assert isinstance(reader, ExchangeReader)
     batches = list(reader.read(reader.partitions()[0]))
     assert [batch.column("n").to_pylist() for batch in batches] == [[*range(128)], [*range(128, 256)]]
-
-
-def test_registering_finds_a_usable_python_and_is_harmless(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> int:
-        register(spark)
-        register(spark)
-        with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
-            return spark.read.format("permitflow").options(**options).load().count()
-
-    assert driver.run(job) == 20

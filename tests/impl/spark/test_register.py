@@ -5,19 +5,12 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from pyspark.sql import SparkSession
 
 from permitflow.spark import register
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], None]) -> None: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
+from tests.impl.spark.conftest import Driver
 
 
 def registering_with(python: Path | str) -> Callable[[SparkSession], None]:
@@ -51,10 +44,6 @@ def newer_python(tmp_path: Path) -> Path:
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/newer:$PYTHONPATH exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     return python
-
-
-def test_executors_that_have_the_drivers_release_are_content(cluster: Driver) -> None:
-    cluster.run(registering_with(sys.executable))
 
 
 def test_executors_without_the_package_are_refused(cluster: Driver, bare_python: Path) -> None:

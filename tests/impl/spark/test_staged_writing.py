@@ -4,10 +4,9 @@ What was published is there for its readers: all of it, however small the window
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,26 +16,18 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import PeerTimeoutError, StagedPartError, UnknownBatchError
+from permitflow.errors import StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
-from permitflow.spark.sink import Sending, StagedBatchWriter, StagedStreamWriter
+from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
 from permitflow.testing.query_runs import judge_query
-from permitflow.transports import diagnosis
-from permitflow.transports.grpc_blocking import BlockingSink, control, open_sink
-from tests.support.served_exchange import PATIENCE_SECONDS, SHORT_SECONDS, SMALL_WINDOW, channels_of
+from permitflow.transports.grpc_blocking import control, open_sink
+from tests.impl.spark.conftest import Driver
+from tests.support.served_exchange import PATIENCE_SECONDS, SMALL_WINDOW, channels_of
 
-T = TypeVar("T")
 Options = dict[str, str]
 
 SCHEMA = StructType().add("id", LongType())
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
 
 def published(options: Options) -> list[list[int]]:
@@ -238,28 +229,6 @@ def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, ta
     task.properties.clear()
     with pytest.raises(UnknownBatchError, match=r"sql\.streaming\.queryId"):
         streaming(replay_options).write(batches(1))
-
-
-def test_a_task_that_waits_for_too_long_names_the_channel_and_the_cause(
-    replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody reads: of 1,000 published rows, 256 have permits, and 744 take room of the 1,024 that may be staged."""
-    writer = streaming(replay_options)
-    writer.commit([writer.write(batches(*range(1_000)))], 0)
-    task.properties["streaming.sql.batchId"] = "1"
-    really_open = Sending.open
-
-    def open_in_peace(*arguments: Any, **options: Any) -> BlockingSink:
-        sink = really_open(*arguments, **options)
-        sink.timeout_seconds = SHORT_SECONDS  # from here on it waits in vain
-        return sink
-
-    monkeypatch.setattr(Sending, "open", open_in_peace)
-    monkeypatch.setattr(diagnosis, "_LONGEST_ANSWER_SECONDS", PATIENCE_SECONDS)
-    with pytest.raises(PeerTimeoutError, match="rows of earlier batches are beyond the channel's permits") as caught:
-        writer.write(batches(*range(1_000)))
-    assert channels_of(replay_options)[0] in caught.value.who
-    assert len(published(replay_options)[0]) == 1_000
 
 
 def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options: Options, task: Task) -> None:

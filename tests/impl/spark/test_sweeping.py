@@ -1,21 +1,14 @@
 """Spark finds for a grid what one machine finds for each of its cells."""
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Iterable
 
 import pytest
 from pyspark.sql import SparkSession
 
 from permitflow.checking import Check, cells_of, check_cell, grid_of
+from tests.impl.spark.conftest import Driver
 
-T = TypeVar("T")
 GRID: dict[str, Iterable[int]] = {"row_permits": range(3, 6), "permit_batch": (1, 2, 5), "max_chunk_cost": range(1, 7)}
-
-
-class Driver(Protocol):
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
 
 @pytest.mark.parametrize("check", Check)

@@ -5,12 +5,10 @@ What a writer does that Spark has started a second time, or for a commit or an a
 
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -23,19 +21,12 @@ from permitflow.spark.schema import arrow_schema
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
 from permitflow_model.permit_channel_trace import rows_of
+from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, consume, consumers, produce
 
-T = TypeVar("T")
 Options = dict[str, str]
 Received = list[list[pa.RecordBatch] | str]
 """For each channel what came, or the error in words."""
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
 
 def column(batches: list[pa.RecordBatch] | str) -> list[int]:
@@ -118,7 +109,7 @@ def test_all_types_arrive_as_sparks_own_arrow_schema_in_utc(driver: Driver, opti
 
 
 @pytest.mark.sample
-def test_what_one_job_writes_another_reads(driver: Driver, options: Options) -> None:
+def test_one_job_reads_the_rows_of_another(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[list[Row], list[Row]]:
         frame = spark.sql(TYPES)
         with ThreadPoolExecutor(1) as pool:
@@ -159,19 +150,6 @@ def test_where_nothing_is_written_the_readers_still_get_schema_and_end(
     received = write(driver, options, query)
     assert column(received[0]) == []
     assert column(received[1]) == ([1] if "id = 1" in query else [])
-
-
-def test_a_stream_can_be_left_open_for_the_next_job(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> Received:
-        with consumers(options) as receiving:
-            for end in ("false", "true"):
-                rows = spark.range(0, 10, 1, 2)
-                rows.write.format("permitflow").mode("append").options(**options).option("end", end).save()
-            return [future.result() for future in receiving]
-
-    first, second = driver.run(job)
-    assert column(first) == [*range(5), *range(5)]
-    assert column(second) == [*range(5, 10), *range(5, 10)]
 
 
 @pytest.mark.sample
@@ -256,50 +234,6 @@ def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options
     )
     assert "boom" in text
     assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
-
-
-def test_a_starved_writer_names_the_channel_and_the_likely_cause(driver: Driver, options: Options) -> None:
-    def job(spark: SparkSession) -> str:
-        # Nobody reads, as if the reading job had too few task slots for its channels.  To be taken has to be in time.
-        rows = spark.range(0, 10_000, 1, 2)
-        writer = rows.write.format("permitflow").mode("append").options(**options).option("timeout_seconds", "3")
-        try:
-            writer.save()
-        except Exception as error:
-            return str(error)
-        raise AssertionError("the rows went nowhere")
-
-    text = driver.run(job)
-    assert f"channel '{options['stream']}/" in text
-    assert options["address"] in text
-    assert "a task slot for each?" in text
-
-
-def test_a_stream_with_another_schema_refuses_the_job(driver: Driver, options: Options) -> None:
-    first = f"{options['stream']}/0"
-    produce_later = pa.record_batch({"id": ["text"]})
-
-    def job(spark: SparkSession) -> str:
-        from permitflow.transports.grpc_blocking import open_sink
-
-        with open_sink(options["address"], first, produce_later.schema, timeout_seconds=20):
-            try:
-                spark.range(10).write.format("permitflow").mode("append").options(**options).save()
-            except Exception as error:
-                return str(error)
-        raise AssertionError("it was taken")
-
-    text = driver.run(job)
-    assert "permitflow.errors.SchemaMismatchError" in text
-    assert "id: string" in text
-    assert "id: int64 not null" in text
-
-
-def test_a_spent_stream_refuses_the_job(driver: Driver, options: Options) -> None:
-    write(driver, options, "SELECT id FROM range(10)")
-    text, received = fail_to_write(driver, options, "SELECT id FROM range(10)")
-    assert "ChannelClosedError" in text
-    assert [str(result).partition(":")[0] for result in received] == ["ChannelSpentError"] * 2
 
 
 @pytest.mark.parametrize(
