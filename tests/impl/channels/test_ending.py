@@ -286,17 +286,6 @@ async def test_aborting_drops_what_was_sent_and_gives_the_reason(settle: Settle)
         receiver.receive_nowait()
 
 
-def test_an_abort_reaches_a_receiver_that_holds_a_message() -> None:
-    sender, receiver = channel()
-    sender.send_nowait("x", 6)
-    receiver.take_nowait()
-
-    sender.abort("no")
-
-    with pytest.raises(ChannelAbortedError):
-        receiver.consume()
-
-
 async def test_an_abort_after_the_end_counts_until_the_receiver_has_everything() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
@@ -315,7 +304,7 @@ async def test_an_abort_after_the_end_counts_until_the_receiver_has_everything()
 
 
 @pytest.mark.parametrize("deed", ["close the receiver", "abort", "close the sender"])
-async def test_who_was_woken_and_has_not_run_yet_is_told_too(settle: Settle, deed: str) -> None:
+async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(settle: Settle, deed: str) -> None:
     def do(sender: LocalSender[object], receiver: LocalReceiver[object]) -> None:
         match deed:
             case "close the receiver":

@@ -23,20 +23,6 @@ def payloads(receiver: LocalReceiver[object]) -> list[object]:
             return found
 
 
-async def test_a_large_chunk_at_the_head_is_not_overtaken_by_small_ones(settle: Settle) -> None:
-    sender, receiver = channel()
-    sender.send_nowait("first", 5)
-    sends = [asyncio.ensure_future(sender.send(name, rows)) for name, rows in (("large", 7), ("small", 1))]
-    await settle()
-
-    assert not any(send.done() for send in sends), "3 permits are here, the small one would fit"
-    with pytest.raises(WouldBlock, match="2 sends wait before this one"):
-        sender.send_nowait("smaller", 0)
-    assert receiver.receive_nowait().payload == "first"
-    await asyncio.gather(*sends)
-    assert payloads(receiver) == ["large", "small"]
-
-
 async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer(settle: Settle) -> None:
     sender, receiver = channel()
     sender.send_nowait("first", 5)
@@ -49,52 +35,6 @@ async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newco
     newcomer = asyncio.ensure_future(sender.send("newcomer", 1))
     await asyncio.gather(waiting, newcomer)
     assert payloads(receiver) == ["waiting", "newcomer"]
-
-
-async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
-    sender, receiver = channel()
-    for name in ("b1", "b2"):
-        await sender.send_barrier(name)
-    sender.send_nowait("full", 7)
-    sends = [
-        asyncio.ensure_future(send)
-        for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
-    ]
-    await settle()
-    assert not any(send.done() for send in sends)
-    with pytest.raises(WouldBlock, match="3 sends wait before this one"):
-        sender.send_barrier_nowait("newcomer")
-
-    assert (await receiver.receive()).payload == "b1"
-    await settle()
-    assert [send.done() for send in sends] == [True, False, False]
-    assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
-    await asyncio.gather(*sends)
-
-
-@pytest.mark.parametrize("cancelled", ["chunk", "barrier"])
-async def test_cancelling_one_of_those_who_wait_leaves_the_others_in_their_places(
-    cancelled: str, settle: Settle
-) -> None:
-    sender, receiver = channel()
-    sender.send_nowait("sent", 7)
-    sends = {
-        name: asyncio.ensure_future(send)
-        for name, send in (
-            ("chunk", sender.send("chunk", 7)),
-            ("barrier", sender.send_barrier("barrier")),
-            ("next", sender.send("next", 1)),
-        )
-    }
-    await settle()
-    sends.pop(cancelled).cancel()
-    await settle()
-
-    # Behind the chunk nobody moves before its permits are here; without it the barrier and the next one leave.
-    assert [send.done() for send in sends.values()] == [cancelled == "chunk"] * 2
-    assert receiver.receive_nowait().payload == "sent"
-    await asyncio.gather(*sends.values())
-    assert payloads(receiver) == list(sends)
 
 
 async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(settle: Settle) -> None:

@@ -1,9 +1,7 @@
 """The channel inside a process: what is sent arrives, and never more of it is held than there are permits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
-import pyarrow as pa
 import pytest
 
 from permitflow import (
@@ -17,9 +15,6 @@ from permitflow import (
     WouldBlock,
     open_channel,
 )
-
-Settle = Callable[[], Awaitable[None]]
-
 
 Ends = tuple[LocalSender[object], LocalReceiver[object]]
 
@@ -45,15 +40,6 @@ def test_messages_arrive_in_order_with_their_rows() -> None:
     ]
 
 
-def test_rows_are_counted_by_the_chunk_unless_they_are_given() -> None:
-    sender, receiver = channel(100)
-    sender.send_nowait(pa.record_batch({"x": [1, 2, 3]}))
-    sender.send_nowait([1, 2], rows=5)
-    sender.send_nowait(17)
-
-    assert [receiver.receive_nowait().rows for _ in range(3)] == [3, 5, 1]
-
-
 @pytest.mark.parametrize("rows", [-1, 1.5, "3", True], ids=repr)
 async def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(rows: object) -> None:
     sender, receiver = channel()
@@ -68,7 +54,7 @@ async def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(rows: objec
 
 @pytest.mark.parametrize("consumers", [1, 3])
 @pytest.mark.parametrize("producers", [1, 3])
-async def test_what_is_held_never_exceeds_the_permits(producers: int, consumers: int) -> None:
+async def test_held_rows_never_exceed_the_permits(producers: int, consumers: int) -> None:
     sender, receiver = channel(64, 8)
     received: list[object] = []
 
@@ -106,22 +92,6 @@ def test_no_loop_is_needed_where_nobody_waits() -> None:
     assert receiver.receive_nowait().payload == "x"
     sender.end_nowait()
     assert sender.statistics().open_seconds >= 0
-
-
-async def test_the_ends_say_what_they_are(settle: Settle) -> None:
-    parameters = ChannelParameters(row_permits=8, permit_batch=2)
-    ends: Ends = open_channel(parameters, name="orders/0")
-    sender, receiver = ends
-    await sender.send("x", 5)
-    waiting = asyncio.ensure_future(sender.send("y", 4))
-    await settle()
-
-    assert (sender.name, receiver.name) == ("orders/0", "orders/0")
-    assert sender.parameters is receiver.parameters is parameters
-    assert repr(sender) == "<LocalSender 'orders/0' open, room for 3 rows, 1 waiting>"
-    assert repr(receiver) == "<LocalReceiver 'orders/0' open, 1 messages here, 0 waiting>"
-    receiver.receive_nowait()
-    await waiting
 
 
 def test_parameters_of_another_kind_are_refused() -> None:

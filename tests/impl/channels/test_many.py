@@ -59,37 +59,6 @@ async def test_chunks_leave_from_the_left_until_the_queue_is_empty(settle: Settl
     assert sender.statistics().gauges["row_permits_here"] == 4
 
 
-async def test_a_queue_of_short_chunks_does_not_overtake_one_that_waits(settle: Settle) -> None:
-    sender, receiver = channel()
-    sender.send_nowait("aaa")
-    waiting = asyncio.ensure_future(sender.send("bb"))
-    await settle()
-    many = asyncio.ensure_future(sender.send_many(deque(["c", "d"])))
-    await settle()
-    assert received(receiver) == ["aaa"]
-    await settle()
-    assert received(receiver) == ["bb", "c", "d"]
-    await asyncio.gather(waiting, many)
-
-
-class Unreadable:
-    """A chunk that cannot say how many rows it has."""
-
-    @property
-    def num_rows(self) -> int:
-        raise RuntimeError("it was never read")
-
-
-@pytest.mark.parametrize("before", [0, 1], ids=["alone", "behind another one"])
-async def test_a_chunk_that_cannot_say_its_rows_stays_in_the_queue(before: int) -> None:
-    sender, _ = channel()
-    unreadable: Any = Unreadable()
-    queue = deque([*["a"] * before, unreadable])
-    with pytest.raises(RuntimeError):
-        await sender.send_many(queue)
-    assert unreadable in queue
-
-
 class SendsWhenAsked:
     """A chunk that sends something itself when it is asked for its rows."""
 
@@ -131,17 +100,6 @@ async def test_cancelled_the_queue_holds_what_has_not_left(settle: Settle) -> No
 
     await sender.send_many(queue)
     assert received(receiver) == ["bb", "c"]
-
-
-async def test_cancelled_within_a_chunk_its_rest_follows_by_itself(settle: Settle) -> None:
-    sender, receiver = channel()
-    queue = deque(["abcdefgh", "ij"])
-    sending = asyncio.ensure_future(sender.send_many(queue))
-    await settle()
-    sending.cancel()
-    await asyncio.wait([sending])
-    assert list(queue) == ["ij"]
-    assert received(receiver) == ["abc", "def", "gh"]
 
 
 @pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
@@ -224,15 +182,3 @@ async def test_a_number_of_messages_is_a_positive_whole_number(count: Any) -> No
     with pytest.raises(InvalidParametersError, match="messages must be at least 1, and a whole number"):
         receiver.consume(count)
     receiver.consume()
-
-
-@pytest.mark.parametrize("way", ["receive_many", "take_many"])
-async def test_a_receiver_of_many_waits_for_the_first_and_then_takes_what_is_here(settle: Settle, way: str) -> None:
-    sender, receiver = channel()
-    waiting = asyncio.ensure_future(getattr(receiver, way)())
-    await settle()
-    assert not waiting.done()
-    sender.send_nowait("a")
-    sender.send_nowait("b")
-    sender.send_nowait("c")
-    assert [message.payload for message in await waiting] == ["a", "b", "c"]

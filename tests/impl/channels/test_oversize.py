@@ -17,7 +17,6 @@ from permitflow import (
     Oversize,
     PeerGoneError,
     PermitflowError,
-    UnsplittableChunkError,
     WouldBlock,
     open_channel,
 )
@@ -47,18 +46,6 @@ def test_the_slices_of_a_chunk_are_the_chunk_and_never_exceed_the_permits(rows: 
         assert sender.statistics().peak_rows_held <= row_permits
 
     asyncio.run(test())
-
-
-async def test_slices_are_not_mixed_with_chunks_of_others(settle: Settle) -> None:
-    sender, receiver = channel()
-    sends = [asyncio.ensure_future(sender.send(letter * 20)) for letter in "abc"]
-    await settle()
-    received = ""
-    while len(received) < 60:
-        received += (await receiver.receive()).payload
-    await asyncio.gather(*sends)
-
-    assert received == "a" * 20 + "b" * 20 + "c" * 20
 
 
 def test_without_waiting_all_slices_leave_or_none() -> None:
@@ -126,7 +113,9 @@ async def test_the_end_comes_after_the_last_slice(settle: Settle, is_cancelled: 
 
 
 @pytest.mark.parametrize(("deed", "error_type"), [("receiver", PeerGoneError), ("sender", ChannelClosedError)])
-async def test_what_did_not_leave_is_handed_back(settle: Settle, deed: str, error_type: type[PermitflowError]) -> None:
+async def test_slices_that_did_not_leave_are_handed_back(
+    settle: Settle, deed: str, error_type: type[PermitflowError]
+) -> None:
     sender, receiver = channel()
     split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
     await settle()
@@ -139,18 +128,6 @@ async def test_what_did_not_leave_is_handed_back(settle: Settle, deed: str, erro
     assert caught.value.facts["undelivered"] == "mnopqrst"
 
 
-async def test_a_chunk_that_cannot_be_split_is_refused_and_nothing_waits() -> None:
-    sender, receiver = channel()
-    for chunk in ({number: number for number in range(9)}, set(range(9))):
-        with pytest.raises(UnsplittableChunkError):
-            await sender.send(chunk)
-        with pytest.raises(UnsplittableChunkError):
-            sender.send_nowait(chunk)
-    assert sender.statistics().waiting_sends == 0
-    sender.send_nowait("after")
-    assert receiver.receive_nowait().payload == "after"
-
-
 async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split() -> None:
     sender, receiver = channel()
     rule = "rows must equal the chunk's own 3 where it exceeds max_chunk_cost = 6 and is split, not 7"
@@ -160,24 +137,6 @@ async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split
         sender.send_nowait("abc", rows=7)
     await sender.send("abc", rows=6)
     assert receiver.receive_nowait().rows == 6
-
-
-async def test_whole_chunks_are_admitted_for_the_clamp(settle: Settle) -> None:
-    """V1.3."""
-    sender, receiver = channel(2_048, 256, Oversize.WHOLE)
-    await sender.send("large", 10_000)
-    assert sender.statistics().gauges["row_permits_here"] == 256
-    sender.send_nowait("x", 256)
-    waiting = asyncio.ensure_future(sender.send("y", 1))
-    await settle()
-    assert not waiting.done()
-    assert sender.statistics().inbox_rows == 10_256
-
-    message = receiver.receive_nowait()
-    assert (message.payload, message.rows) == ("large", 10_000)
-    await waiting
-    assert sender.statistics().gauges["row_permits_here"] == 1_791
-    assert sender.statistics().peak_inbox_rows == 10_256
 
 
 @given(sizes=st.lists(st.integers(0, 20), min_size=1, max_size=20))

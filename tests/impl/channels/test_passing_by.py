@@ -59,7 +59,7 @@ def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, f
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_what_is_passed_by_is_consumed_as_if_it_had_been_taken(is_recorded: bool, count: int) -> None:
+def test_passed_by_chunks_are_consumed_as_if_they_had_been_taken(is_recorded: bool, count: int) -> None:
     def books(move: Callable[[LocalReceiver[str]], None]) -> tuple[ChannelStatistics, list[object]]:
         trace = MemoryTrace()
         sender, receiver = opened(trace.recorder if is_recorded else None)

@@ -95,17 +95,6 @@ def test_the_clock_stops_when_the_stream_is_over(ending: str) -> None:
     by_the_clock(test)
 
 
-def test_a_channel_that_was_just_opened_has_a_rate_of_nothing() -> None:
-    async def test(loop: ClockLoop) -> None:
-        sender, _ = channel()
-        assert sender.statistics() == ChannelStatistics(
-            name="orders", window_rows=8, gauges={"row_permits_here": 8, "unreturned_permits": 0}
-        )
-        assert sender.statistics().blocked_share == 0
-
-    by_the_clock(test)
-
-
 def test_both_ends_report_the_same_numbers() -> None:
     async def test(loop: ClockLoop) -> None:
         sender, receiver = channel()
@@ -138,24 +127,5 @@ def test_both_ends_report_the_same_numbers() -> None:
         receiver.consume()
         await receiver.receive_many(2)
         await asyncio.gather(*waiting)
-
-    by_the_clock(test)
-
-
-@pytest.mark.parametrize("ending", ["abort", "close the sender", "close the receiver"])
-def test_peaks_outlive_what_drops_the_rows(ending: str) -> None:
-    async def test(_: ClockLoop) -> None:
-        sender, receiver = channel()
-        sender.send_nowait("x", 3)
-        sender.send_nowait("y", 2)
-        match ending:
-            case "abort":
-                sender.abort("no")
-            case "close the sender":
-                sender.close()
-            case _:
-                receiver.close()
-        for end in (sender, receiver):
-            assert end.statistics().peak_inbox_rows == end.statistics().peak_rows_held == 5
 
     by_the_clock(test)

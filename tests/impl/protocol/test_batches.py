@@ -186,7 +186,7 @@ def test_a_train_that_its_sender_may_not_send_is_refused_as_a_whole(rows: list[i
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_held_is_not_passed_by(count: int) -> None:
+def test_held_messages_are_not_passed_by(count: int) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
     receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
     receiver.take_many(1)
@@ -194,19 +194,6 @@ def test_what_is_held_is_not_passed_by(count: int) -> None:
     with pytest.raises(LocalProtocolError, match="1 messages were taken"):
         receiver.pass_by(count)
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)
-
-
-def test_chunks_of_one_run_are_shown_as_they_came_and_those_of_several_together() -> None:
-    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-    came = ("a", "b", "c")
-    receiver.deliver_many(came, (1, 1, 1))
-    assert receiver.chunks_at_hand(9, 9)[0] is came
-    assert receiver.chunks_at_hand(2, 9) == (("a", "b"), (1, 1))
-    receiver.deliver_many(["d"], [2])
-    assert receiver.chunks_at_hand(9, 9) == (["a", "b", "c", "d"], [1, 1, 1, 2])
-    receiver.pass_by(1)
-    assert receiver.chunks_at_hand(2, 9) == (("b", "c"), (1, 1))
-    assert receiver.chunks_at_hand(3, 9) == (["b", "c", "d"], [1, 1, 2])
 
 
 class Payload:

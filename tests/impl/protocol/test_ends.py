@@ -3,8 +3,6 @@
 What leaves when, in which order and for how many permits: tests/conformance, where the model leads both ends.
 """
 
-from collections.abc import Callable
-
 import pytest
 
 from permitflow.errors import (
@@ -80,21 +78,6 @@ def test_a_peer_cannot_return_more_than_it_holds(returned: Permits, permit_class
     assert caught.value.outstanding == sender.outstanding[Permits._fields.index(permit_class)]
 
 
-@pytest.mark.parametrize("send", [PermitSender[str].send_oldest, PermitSender[str].send_watermark])
-def test_nothing_leaves_where_nothing_was_offered(send: Callable[[PermitSender[str]], Message[str]]) -> None:
-    with pytest.raises(WouldBlock):
-        send(sender_of())
-
-
-def test_the_most_permits_that_were_ever_away_are_remembered() -> None:
-    sender = sender_of()
-    for rows in (100, 900):
-        sender.offer(Kind.CHUNK, "", rows)
-        sender.send_oldest()
-    sender.on_feedback(Permits(rows=1_000))
-    assert (sender.rows_held, sender.peak_rows_held) == (0, 1_000)
-
-
 @pytest.mark.parametrize(
     ("kind", "rows", "reason"),
     [
@@ -102,7 +85,7 @@ def test_the_most_permits_that_were_ever_away_are_remembered() -> None:
         (Kind.BARRIER, 0, "all 1 barrier permits are out"),
     ],
 )
-def test_what_may_not_leave_says_what_it_lacks(kind: Kind, rows: int, reason: str) -> None:
+def test_a_message_that_must_wait_names_the_permits_it_lacks(kind: Kind, rows: int, reason: str) -> None:
     sender = sender_of(ChannelParameters(row_permits=4, permit_batch=1))
     sender.offer(Kind.CHUNK, "", 3)
     sender.offer(Kind.BARRIER, "")

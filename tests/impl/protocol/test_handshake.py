@@ -40,7 +40,7 @@ def test_no_end_gets_more_than_it_wants(own: ChannelParameters, wanted: ChannelP
 
 
 @given(parameters(), parameters(), st.lists(st.integers(1, 60), max_size=30))
-def test_what_was_agreed_never_sticks(own: ChannelParameters, wanted: ChannelParameters, sizes: list[int]) -> None:
+def test_agreed_parameters_never_get_stuck(own: ChannelParameters, wanted: ChannelParameters, sizes: list[int]) -> None:
     """Without any flush: each chunk leaves although a residue below the batch is held back."""
     agreed = PERMITS.agree(own, PERMITS.state(wanted))
     sender: PermitSender[str] = PermitSender(agreed)
@@ -53,21 +53,6 @@ def test_what_was_agreed_never_sticks(own: ChannelParameters, wanted: ChannelPar
             sender.on_feedback(permits)
 
 
-def test_the_same_configurations_do_stick_where_each_end_uses_its_own() -> None:
-    upstream = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-    downstream = ChannelParameters(row_permits=16, permit_batch=8)
-    sender: PermitSender[str] = PermitSender(upstream)
-    receiver: PermitReceiver[str] = PermitReceiver(downstream)
-    for size in (4, 3):
-        sender.offer(Kind.CHUNK, "", size)
-        receiver.deliver(sender.send_oldest())
-        receiver.try_receive()
-        assert receiver.take_feedback(residue=False) is None
-    sender.offer(Kind.CHUNK, "", 4)
-    assert sender.take_sendable() == []
-    assert not receiver.unconsumed
-
-
 def get(wanted: ChannelParameters | None = None, version: int = PROTOCOL_VERSION) -> Get:
     return Get(version, "orders/0", **stated(wanted))
 
@@ -76,12 +61,6 @@ def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
     own = ChannelParameters(row_permits=2048, permit_batch=256)
     agreed = PERMITS.agree(own, StatedParameters(row_permits=80))
     assert (agreed.row_permits, agreed.permit_batch, agreed.max_chunk_cost) == (80, 10, 70)
-
-
-def test_a_wish_about_barriers_leaves_the_rows_alone() -> None:
-    own = ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=5)
-    agreed = PERMITS.agree(own, StatedParameters(barrier_permits=2))
-    assert agreed == ChannelParameters(row_permits=10, permit_batch=3, max_chunk_cost=8, barrier_permits=2)
 
 
 @pytest.mark.parametrize(

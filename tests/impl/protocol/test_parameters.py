@@ -8,7 +8,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import ChannelParameters, Oversize, kept_parameters
 
 
-def test_what_is_left_open_is_chosen_so_that_the_largest_chunk_always_fits() -> None:
+def test_defaults_leave_room_for_the_largest_chunk() -> None:
     for row_permits in (2, 3, 8, 100, 2_048, 32_768):
         parameters = ChannelParameters(row_permits=row_permits)
 
@@ -59,7 +59,7 @@ def test_a_number_out_of_range_is_refused_by_its_name_and_value(name: str, numbe
 
 @pytest.mark.parametrize("value", [2.0, "8", None, True, 8j], ids=repr)
 @pytest.mark.parametrize("name", ["row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"])
-def test_what_is_not_a_whole_number_is_refused(name: str, value: object) -> None:
+def test_numbers_that_are_not_whole_are_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidParametersError, match=f"{name} must be a whole number"):
         ChannelParameters(**{name: value})  # type: ignore[arg-type]  # that is the point
 
@@ -79,9 +79,3 @@ def test_oversize_may_be_spelt_as_text_and_nothing_else_is_taken() -> None:
     for wrong in ("halved", None, 1):
         with pytest.raises(InvalidParametersError, match=f"oversize must be 'split' or 'whole', not {wrong!r}"):
             ChannelParameters(oversize=wrong)  # type: ignore[arg-type]  # that is the point
-
-
-def test_the_cost_is_the_rows_but_at_least_one_and_at_most_the_clamp() -> None:
-    parameters = ChannelParameters(row_permits=2_048, permit_batch=256)
-
-    assert [parameters.cost_of(rows) for rows in (0, 1, 256, 1_792, 1_793, 10_000)] == [1, 1, 256, 1_792, 1_792, 1_792]

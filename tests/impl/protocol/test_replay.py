@@ -128,7 +128,7 @@ def test_rows_that_have_not_come_can_neither_be_acknowledged_nor_read_as_a_range
 
 
 @pytest.mark.parametrize(("from_row", "to_row"), [(-1, None), (3, 2), (None, -1)])
-def test_what_is_no_range_is_refused(from_row: int | None, to_row: int | None) -> None:
+def test_an_impossible_range_of_rows_is_refused(from_row: int | None, to_row: int | None) -> None:
     books = ReplayBooks(10)
     books.produce(5)
     with pytest.raises(InvalidParametersError):

@@ -205,19 +205,6 @@ def test_every_state_and_every_frame_is_tried() -> None:
     }
 
 
-def test_both_ends_count_by_the_agreement() -> None:
-    put = Put(PROTOCOL_VERSION, CHANNEL, **stated(ChannelParameters(row_permits=6)), schema=b"schema")
-    sender: UpstreamSession[str] = UpstreamSession(put)
-    receiver: DownstreamSession[str] = DownstreamSession()
-    receiver.receive(put)
-    receiver.accept(SMALL, schema=b"schema", stream="orders/0#put1")
-    (agreement,) = receiver.take_frames()
-    sender.receive(agreement)
-    assert sender.parameters == receiver.parameters == ChannelParameters(row_permits=6, max_chunk_cost=4)
-    assert sender.agreement.stream == "orders/0#put1"
-    assert (sender.channel, receiver.channel) == ("orders/0", "orders/0")
-
-
 def test_an_agreement_above_the_wishes_is_refused() -> None:
     session: DownstreamSession[str] = DownstreamSession(Get(PROTOCOL_VERSION, CHANNEL, **stated(SMALL)))
     with pytest.raises(ParameterMismatchError, match="row_permits must not exceed"):
@@ -251,27 +238,6 @@ def test_an_end_that_is_used_too_early_or_too_late_says_so(deed: str) -> None:
 
 
 # Data and permits.
-
-
-def test_permits_come_back_in_one_frame_for_all_that_was_consumed() -> None:
-    session = open_downstream()
-    for _ in range(2):
-        session.receive(CHUNK)
-    session.receive(BARRIER)
-    for _ in range(3):
-        session.inbound.take()
-        session.inbound.consume_many(1)
-    assert session.take_frames() == [Feedback(Permits(rows=6, barriers=1))]
-    assert session.take_frames() == []
-
-
-def test_a_residue_waits_for_a_batch_or_for_an_idle_consumer() -> None:
-    session = open_downstream()
-    session.receive(CHUNK)
-    assert session.inbound.take() == Message(Kind.CHUNK, "rows", 3)
-    session.inbound.consume_many(1)
-    assert session.take_frames(residue=False) == []
-    assert session.take_frames() == [Feedback(Permits(rows=3))]
 
 
 def test_chunks_that_leave_together_travel_together_in_their_place() -> None:
@@ -365,12 +331,6 @@ def test_an_upstream_that_leaves_before_the_end_is_gone(state: State) -> None:
     with pytest.raises(PeerGoneError, match="the sender is gone"):
         session.peer_closed()
     assert session.state is State.FAILED
-
-
-def test_an_upstream_may_leave_after_its_end() -> None:
-    _, receiver = ended_pair()
-    receiver.peer_closed()
-    assert receiver.inbound.take().payload == "rows"
 
 
 def test_an_abort_overtakes_what_waits_and_hides_what_was_not_taken() -> None:
