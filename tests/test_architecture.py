@@ -195,7 +195,7 @@ def test_a_seeded_violation_is_caught(architecture: Architecture, module: str, s
         ("permitflow_proofs.safety", "import z3\nimport permitflow_model.permit_channel"),
     ],
 )
-def test_what_the_table_allows_is_left_alone(architecture: Architecture, module: str, source: str) -> None:
+def test_allowed_imports_are_left_alone(architecture: Architecture, module: str, source: str) -> None:
     assert list(architecture.violations(module, source)) == []
 
 
@@ -268,6 +268,6 @@ def test_a_worker_of_spark_does_not_load_what_only_drivers_use() -> None:
     assert not loaded & {"permitflow.audit", "permitflow.checking", "permitflow.pictures"}
 
 
-def test_what_only_drivers_use_is_there_when_it_is_asked_for() -> None:
+def test_packages_of_drivers_load_on_demand() -> None:
     statement = "import permitflow.spark as spark; assert all(callable(getattr(spark, name)) for name in spark.__all__)"
     assert "permitflow.audit" in modules_loaded_by(statement)

@@ -256,7 +256,7 @@ def test_constants_have_the_same_names_everywhere() -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), [("Action", "Core"), ("Variable", "Core"), ("Constant", "Core")])
-def test_what_the_tables_name_in_the_core_exists(table: str, column: str) -> None:
+def test_the_core_has_the_names_of_the_tables(table: str, column: str) -> None:
     names = names_in(table, column)
     assert names
     for name in names:
@@ -265,7 +265,7 @@ def test_what_the_tables_name_in_the_core_exists(table: str, column: str) -> Non
 
 
 @pytest.mark.parametrize(("table", "least"), [("Action", 7), ("Constant", 4)])
-def test_what_the_tables_name_on_the_wire_exists(table: str, least: int) -> None:
+def test_the_wire_has_the_names_of_the_tables(table: str, least: int) -> None:
     names = names_in(table, "Frame")
     assert len(names) >= least
     for name in names:

@@ -6,11 +6,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.curves import Stalled
-from benchmarks.field import Pair
-from benchmarks.harness import PartnerFailedError
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import PAYLOADS, Job, Tally
-from benchmarks.peers.way import load_ways
 from benchmarks.results import Record, Results, Series
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
@@ -46,21 +43,6 @@ def test_a_tally_notices_other_content() -> None:
         taken(JOB, [*chunks[:-1], *PAYLOADS["64"].stamped(chunks[-1:], lambda: 1)]).outcome()
 
 
-def test_processes_that_fail_are_told_and_started_again(capfd: pytest.CaptureFixture[str]) -> None:
-    way, *_ = load_ways("plain")
-
-    with (
-        Pair("plain", replace(way, name="carrier pigeon")) as pair,
-        pytest.raises(PartnerFailedError, match="carrier pigeon: a process has ended"),
-    ):
-        pair.run(JOB)
-    with Pair("plain", way) as pair:
-        with pytest.raises(PartnerFailedError):
-            pair.run(replace(JOB, payload="feathers"))
-        assert pair.run(JOB).chunks_per_second > 0
-    assert "feathers" in capfd.readouterr().err
-
-
 def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Cell:
     rate = Series.of(rates)
     return Cell(way, "1,024", is_tuned, 32_768, 4_096, 100, rate, rate, rate)
@@ -87,7 +69,7 @@ def test_ways_are_compared_with_their_best_numbers() -> None:
     assert "| permitflow, gRPC, defaults | 5 (5 to 5) |" in TABLES["throughput"](results(throughput=cells))
 
 
-def test_what_a_stopped_consumer_holds_is_judged_by_what_grows_with_its_window() -> None:
+def test_memory_of_a_stopped_consumer_is_judged_by_its_growth_with_the_window() -> None:
     grown: list[Record] = [Stalled(OURS, rows, Series.of([200e6 + 1.2 * 500 * rows, 9e9])) for rows in (524_288, 8_192)]
     (verdict,) = judge(results(stalled=grown))
     assert (round(verdict.found.median, 6), verdict.told) == (1.2, "met")

@@ -266,17 +266,4 @@ def test_a_condition_that_looks_at_a_family(condition: str) -> None:
     assert len(compare(PLACES, 2, {condition: OF_FAMILIES[condition]}).states) > 100
 
 
-def test_conditions_that_look_at_families_together() -> None:
-    found = compare(PLACES, 2, OF_FAMILIES)
-    assert 0 < len(found.broken) < len(OF_FAMILIES)
-
-
 # What is noted.
-
-
-def test_the_head_of_an_empty_queue_is_an_error_as_ever() -> None:
-    def rash(line: Line, _most: int) -> bool:
-        return line.queue.head() > 0
-
-    with pytest.raises(IndexError):
-        explore(LINE, 3, invariants={"rash": rash})

@@ -284,7 +284,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("reason", "events"), REFUSED, ids=[reason for reason, _ in REFUSED])
-def test_what_no_behaviour_allows_is_refused_with_the_reason(reason: str, events: list[Event]) -> None:
+def test_an_event_that_no_behaviour_allows_is_refused_with_the_reason(reason: str, events: list[Event]) -> None:
     outcome = judge(events)
 
     assert not outcome.is_valid
@@ -294,7 +294,7 @@ def test_what_no_behaviour_allows_is_refused_with_the_reason(reason: str, events
     assert reason in outcome.blocked[0].reason
 
 
-def test_what_has_no_cause_yet_waits_for_the_other_end() -> None:
+def test_an_event_without_a_cause_waits_for_the_other_end() -> None:
     starved = judge([chunk("Deliver", 1)])
     assert not starved.blocked[0].is_refused
     assert "nothing is on the wire" in starved.blocked[0].reason

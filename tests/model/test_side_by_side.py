@@ -26,7 +26,7 @@ def test_results_come_in_the_order_of_the_arguments() -> None:
     assert list(in_processes(double, [3, 1, 2], processes=2)) == [6, 2, 4]
 
 
-def test_who_stops_listening_does_not_wait_for_what_is_being_done(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_caller_that_stops_reading_does_not_wait_for_the_rest(capfd: pytest.CaptureFixture[str]) -> None:
     with closing(in_processes(tell_or_work_for_ever, [True, False, False, False], processes=2)) as results:
         worker = next(results)
     assert not psutil.pid_exists(worker)

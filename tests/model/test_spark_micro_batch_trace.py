@@ -129,19 +129,19 @@ def test_but_not_those_of_a_batch_that_the_commit_log_has_not() -> None:
     assert "has forgotten the rows up to 2 already" in reason
 
 
-def test_whoever_acknowledges_in_commit_is_refused_at_the_next_batch() -> None:
+def test_acknowledging_in_commit_is_refused_at_the_next_batch() -> None:
     event, reason = refusal(run(plan(0, 2, 4), plan(2, 4, 4), batches=[(0, 2), (2, 4)]))
     assert event == plan(2, 4, 4)
     assert reason.startswith("a batch from row 2 is planned, but only the rows up to 0 have been acknowledged")
 
 
-def test_whoever_acknowledges_in_read_is_refused_where_the_exchange_shows_it() -> None:
+def test_acknowledging_in_read_is_refused_where_the_exchange_shows_it() -> None:
     event, reason = refusal(run(plan(0, 2, 4), acknowledge(2, 4, before=2), batches=[(0, 2)]))
     assert event.action == "Acknowledge"
     assert "has forgotten the rows up to 2 already" in reason
 
 
-def test_whoever_acknowledges_before_the_batch_is_in_the_commit_log_is_refused() -> None:
+def test_acknowledging_before_the_commit_log_has_the_batch_is_refused() -> None:
     logs = run(plan(0, 2, 4), acknowledge(2, 4), batches=[(0, 2)])
     logs[COMMITS].clear()
     logs[TASKS].clear()

@@ -102,7 +102,7 @@ def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_
 
 # A queue is not told apart from its application.
 @pytest.mark.parametrize("name", sorted({*systems()} - {"BoundedQueue"}))
-def test_who_moves_is_said_alike(name: str) -> None:
+def test_environment_and_protocol_have_the_same_actions(name: str) -> None:
     text, system = text_of(name), systems()[name].system
     found = re.search(r"^Environment ==(.*?)^Protocol ==(.*?)^Next ==", text, re.MULTILINE | re.DOTALL)
     assert found is not None

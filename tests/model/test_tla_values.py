@@ -40,7 +40,7 @@ from permitflow_model.tla_values import (
         ('(1 :> "x" @@ 3 :> FALSE)', Function(((1, "x"), (3, False)))),
     ],
 )
-def test_what_tlc_prints_is_read(text: str, value: TlaValue) -> None:
+def test_values_that_tlc_prints_are_read(text: str, value: TlaValue) -> None:
     assert parse_value(text) == value
     assert type(parse_value(text)) is type(value)
 
@@ -58,7 +58,7 @@ def test_what_tlc_prints_is_read(text: str, value: TlaValue) -> None:
         ("{1; 2}", "expected ',' at offset 2"),
     ],
 )
-def test_what_is_no_value_is_refused_with_its_place(text: str, message: str) -> None:
+def test_a_text_that_is_no_value_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(TlaSyntaxError, match=message):
         parse_value(text)
 
@@ -80,7 +80,7 @@ VALUES: st.SearchStrategy[TlaValue] = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back(value: TlaValue) -> None:
+def test_a_written_value_is_read_back(value: TlaValue) -> None:
     text = format_value(value)
     assert parse_value(text) == value
     assert format_value(parse_value(text)) == text
@@ -111,7 +111,7 @@ def test_a_state_is_read_variable_by_variable() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no state", "/\\ a = ", "1 = 2"])
-def test_what_is_no_state_is_refused(text: str) -> None:
+def test_a_text_that_is_no_state_is_refused(text: str) -> None:
     with pytest.raises(TlaSyntaxError):
         parse_state(text)
 
@@ -135,7 +135,7 @@ def test_names_follow_the_specification() -> None:
     assert camel_case("wire") == "wire"
 
 
-def test_what_tla_does_not_have_is_refused() -> None:
+def test_values_without_a_counterpart_in_tla_are_refused() -> None:
     with pytest.raises(TypeError, match="float has no counterpart in TLA"):
         to_tla((1, 0.5))
     with pytest.raises(TypeError, match="a state of a model is a named tuple, not dict"):

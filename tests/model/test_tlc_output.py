@@ -95,7 +95,7 @@ def test_an_error_in_a_formula_is_no_verdict() -> None:
     assert COUNTS in caught.value.output
 
 
-def test_what_the_parser_complains_about_is_shown() -> None:
+def test_a_complaint_of_the_parser_is_shown() -> None:
     with pytest.raises(TlcError, match=r'Encountered "\[" at line 91') as caught:
         read_output(START + 'Encountered "[" at line 91\n' + message(3002, "Parsing or semantic analysis failed.", 1))
     assert "Parsing file" not in str(caught.value)

@@ -57,7 +57,7 @@ def test_parameters_are_those_that_the_model_accepts() -> None:
     assert holds(lambda: any_parameters_of(Parameters, tags=1).tags == 1)
 
 
-def test_what_is_assumed_of_a_state_holds() -> None:
+def test_assumptions_about_a_state_hold() -> None:
     assert holds(lambda: assume_all([lambda pair, least: pair.left > least], arbitrary(Pair), 3).left >= 4)
 
 

@@ -64,5 +64,5 @@ def test_each_question_is_a_file_that_says_what_must_be_answered(tmp_path: Path)
     assert (first, second) == ("; 2014-where-true: the first (claim)", "; expected: unsat")
 
 
-def test_what_the_explorer_checked_has_no_script() -> None:
+def test_an_explored_obligation_has_no_script() -> None:
     assert scripts_of("exact-response") == []

@@ -81,7 +81,7 @@ def test_each_assumption_is_proved_of_arrays(obligation: SymbolicObligation) -> 
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(-2, 3), min_size=1, max_size=5).map(Members), st.integers(-1, 2), st.integers(0, 3))
-def test_what_is_assumed_excludes_no_real_family(real: Members[int], more: int, bound: int) -> None:
+def test_the_assumptions_exclude_no_real_family(real: Members[int], more: int, bound: int) -> None:
     def all_answers(numbers: Family[int]) -> list[int | bool]:
         """Before and after a change of all, and of one."""
         changed = numbers.map(plus, more).put(0, bound)
@@ -101,7 +101,7 @@ def test_what_is_assumed_excludes_no_real_family(real: Members[int], more: int, 
     assert proved(claim)
 
 
-def test_what_holds_for_all_holds_for_the_one_in_focus_and_for_one_more() -> None:
+def test_a_property_of_all_members_holds_in_focus_and_for_one_more() -> None:
     def claim(bound: int) -> bool:
         numbers = any_numbers()
         numbers.assume_every(is_below, 3)
@@ -283,7 +283,7 @@ def test_nobody_is_stuck_if_there_are_more_permits_than_all_may_hold_while_they_
     assert refuted(partial(live, 1)), "one permit less"
 
 
-def test_who_waits_need_not_be_who_moves() -> None:
+def test_the_waiting_channel_need_not_be_the_moving_one() -> None:
     assert refuted(partial(live, 0, look_for_one=False))
 
 

@@ -104,7 +104,7 @@ def test_an_action_that_is_never_enabled_is_vacuous_too() -> None:
     assert (found.outcome, found.reached) == ("proved", 0)
 
 
-def test_what_is_refused_while_assuming_is_not_met() -> None:
+def test_a_refusal_while_assuming_cuts_the_path_off() -> None:
     def refuse(x: int) -> int:
         if x < 1:
             raise ValueError(x)
@@ -195,7 +195,7 @@ def test_a_merged_condition_is_true_where_the_function_is(x: int, flag: bool) ->
     assert (found.outcome, found.reached) == ("proved", 1)
 
 
-def test_what_a_merged_function_assumes_holds_in_its_case_only() -> None:
+def test_an_assumption_in_a_merged_function_holds_in_its_case_only() -> None:
     def assumed_if_positive() -> tuple[int, int]:
         x, y = integer("x"), integer("y")
 
@@ -243,7 +243,7 @@ def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
         decide(lambda: merged(lambda: stumble(integer("x"))))
 
 
-def test_what_an_inner_merge_assumes_holds_in_the_cases_of_both() -> None:
+def test_an_assumption_in_an_inner_merge_holds_in_the_cases_of_both() -> None:
     def assumed_if_both() -> tuple[int, int, int]:
         x, y, z = integer("x"), integer("y"), integer("z")
 

@@ -103,7 +103,7 @@ def test_where_z3_leaves_something_out_wrongly_the_second_solver_objects(monkeyp
     assert opinion.problems[1:] == ("it: cvc5 says unsat to the twin, not sat",)
 
 
-def test_what_the_second_cannot_tell_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_the_second_solver_leaves_undecided_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_solver, "_SOLVER_STEPS", 20_000)
     monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
     verdict = prove(theorem(hard), "cvc5")
@@ -112,5 +112,5 @@ def test_what_the_second_cannot_tell_is_unknown_and_not_proved(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("text", ["(set-logic ALL)(assert (p x))(check-sat)", "(set-logic ALL)(check-sat"])
-def test_what_it_cannot_read_is_no_answer(text: str) -> None:
+def test_an_unreadable_question_gets_an_error(text: str) -> None:
     assert second_solver.answer(text).startswith("error: ")

@@ -115,7 +115,7 @@ def test_an_item_is_not_more_than_the_sum_only_because_of_the_law() -> None:
     assert decide(lambda: claim(law=False)).outcome == "refuted"
 
 
-def test_what_holds_for_every_item_holds_for_the_one_that_is_taken_and_for_the_rest() -> None:
+def test_a_property_of_every_item_holds_for_the_taken_one_and_the_rest() -> None:
     def claim(known: bool) -> bool:
         numbers = SymbolicQueue.any_queue("numbers", integer)
         if known:
@@ -197,7 +197,7 @@ def test_each_assumption_is_proved_of_arrays() -> None:
         assert obligation.examine().outcome == "proved"
 
 
-def test_what_is_asked_behind_an_item_that_was_pushed_is_known_in_all_cases() -> None:
+def test_questions_behind_a_pushed_item_are_answered_in_all_cases() -> None:
     def is_small(item: int, most: int) -> bool:
         return item == 0 or 1 <= item <= most
 

@@ -92,7 +92,7 @@ def test_order_is_known() -> None:
     assert proved(lambda: any_sequence().push(Item(1, 1)).last() == Item(1, 1))
 
 
-def test_what_is_taken_from_one_end_was_there_and_the_rest_still_is() -> None:
+def test_taking_an_item_from_either_end_leaves_the_rest() -> None:
     def claim() -> bool:
         items = any_sequence()
         assume(items.size() > 1)

@@ -74,7 +74,7 @@ def test_division_by_what_may_not_be_positive_is_refused(operation: Callable[[in
     ],
     ids=["hash", "index", "range", "repetition", "fraction", "text"],
 )
-def test_what_cannot_be_symbolic_is_a_type_error(use: Callable[[int], object]) -> None:
+def test_uses_that_cannot_be_symbolic_are_type_errors(use: Callable[[int], object]) -> None:
     with pytest.raises(TypeError):
         decide(lambda: use(integer("x")) is not None)
 

@@ -73,7 +73,7 @@ def test_a_twin_that_does_not_fail_makes_the_check_worthless(twin: Callable[[], 
     assert verdict.problems() == ["it: its twin did not fail, so the check could not have either"]
 
 
-def test_what_the_solver_cannot_tell_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecided_claim_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
     verdict = prove(theorem(obligation(hard, false)))
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)

@@ -133,7 +133,7 @@ def test_exactly_these_rules_are_broken(adapter: type[ChannelAdapter], judge_of:
     assert [finding for rule, finding in found.items() if not finding.startswith(expected[rule])] == []
 
 
-def test_what_a_queue_lacks_is_said_rule_by_rule(judge_of: JudgeOf) -> None:
+def test_each_rule_names_the_feature_that_a_queue_lacks(judge_of: JudgeOf) -> None:
     report = judge_of(CountedQueue).report()
 
     assert "lacks batching; rules not checked: batched, batch-in-time, residue-returned" in "\n".join(report.lacking())
@@ -172,7 +172,7 @@ def test_two_cancellations_of_anyios_stream_go_wrong_where_it_was_woken(judge_of
         assert when == f"a {what} is cancelled at its await number 2, after it was woken, before it ran"
 
 
-def test_what_the_kit_says_of_anyio_happens_without_the_kit_too(run: asyncio.Runner) -> None:
+def test_the_findings_about_anyio_happen_without_the_kit_too(run: asyncio.Runner) -> None:
     """A receive that is cancelled after a message was handed to it loses the message."""
 
     async def lose() -> int:

@@ -87,25 +87,6 @@ def test_an_end_that_miscounts_once_is_at_fault_once_even_if_each_event_is_a_par
     assert found(audit_files(write(tmp_path / "run.parquet", fault.events, row_group_events=1))) == fault.expected
 
 
-def test_a_channel_at_rest_is_not_remarked_upon(tmp_path: Path) -> None:
-    (channel,) = audit_files(write(tmp_path / "run.parquet", settled(3))).channels
-
-    assert channel.remarks == []
-    assert channel.sent_messages == channel.consumed_messages > 0
-    assert channel.sent_rows == channel.consumed_rows > 0
-
-
-def test_a_violation_shows_the_counters_before_and_after(tmp_path: Path) -> None:
-    fault = faulty("permits are created")
-
-    (violation,) = audit_files(write(tmp_path / "run.parquet", fault.events)).violations
-
-    assert violation.action == "AddPermits"
-    assert violation.before is not None
-    assert violation.after is not None
-    assert violation.after[0] == violation.before[0] + violation.arguments[1] - 1
-
-
 def test_the_two_ends_may_be_in_two_files(tmp_path: Path) -> None:
     events = settled(3)
     for header in headers():

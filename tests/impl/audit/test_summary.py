@@ -17,7 +17,7 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event
 from permitflow.tracing.parquet import by_end, table_of
-from tests.support.made_traces import random_behaviour, with_permits
+from tests.support.made_traces import random_behaviour
 
 PARAMETERS = {
     "orders": ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2),
@@ -56,14 +56,6 @@ def test_summaries_come_to_that_of_the_whole_in_whatever_grouping(cuts: tuple[in
     first, second = cuts[0], cuts[0] + cuts[1]
     a, b, c = summed_up(events[:first]), summed_up(events[first:second]), summed_up(events[second:])
     assert a.then(b).then(c) == a.then(b.then(c)) == summed_up(events)
-
-
-def test_a_fault_in_one_of_many_channels_is_found_there() -> None:
-    events = shuffled_together(3)
-    index = next(i for i, event in enumerate(events) if i > 200 and event.action == "AddPermits")
-    events[index] = with_permits(events[index], 99)
-    (violation,) = looked_at(events).violations
-    assert (violation.channel, violation.sequence) == (events[index].channel, events[index].sequence)
 
 
 def test_each_channel_is_held_against_its_own_parameters() -> None:

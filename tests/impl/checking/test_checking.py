@@ -30,7 +30,7 @@ def one(check: Check, varied: Mapping[str, Iterable[int]], *, max_states: int = 
 
 
 @pytest.mark.parametrize("flush_idle", [False, True])
-def test_what_is_explored_agrees_with_the_proved_line_everywhere(flush_idle: bool) -> None:
+def test_exploration_agrees_with_the_proved_line_everywhere(flush_idle: bool) -> None:
     found = findings(Check.EXPLORE, grid_of(ALL, flush_idle=flush_idle))
     assert len(found) == 180
     for each in found:
@@ -54,20 +54,13 @@ def test_sizes_without_ones_are_explored_as_they_are_decided() -> None:
     assert {each.verdict for each in explored} == {"live", "deadlock"}
 
 
-def test_a_deadlock_is_told_in_numbers_and_steps() -> None:
-    finding = one(Check.EXPLORE, {"row_permits": [4], "permit_batch": [2], "max_chunk_cost": [4]})
-    assert finding.reason == "a chunk of 4 waits for ever: of 4 permits the sender has 3, the receiver keeps back 1"
-    assert sorted(finding.run) == ["Consume", "Deliver", "OfferChunk(1)", "OfferChunk(4)", "SendChunk"]
-    assert (finding.states, finding.largest_cost) == (425, 4)
-
-
-def test_what_is_too_large_is_refused_at_once() -> None:
+def test_a_graph_that_is_certainly_too_large_is_refused_at_once() -> None:
     finding = one(Check.EXPLORE, {"row_permits": [2048], "permit_batch": [256], "max_chunk_cost": [1024]})
     assert finding.verdict == "too large"
     assert finding.reason == "it has more than 10^18 states, and at most 100,000 are explored"
 
 
-def test_what_may_be_too_large_is_tried() -> None:
+def test_a_graph_that_may_be_too_large_is_tried() -> None:
     setting = Setting(upstream=StatedParameters(row_permits=64), chunks=WeightedSizes([3, 5]))
     grid = Grid(setting, [Axis("permit_batch", (4,))])
     (finding,) = findings(Check.EXPLORE, grid, max_states=100)
@@ -145,11 +138,6 @@ def test_states_are_counted_exactly_where_chunks_of_one_row_may_come() -> None:
 def test_other_sizes_have_fewer_states_than_counted() -> None:
     for parameters in WITHOUT_ONES:
         assert 0 < count(parameters) < most_states(parameters), parameters
-
-
-def test_counting_is_fast_for_windows_too_large_to_explore() -> None:
-    huge = Parameters(row_permits=1 << 17, permit_batch=1 << 12, max_chunk_cost=1 << 16, sizes=tuple(range(1, 1 << 16)))
-    assert most_states(huge) > 10**18
 
 
 @given(efforts=st.lists(st.integers(0, 10**9), max_size=60), most=st.integers(1, 12))

@@ -27,21 +27,6 @@ def test_a_child_that_fails_shows_the_end_of_its_log(complete: Complete[Any], tm
     assert {"what happened", "why"} <= set(str(caught.value).splitlines())
 
 
-def test_our_own_error_comes_first_however_much_java_follows(complete: Complete[Any], tmp_path: Path) -> None:
-    java = "for i in $(seq 200); do echo at org.apache; done"
-    command = ["sh", "-c", f"echo permitflow.errors.UnknownChannelError: no such channel; {java}; exit 1"]
-    with pytest.raises(DemoError) as caught:
-        complete(run_to_end(command, what="the job", log=tmp_path / "log"))
-    first, *rest = str(caught.value).splitlines()
-    assert first == "the job ended with exit code 1: permitflow.errors.UnknownChannelError: no such channel"
-    assert len(rest) < 50
-
-
-def test_a_program_that_is_missing_is_named(complete: Complete[Any], tmp_path: Path) -> None:
-    with pytest.raises(DemoError, match=r"the child cannot be started: .*no-such-program"):
-        complete(run_to_end(["/no-such-program"], what="the child", log=tmp_path / "log"))
-
-
 def test_the_whole_group_of_a_child_ends_with_it(
     complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,14 +94,6 @@ def new_part(tmp_path: Path) -> NewPart:
     return new
 
 
-def test_a_part_that_ends_well_is_done(run: asyncio.Runner, new_part: NewPart) -> None:
-    notes: list[str] = []
-    part = new_part(END, notes=notes)
-    run.run(part.run())
-    assert (part.is_done, part.starts, part.failures, notes) == (True, 1, 0, ["life"])
-    assert not part.kill()
-
-
 def test_a_part_that_is_killed_is_started_again_and_has_not_failed(run: asyncio.Runner, new_part: NewPart) -> None:
     part = new_part(WAIT, END, may_fail=False)
 
@@ -130,29 +107,10 @@ def test_a_part_that_is_killed_is_started_again_and_has_not_failed(run: asyncio.
     assert (part.is_done, part.starts, part.failures) == (True, 2, 0)
 
 
-def test_a_part_that_fails_for_want_of_a_neighbour_is_started_again(run: asyncio.Runner, new_part: NewPart) -> None:
-    part = new_part(FAIL, FAIL, END)
-    run.run(part.run())
-    assert (part.is_done, part.starts, part.failures) == (True, 3, 2)
-
-
 def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(run: asyncio.Runner, new_part: NewPart) -> None:
     part = new_part(FAIL, END, may_fail=False)
     with pytest.raises(DemoError, match=r"part has failed; the end of its log:\nno neighbour"):
         run.run(part.run())
-
-
-def test_a_part_that_is_stopped_is_not_started_again(run: asyncio.Runner, new_part: NewPart) -> None:
-    part = new_part(WAIT)
-
-    async def stopped() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(part.run())
-            await part.begun()
-            await part.stop()
-
-    run.run(stopped())
-    assert (part.is_done, part.starts) == (False, 1)
 
 
 def test_cancellation_leaves_no_process(run: asyncio.Runner, new_part: NewPart) -> None:

@@ -58,17 +58,11 @@ def test_rows_that_do_not_come_next_are_refused(ledger: Ledger, row: int) -> Non
     assert sum(ledger.seen().values()) == 3
 
 
-def test_what_cannot_be_taken_whole_is_not_taken_at_all(ledger: Ledger) -> None:
+def test_a_batch_is_taken_as_a_whole_or_not_at_all(ledger: Ledger) -> None:
     with pytest.raises(OverflowError):
         ledger.take("a/0", 0, [*items(0, 3), LateItem(2**64, 1, "MAIL", 1994, True)])
     assert (ledger.next_row("a/0"), ledger.seen(), ledger.answer(["MAIL"], 1994)) == (0, {}, ())
     assert ledger.take("a/0", 0, items(0, 3)) == 3
-
-
-def test_a_row_that_comes_twice_shows(ledger: Ledger) -> None:
-    ledger.take("a/0", 0, items(0, 3))
-    ledger.take("a/1", 0, items(2, 2))
-    assert ledger.seen() == {(0, 1): 1, (1, 1): 1, (2, 1): 2, (3, 1): 1}
 
 
 ROWS = 1_003
@@ -99,8 +93,3 @@ def test_the_shares_are_the_table(settings: PartSettings) -> None:
 @pytest.mark.parametrize("share", range(3))
 def test_a_producer_that_goes_on_sends_the_rest(settings: PartSettings, share: int, first_row: int) -> None:
     assert keys(settings, share, first_row) == keys(settings, share)[first_row:]
-
-
-def test_chunks_have_the_stated_schema_and_no_more_rows_than_asked_for(settings: PartSettings) -> None:
-    batches = list(rows_of_share(settings, 1, 0))
-    assert all(batch.schema == LINE_ITEM_SCHEMA and 0 < batch.num_rows <= CHUNK for batch in batches)

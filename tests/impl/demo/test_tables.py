@@ -53,23 +53,6 @@ def test_tables_are_generated_once(complete: Complete[Any], tmp_path: Path, monk
     assert os.listdir(cache) == [folder.name]
 
 
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ('echo x > "$out/lineitem.parquet"; echo no space >&2; exit 3', "exit code 3\nThe end of its log:\nno space"),
-        ('echo x > "$out/lineitem.parquet"', "wrote no orders.parquet"),
-    ],
-    ids=["fails halfway", "forgets a table"],
-)
-def test_half_written_tables_are_never_seen(
-    complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
-) -> None:
-    monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, script))
-    with pytest.raises(DemoError, match=words):
-        complete(tpch.cached_tables(0.5, tmp_path / "cache"))
-    assert os.listdir(tmp_path / "cache") == []
-
-
 def test_a_cache_that_cannot_be_written_is_named(complete: Complete[Any], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DemoError, match=r"cannot be kept in .*file"):

@@ -50,11 +50,6 @@ def test_the_run_of_a_live_channel_is_a_behaviour() -> None:
     assert run.verdict is Verdict.LIVE
 
 
-def test_a_window_of_too_many_chunks_is_refused() -> None:
-    with pytest.raises(ValueError, match="takes 100,000 chunks to fill, if they cost at most 1; a run to look at has"):
-        live_run(replace(STUCK, row_permits=100_000, max_chunk_cost=1))
-
-
 AGREED = ChannelParameters(row_permits=64, permit_batch=8, max_chunk_cost=20)
 
 
@@ -138,13 +133,6 @@ def test_permits_out_of_nowhere_are_told_with_what_was_allowed(recorded: Channel
     assert any(item.startswith("AddPermits of") for item in allowed.items)
     assert "later events were not looked at" in run.remarks[-1]
     assert [step.action for step in run.steps] == [event.action for event in channel.logs[0]][: len(run.steps)]
-
-
-def test_an_impossible_event_is_called_impossible(recorded: ChannelTrace) -> None:
-    channel, event = sabotaged(recorded, "Consume", Permits(rows=63))
-    run = recorded_run(judged(channel))
-    assert f"event {event.sequence} of the receiver, Consume" in run.sentence
-    assert " is impossible: " in run.sentence
 
 
 def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:

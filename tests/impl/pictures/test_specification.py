@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.pictures.looks.permit_channel import ACTORS, LOOK, WORDS
+from permitflow.pictures.looks.permit_channel import LOOK, WORDS
 from permitflow.pictures.specification import Specification, guards_of
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -45,12 +45,6 @@ def test_every_constant_and_variable_has_a_remark(specification: Specification) 
     assert remarks["unreturned"] == "row permits of consumed chunks, not yet returned"
 
 
-def test_every_action_has_an_actor() -> None:
-    assert set(ACTORS) == {action.name for action in SYSTEM.actions}
-    for action in SYSTEM.actions:
-        assert (ACTORS[action.name] == "producer") == action.is_environment
-
-
 PUBLISHED = Parameters(row_permits=8, permit_batch=3, max_chunk_cost=7, sizes=(2, 7))
 EVERYTHING = Parameters(
     row_permits=4,
@@ -67,23 +61,6 @@ Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
 
 def test_there_are_words_for_exactly_the_guards_that_the_model_has() -> None:
     assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
-
-
-def test_a_stuck_channel_names_each_guard_with_its_numbers(
-    shortest_stuck: Callable[[Parameters], list[Step[State]]],
-) -> None:
-    state = shortest_stuck(PUBLISHED)[-1].state
-    arguments = {action.name: next(iter(action.arguments(PUBLISHED))) for action in SYSTEM.actions}
-    found = {name: LOOK.false_guard(name, state, PUBLISHED, *numbers) for name, numbers in arguments.items()}
-    sentences = {name: guard and guard.sentence for name, guard in found.items()}
-    kept = state.unreturned
-    assert sentences["SendChunk"] == f"the chunk needs 7 permits, {8 - kept} are at the sender"
-    assert sentences["Deliver"] == "nothing is on the wire"
-    assert sentences["Consume"] == "the inbox is empty"
-    assert sentences["AddPermits"] == "no permits are on their way back"
-    assert sentences["Flush"] == "an idle receiver keeps its residue in this protocol (FlushIdle is FALSE)"
-    assert sentences["OfferChunk"] == "1 message waits already, and no more than 1 may"
-    assert None not in sentences.values()
 
 
 @given(choices=st.lists(st.integers(0, 50), max_size=40), is_published=st.booleans())

@@ -10,10 +10,8 @@ from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of
 from permitflow.pictures.state_graph import (
     MOST_LABELS,
     StateGraph,
-    graph_document,
     graph_drawing,
     graph_page,
-    graph_sentence,
     reachable,
 )
 from permitflow_model.kernel.explore import StateLimitReached, explore
@@ -41,21 +39,6 @@ def test_the_graph_is_the_explorer_s(graph: StateGraph) -> None:
     assert graph.stuck == {number for number, state in enumerate(explored.states) if is_stuck(state, graph.parameters)}
 
 
-def test_every_state_has_a_place_of_its_own(graph: StateGraph) -> None:
-    root = ET.fromstring(graph_drawing(graph))
-    columns: dict[float, set[int]] = {}
-    places = set()
-    for node in root.iter(f"{SVG}g"):
-        if state := node.get("data-state"):
-            circle = node.find(f"{SVG}circle")
-            assert circle is not None
-            places.add((circle.attrib["cx"], circle.attrib["cy"]))
-            columns.setdefault(float(circle.attrib["cx"]), set()).add(graph.depths[int(state)])
-    assert len(places) == len(graph.states)
-    # Columns stand in the order of depths.
-    assert [columns[x] for x in sorted(columns)] == [{depth} for depth in range(max(graph.depths) + 1)]
-
-
 def test_the_drawing_holds_every_state_and_every_step(graph: StateGraph) -> None:
     root = ET.fromstring(graph_drawing(graph))
     nodes = [element for element in root.iter(f"{SVG}g") if element.get("data-state")]
@@ -68,20 +51,6 @@ def test_the_drawing_holds_every_state_and_every_step(graph: StateGraph) -> None
     for number, node in enumerate(nodes):
         assert node.find(f"{SVG}text").text == str(graph.states[number].permits.rows)  # type: ignore[union-attr]  # there is one
         assert ("stuck" in node.attrib["class"].split()) == (number in graph.stuck)
-
-
-def test_the_page_is_told_what_the_model_says(graph: StateGraph) -> None:
-    document = graph_document(graph)
-    assert document["ledger"] == [ledger_of(state).of_class("rows") for state in graph.states]
-    assert document["stuck"] == sorted(graph.stuck)
-    assert document["depths"] == graph.depths
-
-
-def test_the_sentence_counts() -> None:
-    assert graph_sentence(reachable(LOOK, SMALL)) == (
-        "132 states and 272 steps: 1 state is stuck (red), 5 steps from the beginning."
-    )
-    assert "every waiting message can still be sent" in graph_sentence(reachable(LOOK, LIVE))
 
 
 def test_a_graph_that_shows_nothing_any_more_is_refused() -> None:

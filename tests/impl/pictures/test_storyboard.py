@@ -62,16 +62,6 @@ def test_every_bar_is_divided_as_the_permits_are(parameters: Parameters) -> None
             assert row[place] == pytest.approx(permits.rows * BAR_WIDTH / parameters.row_permits, abs=0.05)
 
 
-def test_it_names_every_step_and_every_guard_that_is_false(stuck: Run) -> None:
-    shown = texts(storyboard(stuck))
-    steps = [f"{step.action}({step.arguments[0]})" if step.arguments else step.action for step in stuck.steps]
-    assert [text for text in shown if re.fullmatch(r"(Offer|Send|Deliver|Consume|Add)\w*(\(\d+\))?", text)] == steps
-    assert shown.count(f"the next chunk needs {7}") >= 1
-    assert f"SendChunk: the chunk needs 7 permits, {8 - stuck.end.unreturned} are at the sender" in shown
-    assert "Nothing can move any more" in shown
-    assert " ".join(shown).count(": ") >= 7
-
-
 def test_a_long_run_is_drawn_as_its_beginning_and_its_end() -> None:
     parameters = replace(LIVE, sizes=(1,), row_permits=64, permit_batch=16, max_chunk_cost=48)
     run = live_run(parameters)

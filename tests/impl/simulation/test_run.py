@@ -109,21 +109,9 @@ def test_a_slow_producer_is_never_held_back_and_its_chunks_find_an_idle_channel(
     assert found.latency_p99_seconds == pytest.approx(0.005 + 10 / 4000)
 
 
-def test_mean_permits_in_flight_are_throughput_times_delay() -> None:
-    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.2, producer_rate=1000, consumer_rate=4000))
-    assert found.whereabouts.wire == pytest.approx(1000 * 0.1, rel=0.01)
-    assert found.whereabouts.grants == pytest.approx(1000 * 0.1, rel=0.01)
-
-
 def test_a_batch_of_permits_returns_in_one_message() -> None:
     assert figures(setting(1000, 100, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 100)
     assert figures(setting(1000, 1, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 10)
-
-
-def test_a_link_takes_one_message_at_a_time() -> None:
-    found = figures(setting(10_000, 10, ConstantSize(10), rtt=0.1, link_rate=500, consumer_rate=4000))
-    assert found.throughput == pytest.approx(500)
-    assert found.link_utilisation == pytest.approx(1)
 
 
 def test_a_chunk_that_is_admitted_whole_puts_more_rows_into_the_channel_than_permits() -> None:

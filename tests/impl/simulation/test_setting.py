@@ -1,6 +1,5 @@
 """What two configurations come to, and distributions of chunk sizes that are what they say."""
 
-from collections import Counter
 from itertools import product
 from random import Random
 from statistics import fmean
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.protocol.permits import PERMITS, ChannelParameters, StatedParameters
+from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
     ConstantSize,
@@ -58,11 +57,6 @@ def test_only_possible_sizes_are_drawn_and_all_of_a_few(sizes: ChunkSizes) -> No
     assert min(drawn(sizes)) >= 0
 
 
-def test_weights_are_heeded_and_equal_sizes_taken_together() -> None:
-    counts = Counter(drawn(WeightedSizes([1, 2, 1], [1, 2, 1])))
-    assert counts[1] == pytest.approx(counts[2], rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
@@ -78,7 +72,7 @@ def test_weights_are_heeded_and_equal_sizes_taken_together() -> None:
         (lambda: PoissonSizes(0), "mean must be above 0"),
     ],
 )
-def test_what_cannot_be_is_refused(make: type[ChunkSizes], complaint: str) -> None:
+def test_impossible_distributions_are_refused(make: type[ChunkSizes], complaint: str) -> None:
     with pytest.raises(InvalidParametersError, match=complaint):
         make()
 
@@ -94,16 +88,6 @@ def test_the_upstreams_numbers_are_the_downstreams_defaults() -> None:
     setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=30))
     assert setting.receiver == EndParameters(row_permits=100, permit_batch=30, max_chunk_cost=70)
     assert [found.name for found in disagreements(setting)] == ["permit_batch", "max_chunk_cost"]
-
-
-def test_defaults_are_those_of_the_implementation() -> None:
-    sender = ends(ConstantSize(1), StatedParameters(row_permits=4096)).sender
-    assert PERMITS.state(sender) == PERMITS.state(ChannelParameters(row_permits=4096))
-
-
-def test_the_handshake_takes_the_smaller_of_each() -> None:
-    agreed = agreement(ends(ConstantSize(1), SMALL, StatedParameters(row_permits=64, permit_batch=40)))
-    assert agreed == ChannelParameters(row_permits=64, permit_batch=20, max_chunk_cost=24)
 
 
 def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
@@ -129,10 +113,6 @@ def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
 )
 def test_costs_are_those_of_the_slices(chunks: ChunkSizes, costs: tuple[int, ...] | None, largest: int) -> None:
     assert (costs_of(ends(chunks, SMALL)), largest_cost(ends(chunks, SMALL))) == (costs, largest)
-
-
-def test_whole_chunks_cost_the_clamp() -> None:
-    assert costs_of(ends(ConstantSize(200), SMALL._replace(oversize="whole"))) == (80,)
 
 
 @given(st.sets(st.integers(2, 9), min_size=1, max_size=3), st.integers(1, 30))

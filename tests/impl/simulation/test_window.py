@@ -67,14 +67,6 @@ def test_one_chunk_less_is_slower(point: tuple[int, int, float, tuple[float, flo
     assert rates[1] < 0.99 * 1000
 
 
-def test_the_batch_and_whole_chunks_are_what_the_bandwidth_delay_product_lacks() -> None:
-    window = found(setting(ConstantSize(7), 16, 0.1, RATES[0], flush=False))
-    assert window.bandwidth_delay_product == pytest.approx(100)
-    assert window.terms is not None
-    assert window.terms._asdict() == {"under_way": 105, "returned_at_once": 21, "room": 0}
-    assert (window.smallest, window.exact, window.enough) == (126, 126, 100 + 16 + 2 * 7)
-
-
 def test_the_clamp_needs_room_for_a_chunk() -> None:
     window = found(setting(ConstantSize(1), 40, 0.01, RATES[1], flush=True))
     assert window.terms is not None
@@ -84,7 +76,7 @@ def test_the_clamp_needs_room_for_a_chunk() -> None:
 @pytest.mark.parametrize("chunks", [UniformSizes(1, 40), WeightedSizes([1, 13, 64], [1, 5, 2])], ids=str)
 @pytest.mark.parametrize("rates", RATES, ids=str)
 @pytest.mark.parametrize("flush", [False, True])
-def test_what_is_always_enough_is_enough_for_chunks_of_any_sizes(
+def test_the_safe_window_is_enough_for_chunks_of_any_sizes(
     chunks: ChunkSizes, rates: tuple[float, float, float], *, flush: bool
 ) -> None:
     channel = setting(chunks, 16, 0.1, rates, flush=flush)

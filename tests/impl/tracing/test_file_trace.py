@@ -4,7 +4,6 @@ Lines that a recorder cannot have written are refused, before they fill the memo
 """
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 from permitflow.errors import (
     InvalidParametersError,
     TraceMismatchError,
-    TraceTruncatedError,
     TraceUnreadableError,
     TraceWriteError,
 )
@@ -119,25 +117,6 @@ def test_names_that_could_be_mistaken_are_refused(names: tuple[str, ...]) -> Non
         replace(DEMAND, actions={"sender": {"Send": names}, "receiver": {}})
 
 
-def test_every_line_is_json_that_names_its_channel(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "a.jsonl") as trace:
-        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 2)
-
-    header, *events, total = map(json.loads, lines_of(tmp_path / "a.jsonl"))
-
-    assert header["parameters"] == {
-        "row_permits": 8,
-        "permit_batch": 2,
-        "max_chunk_cost": 6,
-        "barrier_permits": 1,
-        "oversize": "split",
-    }
-    assert [(event["channel"], event["end"], event["sequence"]) for event in events] == [
-        ("c", "sender", number) for number in (1, 2, 3, 4)
-    ]
-    assert total == {"permitflow_trace_events": 4}
-
-
 def test_events_of_several_files_come_together_by_channel(tmp_path: Path) -> None:
     for end, action in (("sender", "SendChunk"), ("receiver", "Deliver")):
         with FileTrace.in_directory(tmp_path, "task/1") as trace:
@@ -211,30 +190,6 @@ def test_an_end_is_recorded_once(tmp_path: Path) -> None:
         trace.recorder("d", "sender", PERMIT_ACTIONS, STATED)
     with pytest.raises(InvalidParametersError, match="buffered_events must be at least 1, not 0"):
         FileTrace(tmp_path / "b.jsonl", buffered_events=0)
-
-
-def test_a_half_written_last_line_is_noticed(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "a.jsonl") as trace:
-        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 3)
-    whole = (tmp_path / "a.jsonl").read_bytes()
-    cut = whole[: whole.rindex(b'"sequence": 6') + 5]
-    (tmp_path / "a.jsonl").write_bytes(cut)
-
-    with pytest.raises(TraceTruncatedError, match=r"a\.jsonl, line 7: the last line is half written") as caught:
-        read_trace(tmp_path / "a.jsonl")
-
-    assert caught.value.line == 7
-    rest = read_trace(tmp_path / "a.jsonl", allow_truncated=True)
-    assert not rest.is_complete
-    assert len(rest.channels["c"].logs[0]) == 5
-
-
-def test_a_file_without_its_closing_line_is_incomplete(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "a.jsonl") as trace:
-        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 1)
-    (tmp_path / "a.jsonl").write_text("".join(lines_of(tmp_path / "a.jsonl")[:-1]))
-
-    assert not read_trace(tmp_path / "a.jsonl").is_complete
 
 
 EVENT = '{"channel": "c", "end": "sender", "sequence": %d, "action": "OfferChunk", "rows": 1, "permits": [1, 0, 0]}'
@@ -319,8 +274,9 @@ record("SendChunk", (1, 1, 0, 0), ())
 """
 
 
-def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
 
     subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=250)
 
@@ -357,9 +313,7 @@ def test_memory_keeps_the_newest_events_and_says_what_it_dropped() -> None:
         (100_000 * "[" + "\n", "line 1: is not a line of a permitflow trace (maximum recursion depth exceeded"),
     ],
 )
-def test_what_cannot_be_a_line_is_neither_read_to_its_end_nor_to_its_depth(
-    tmp_path: Path, content: str, reason: str
-) -> None:
+def test_lines_that_are_too_long_or_too_deep_are_refused_early(tmp_path: Path, content: str, reason: str) -> None:
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(TraceUnreadableError) as caught:
         read_trace(tmp_path)
@@ -377,7 +331,7 @@ def test_what_cannot_be_a_line_is_neither_read_to_its_end_nor_to_its_depth(
     ],
     ids=["parameters", "rows", "permits", "time", "name"],
 )
-def test_what_no_column_can_hold_and_no_terminal_can_show_is_refused(
+def test_numbers_too_large_for_a_column_and_broken_names_are_refused(
     tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     path = tmp_path / "a.jsonl"

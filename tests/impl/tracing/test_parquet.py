@@ -69,12 +69,6 @@ def test_events_come_in_the_order_of_the_recording_however_another_program_has_s
     assert read_parquet(path) == (HEADERS, events)
 
 
-def test_an_empty_recording_is_read_again(tmp_path: Path) -> None:
-    with FileTrace(tmp_path / "run.parquet") as trace:
-        trace.recorder("orders", "sender", PERMIT_ACTIONS, asdict(AGREED))
-    assert read_trace(tmp_path / "run.parquet").channels["orders"].logs == ((),)
-
-
 def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     program = (
@@ -89,29 +83,6 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == 1
     with pytest.raises(TraceUnreadableError, match=r"no whole Parquet file \(was its writer killed"):
         read_trace(path)
-
-
-def test_a_forked_child_does_not_write_into_its_parents_file(tmp_path: Path) -> None:
-    program = (
-        "import os, sys\n"
-        "from permitflow.protocol.permits import PERMIT_ACTIONS\n"
-        "from permitflow.tracing import FileTrace\n"
-        "trace = FileTrace(sys.argv[1])\n"
-        "record = trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})\n"
-        "record('OfferChunk', (1, 1, 0, 0), ())\n"
-        "if os.fork() == 0:\n"
-        "    record('OfferChunk', (2, 2, 0, 0), ())\n"
-        "    sys.exit()\n"
-        "assert os.wait()[1] == 0\n"
-        "record('SendChunk', (1, 1, 0, 0), ())\n"
-    )
-    path = tmp_path / "run.parquet"
-    # Newer Pythons warn of what is tried here.
-    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, str(path)]
-    run = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert (run.returncode, run.stderr) == (0, "")
-    (log,) = read_trace(path).channels["orders"].logs
-    assert [(event.action, event.arguments[0]) for event in log] == [("OfferChunk", 1), ("SendChunk", 1)]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
