@@ -9,6 +9,7 @@ from permitflow.cli.demo import show_run
 from permitflow.demo import DemoReport, Progress
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict, render
+from permitflow.errors import DemoError
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -49,6 +50,14 @@ def test_a_good_report_is_shown_and_succeeds(capsys: pytest.CaptureFixture[str])
 def test_a_report_with_a_problem_fails(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
     assert ended_as(lambda _: report_of(peak_rows_held=9), as_json=as_json) == 1
     assert "Spark to the exchange: more rows in flight than permits" in capsys.readouterr().out
+
+
+def test_a_demo_that_cannot_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: Progress) -> DemoReport:
+        raise DemoError("tpchgen-cli is not installed")
+
+    assert ended_as(run) == 1
+    assert capsys.readouterr().err == "Error: tpchgen-cli is not installed\n"
 
 
 def test_an_interrupted_demo_ends_with_130(process: Command) -> None:

@@ -131,6 +131,3 @@ def test_barriers_and_watermarks_are_bounded_too(kind: Kind, permit_class: str) 
         receiver.deliver(Message(kind, "second"))
     assert (caught.value.permit_class, caught.value.available) == (permit_class, 0)
     assert len(receiver.inbox) == 1
-
-
-# Both.

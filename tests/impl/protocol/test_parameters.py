@@ -79,3 +79,9 @@ def test_oversize_may_be_spelt_as_text_and_nothing_else_is_taken() -> None:
     for wrong in ("halved", None, 1):
         with pytest.raises(InvalidParametersError, match=f"oversize must be 'split' or 'whole', not {wrong!r}"):
             ChannelParameters(oversize=wrong)  # type: ignore[arg-type]  # that is the point
+
+
+def test_the_cost_is_the_rows_but_at_least_one_and_at_most_the_clamp() -> None:
+    parameters = ChannelParameters(row_permits=2_048, permit_batch=256)
+
+    assert [parameters.cost_of(rows) for rows in (0, 1, 256, 1_792, 1_793, 10_000)] == [1, 1, 256, 1_792, 1_792, 1_792]
