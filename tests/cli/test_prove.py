@@ -64,15 +64,6 @@ def test_a_theorem_that_comes_out_otherwise_fails(command: Command, seeded: Call
     assert "0 of 1 theorems as stated" in stdout
 
 
-def test_a_twin_that_survives_fails(command: Command, seeded: Callable[..., None]) -> None:
-    (theorem,) = [one for one in catalogue() if one.id == "2014-right"]
-    (obligation,) = theorem.obligations
-    seeded("2014-right", obligations=(replace(obligation, twin=obligation.claim),))  # type: ignore[type-var, attr-defined]  # a symbolic one
-    code, stdout, _ = command("prove", "--theorem", "2014-right")
-    assert code == 1
-    assert "its twin did not fail" in stdout
-
-
 def test_an_unknown_theorem_is_unusable(command: Command) -> None:
     code, stdout, stderr = command("prove", "--theorem", "treshold")
     assert (code, stdout) == (2, "")
@@ -121,7 +112,7 @@ def test_without_the_second_solver_the_first_proves_alone_and_says_so(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_used_is_refused(command: Command, arguments: list[str], complaint: str) -> None:
+def test_wrong_options_of_prove_are_refused(command: Command, arguments: list[str], complaint: str) -> None:
     code, stdout, stderr = command("prove", "--theorem", "2014-right", *arguments)
     assert (code, stdout) == (2, "")
     assert complaint in " ".join(stderr.split())

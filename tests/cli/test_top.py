@@ -73,7 +73,7 @@ def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
     assert kept["blocked_share"] > 0
 
 
-def test_what_only_a_flow_counts_is_shown_where_it_is_asked_for(run: asyncio.Runner, command: Command) -> None:
+def test_gauges_of_a_flow_are_shown_on_request(run: asyncio.Runner, command: Command) -> None:
     _, stdout, _ = look(run, command, "--once", "--gauges", "--channel", "once")
     heading, once = (" ".join(line.split()) for line in stdout.splitlines())
     assert heading.endswith(" row_permits_here unreturned_permits")
@@ -96,7 +96,7 @@ def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: C
     assert far.rstrip().endswith(" zstd 1")
 
 
-def test_what_an_exchange_says_commands_no_terminal_and_forges_no_line(run: asyncio.Runner, command: Command) -> None:
+def test_texts_of_an_exchange_command_no_terminal_and_forge_no_line(run: asyncio.Runner, command: Command) -> None:
     async def test() -> list[str]:
         exchange = Exchange(parameters=SMALL)
         exchange.add_channel("\x1b[2Ja\nb\u202e", retention=Retention.REPLAY, consumers=("\x9b1Ac\nd", "e"))
@@ -131,7 +131,7 @@ def test_nobody_there_is_a_failure(command: Command) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "rule"), [(["here"], "must be HOST:PORT"), (["--interval", "0s"], "above 0")])
-def test_what_cannot_be_used_is_said(command: Command, arguments: list[str], rule: str) -> None:
+def test_wrong_options_of_top_are_named(command: Command, arguments: list[str], rule: str) -> None:
     code, _, stderr = command("top", *arguments)
     assert code == 2
     assert rule in stderr
