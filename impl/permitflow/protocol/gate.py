@@ -779,13 +779,8 @@ class Gate(Group):
         """How many alignments were completed, and how many were given up."""
         self.has_failed = False
         """Was an input lost?  Then nothing is aligned any more."""
-<<<<<<< HEAD
-        self._aligns_itself = aligns_itself
-        self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
-=======
         self.aligns_itself = aligns_itself
-        self._line: deque[GateReceiver[Any]] = deque()  # those that lack credit, in turn
->>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
+        self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
 
     def join(self, member: "GateReceiver[Any]") -> None:
         """One more input.

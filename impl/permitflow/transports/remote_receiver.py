@@ -8,17 +8,7 @@ import pyarrow as pa
 
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
-<<<<<<< HEAD
-from permitflow.errors import ChannelClosedError, EndOfStream, PermitflowError, WouldBlock
-=======
-from permitflow.errors import (
-    ChannelClosedError,
-    EndOfStream,
-    LocalProtocolError,
-    PermitflowError,
-    WouldBlock,
-)
->>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
+from permitflow.errors import ChannelClosedError, EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Haste, Inbound
 from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure

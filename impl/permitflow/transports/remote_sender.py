@@ -20,11 +20,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.compression import Compression
-<<<<<<< HEAD
-from permitflow.protocol.frames import Agreement, Chunks, EndOutcome, Failure, Feedback
-=======
-from permitflow.protocol.frames import Agreement, Cancel, Chunks, EndOutcome, Failure
->>>>>>> 4755bcc8 (A consumer that needs no more cancels: its producers hear why, both ends count the same, and nothing breaks)
+from permitflow.protocol.frames import Agreement, Cancel, Chunks, EndOutcome, Failure, Feedback
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Carrier, Received
