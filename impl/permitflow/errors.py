@@ -426,6 +426,21 @@ class OverspendError(RemoteProtocolError):
     text = "the peer sent a message of {cost} {permit_class} permits but had only {available}"
 
 
+class InboxOverflowError(RemoteProtocolError):
+    """More messages came than the receiver has places for: the sender was faster, or word of it slower, than agreed."""
+
+    came: int
+    held: int
+    places: int
+    rate: int  # messages in a tick, as agreed
+    delay: int  # ticks, of a signal and a message together, as agreed
+    losses: int  # of signals, as agreed
+    text = (
+        "{came} messages came on top of {held}, and there are places for {places}: more than {rate} messages left in a "
+        "tick, a signal and a message took more than {delay} ticks together, or more than {losses} signals were lost"
+    )
+
+
 class OversizeChunkError(RemoteProtocolError):
     """The peer sent a chunk that it should have split."""
 

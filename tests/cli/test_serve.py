@@ -292,7 +292,7 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
         (["--stream", "a", "--row-permits", "1"], "'--row-permits': must be at least 2, not 1"),
         (
             ["--stream", "a", "--flow", "nonsense"],
-            "--flow: there is no flow 'nonsense', but demand, gate, permits, stop-and-wait",
+            "--flow: there is no flow 'nonsense', but demand, gate, permits, squelch, stop-and-wait",
         ),
         (["--stream", "a", "--flow", "gate", "--parameter", "exclusive"], "'exclusive' must be NAME=NUMBER"),
         (

@@ -18,6 +18,7 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.squelch import SquelchParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -44,6 +45,8 @@ FLOWS = {
     "demand, pulled in full batches": Flows(Demand(size=4, batch=4, initial=0), 0),
     "gate": Flows(GateParameters(exclusive=32, floating=WINDOW_ROWS), 32 + WINDOW_ROWS),
     "gate without exclusive credit": Flows(GateParameters(exclusive=0, floating=WINDOW_ROWS), WINDOW_ROWS),
+    # A remote sender is faster than any rate: there is a place for every message.  A local one hears at once.
+    "squelch": Flows(SquelchParameters(high=8, rate=2 * CHUNKS), 9 * CHUNK_ROWS),
     "xon-xoff": Flows(XonXoff(WINDOW_ROWS), WINDOW_ROWS + AT_ONCE_ROWS),
 }
 CARRIERS = {

@@ -12,11 +12,13 @@ from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION, agree, stated, verify
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Oversize
+from permitflow.protocol.squelch import SquelchParameters
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from tests.support.xon_xoff import XonXoff
 
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=64),
+    "squelch": SquelchParameters(high=8, rate=4),
     "stop-and-wait": StopAndWait(),
     "demand": Demand(size=4),
     "xon-xoff": XonXoff(64),

@@ -20,6 +20,7 @@ from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Inbound, Outbound, Parameters
 from permitflow.protocol.permits import Oversize
 from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.squelch import SquelchParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import MemoryTrace
@@ -166,6 +167,7 @@ FLOWS: dict[str, Parameters] = {
     ),
     "stop-and-wait": StopAndWait(),
     "demand": Demand(size=4),
+    "squelch": SquelchParameters(high=4, rate=64),
 }
 
 

@@ -1,0 +1,423 @@
+"""Squelch, for any watermarks, rate, delays and number of lost signals: the headroom that is enough.
+
+A signal to stop that is in flight, or was heard, bounds what can still come: what is in flight, and what is sent at the
+rate until the signal is heard.  If it was lost, ``repeat`` more messages come before the next one is told.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import product
+
+from permitflow_model.squelch import (
+    NO_WORDS,
+    OFF,
+    ON,
+    SYSTEM,
+    Parameters,
+    Signal,
+    State,
+    count,
+    followed_by,
+    gap_of,
+    initial,
+    is_off_due,
+    needed_headroom,
+    plus,
+    sent_lately,
+    words_of,
+)
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation, Subject
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.symbols import assume, function, integer, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "round_trip", "theorems", "worst_run"]
+
+
+# What can still come.
+
+
+def round_trip(parameters: Parameters) -> int:
+    """Messages that leave in the time in which a signal goes one way and a message the other."""
+    return parameters.rate * (parameters.signal_delay + parameters.data_delay)
+
+
+def still_sent(parameters: Parameters, age: int, sent: int) -> int:
+    """Messages that the sender may still send before it hears a signal of this age."""
+    return parameters.rate * (parameters.signal_delay - age) - sent if age < parameters.signal_delay else 0
+
+
+def is_deaf(state: State) -> bool:
+    """Was the newest signal to stop lost?"""
+    return state.told == OFF and state.heard == ON and state.signals.is_empty()
+
+
+def in_flight(state: State, parameters: Parameters) -> bool:
+    """Messages are in flight no longer than their delay."""
+    if state.wire > parameters.rate * parameters.data_delay:
+        return False
+    return state.sent == 0 or state.wire <= sent_lately(state)
+
+
+def aged(state: State, parameters: Parameters) -> bool:
+    """So are signals."""
+    return state.age <= parameters.signal_delay and (state.age == 0 or not state.signals.is_empty())
+
+
+def crossed(state: State, parameters: Parameters) -> bool:
+    """Above the watermark, before the receiver has told it."""
+    if state.told == OFF or state.inbox <= parameters.high:
+        return True
+    most = parameters.high + round_trip(parameters) - state.inbox - state.wire
+    return still_sent(parameters, 0, state.sent) <= most and most >= 0
+
+
+def told_off(state: State, parameters: Parameters) -> bool:
+    """Of what has come since the sender was told to stop, each lost signal explains ``repeat`` messages."""
+    if state.told == ON:
+        return True
+    explained = (state.lost - 1 if is_deaf(state) else state.lost) * parameters.repeat
+    return state.inbox <= parameters.high + 1 + state.since + explained
+
+
+def still_to_come(state: State, parameters: Parameters) -> bool:
+    """A signal that is not lost ends what comes; after one that is lost, the next one is due in time."""
+    if state.told == ON:
+        return True
+    if not is_deaf(state):
+        most = round_trip(parameters) - 1 - state.since - state.wire
+        ahead = 0 if state.signals.is_empty() else still_sent(parameters, state.age, state.sent)
+    elif state.since >= parameters.repeat:
+        most = parameters.repeat - 1 + round_trip(parameters) - state.since - state.wire
+        ahead = still_sent(parameters, 0, state.sent)
+    else:
+        return True
+    return ahead <= most and most >= 0
+
+
+INVARIANT = {
+    "TypeOK": SYSTEM.invariants["TypeOK"],
+    "LastWord": SYSTEM.invariants["LastWord"],
+    "InFlight": in_flight,
+    "Aged": aged,
+    "Crossed": crossed,
+    "ToldOff": told_off,
+    "StillToCome": still_to_come,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+# Symbols.
+
+_SIGNAL_LAWS: Mapping[str, Law] = {
+    "gaps": lambda signals: signals.sum_of(gap_of, plus, 0),
+    "all have a word": lambda signals: signals.sum_of(words_of, followed_by, NO_WORDS).number - signals.size(),
+    "a word for each": lambda signals: signals.size() - signals.sum_of(words_of, followed_by, NO_WORDS).number,
+}
+
+
+def _tick_laws(rate: int) -> Mapping[str, Law]:
+    """Of the messages that are sent in each tick, at most so many."""
+
+    def sent_in(ticks: Sums) -> int:
+        return ticks.sum_of(count, plus, 0)
+
+    return {
+        "messages of ticks": sent_in,
+        "no more than the rate": lambda ticks: rate * ticks.size() - sent_in(ticks),
+    }
+
+
+def any_parameters() -> Parameters:
+    """Any parameters with which no signal is repeated before the first one can have had its effect."""
+    parameters = any_parameters_of(Parameters)
+    assume(parameters.repeat >= round_trip(parameters))
+    return parameters
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    queues = {
+        "recent": SymbolicQueue.any_queue("recent", integer, tuple(_tick_laws(parameters.rate).values())),
+        "signals": SymbolicQueue.any_queue("signals", _any_signal, tuple(_SIGNAL_LAWS.values())),
+    }
+    return assume_all(INVARIANT.values(), arbitrary(State, special=queues), parameters)
+
+
+def _any_signal(name: str) -> Signal:
+    return arbitrary(Signal, f"{name}.")
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""Squelch with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "squelch-")
+
+
+def worst_run(parameters: Parameters) -> Iterator[State]:
+    """A run in which the sender never rests, nobody consumes, and everything takes as long as it may."""
+    state = initial(parameters)
+    while state.heard == ON or state.wire > 0:
+        yield state
+        state = SYSTEM.perform(_last_moment(state, parameters), state, parameters)
+    yield state
+
+
+def _last_moment(state: State, parameters: Parameters) -> str:
+    if state.waiting == 0:
+        return "Offer"
+    if is_off_due(state, parameters):
+        return "TellOff"
+    if state.wire > sent_lately(state):
+        return "Deliver"
+    may = partial(SYSTEM.is_enabled, state=state, parameters=parameters)
+    return next(action for action in ("Send", "Tick", "Lose", "Hear") if may(action))
+
+
+# Theorems.
+
+
+def _bounded(state: State, parameters: Parameters, short: int) -> bool:
+    assume(parameters.capacity >= parameters.high + needed_headroom(parameters) - short)
+    return SYSTEM.invariants["Bounded"](state, parameters)
+
+
+def _live(state: State, parameters: Parameters, most_losses: int) -> bool:
+    assume(parameters.reminders or parameters.losses <= most_losses)
+    return SYSTEM.invariants["NeverStuck"](state, parameters)
+
+
+def _not_repeated(state: State, parameters: Parameters, patience: int) -> bool:
+    """A signal to stop that was not lost is not due again; ``patience``: of the receiver, in messages."""
+    return state.told == ON or is_deaf(state) or state.since < round_trip(parameters) - 1 + patience
+
+
+def _gap(parameters: Parameters) -> int:
+    return parameters.high + 1 - parameters.low
+
+
+def _ahead(state: State, parameters: Parameters) -> int:
+    """Messages that must come, or be consumed, before the other signal is due."""
+    return parameters.high + 1 - state.inbox if state.told == ON else state.inbox - parameters.low
+
+
+def _is_no_storm(before: State, after: State, parameters: Parameters, short: int) -> bool:
+    """A signal that says something else is due only where nothing is ahead, and then the whole gap is."""
+    if after.told == before.told:
+        return _ahead(after, parameters) >= _ahead(before, parameters) - 1 + short
+    return _ahead(before, parameters) <= 0 and _ahead(after, parameters) >= _gap(parameters) + short
+
+
+_SMALL = Parameters(waiters=1, high=1, low=0, capacity=9, rate=1, signal_delay=2, data_delay=2, repeat=4)
+"""Of the run that goes beyond the headroom of 2014."""
+
+
+def _within_one_way(state: State, parameters: Parameters) -> bool:
+    return state.inbox <= parameters.high + parameters.rate * parameters.data_delay
+
+
+def _within_both_ways(state: State, parameters: Parameters) -> bool:
+    assume(parameters.losses == 0)
+    return state.inbox <= parameters.high + round_trip(parameters)
+
+
+def _cases() -> Iterable[Parameters]:
+    """All small rates, delays and losses; with a watermark at which a whole tick's messages cross it."""
+    for rate, signal_delay, data_delay, losses in product(range(1, 5), range(4), range(1, 4), range(3)):
+        trip = rate * (signal_delay + data_delay)
+        repeat = trip + (-trip) % rate
+        yield Parameters(
+            waiters=1,
+            high=2 * rate,
+            low=0,
+            capacity=2 * rate,
+            rate=rate,
+            signal_delay=signal_delay,
+            data_delay=data_delay,
+            repeat=repeat,
+            losses=losses,
+        )
+
+
+def _peak(parameters: Parameters) -> int:
+    return max(state.inbox for state in worst_run(parameters))
+
+
+def _described(parameters: Parameters) -> Mapping[str, int]:
+    names = ("high", "rate", "signal_delay", "data_delay", "losses")
+    return {name: getattr(parameters, name) for name in names}
+
+
+def _laws() -> Iterator[SymbolicObligation]:
+    def rate() -> int:
+        one = function("rate")(0)
+        assume(one >= 1)
+        return one
+
+    def messages_of_a_tick() -> int:
+        messages = natural("messages")
+        assume(messages <= rate())
+        return messages
+
+    def gap_is_known() -> Signal:
+        signal = _any_signal("signal")
+        assume(signal.gap >= 0)
+        return signal
+
+    for name in ("messages of ticks", "no more than the rate"):
+        yield from law_obligations(
+            name,
+            lambda name=name: _tick_laws(rate())[name],  # type: ignore[misc]  # binds the loop's value
+            messages_of_a_tick,
+            lambda: integer("messages"),
+        )
+    for name, law in _SIGNAL_LAWS.items():
+        is_about_gaps = name == "gaps"
+        yield from law_obligations(
+            name, partial(_itself, law), gap_is_known, partial(_any_signal, "signal") if is_about_gaps else None
+        )
+
+
+def _itself(law: Law) -> Law:
+    return law
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows, steps = SUBJECT.holds_whenever_invariant, [action.name for action in SYSTEM.actions]
+    return (
+        _CHAPTER.theorem(
+            "laws",
+            "SentLately",
+            "No more than Rate messages leave in a tick, and signals have gaps: what the proofs assume of queues.",
+            *_laws(),
+        ),
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative.",
+            lambda state, _: state._replace(wire=-1),
+            "-1 messages are in flight",
+        ),
+        _CHAPTER.kept(
+            "last-word",
+            "LastWord",
+            "Unless a signal was lost, the sender hears at last what the receiver has told.",
+            lambda state, _: state._replace(told=1 - state.told),
+            "after the step the receiver has told the other thing",
+        ),
+        _CHAPTER.kept(
+            "in-flight",
+            "InFlight",
+            "No more messages are in flight than leave in the time in which one is.",
+            lambda state, parameters: state._replace(wire=state.wire + parameters.rate * parameters.data_delay + 1),
+            "after the step so many more are in flight",
+            about="SentLately",
+        ),
+        _CHAPTER.kept(
+            "signals-arrive",
+            "Aged",
+            "No signal is in flight longer than its delay.",
+            lambda state, parameters: state._replace(age=state.age + parameters.signal_delay + 1),
+            "after the step the newest one is older than that",
+            about="OldestAge",
+        ),
+        _CHAPTER.kept(
+            "crossing",
+            "Crossed",
+            "When the watermark is crossed, there is room for what comes before the sender hears that it must stop.",
+            lambda state, parameters: state._replace(
+                told=ON, inbox=parameters.high + round_trip(parameters) + 1 + state.wire
+            ),
+            "after the step more than that is in the inbox, and nothing was told",
+            about="IsOffDue",
+        ),
+        _CHAPTER.kept(
+            "told-off",
+            "ToldOff",
+            "What is above the watermark has come since the sender was told to stop: Repeat messages for each lost "
+            "signal, and those since the last.",
+            lambda state, parameters: state._replace(
+                told=OFF, inbox=parameters.high + 2 + state.since + state.lost * parameters.repeat
+            ),
+            "after the step the sender was told, and one more is there",
+            about="TellOff",
+        ),
+        _CHAPTER.kept(
+            "still-to-come",
+            "StillToCome",
+            "Once the sender was told to stop, no more than Rate * (SignalDelay + DataDelay) messages come, or the "
+            "signal is lost.",
+            lambda state, parameters: state._replace(told=OFF, since=parameters.repeat + round_trip(parameters)),
+            "after the step the sender was told, and more have come",
+            about="TellOff",
+        ),
+        _CHAPTER.theorem(
+            "bounded",
+            "Bounded",
+            "The inbox never overflows with Rate * (SignalDelay + DataDelay) + Losses * Repeat places above High: the "
+            "way of the signal and the way of the messages, and what each lost signal costs.",
+            follows("in every state", partial(_bounded, short=0), partial(_bounded, short=1), "one place less"),
+        ),
+        Theorem(
+            id="squelch-tight",
+            statement="With one place less there is a run in which it overflows.",
+            module="Squelch",
+            operator="Bounded",
+            scope="bounded: rates up to 4, delays up to 3, up to 2 lost signals",
+            tool="explorer",
+            obligations=(
+                ExhaustiveObligation(
+                    "the worst run fills exactly these places",
+                    _cases,
+                    lambda parameters: _peak(parameters) == parameters.high + needed_headroom(parameters),
+                    lambda parameters: _peak(parameters) < parameters.high + needed_headroom(parameters),
+                    "fewer",
+                    _described,
+                ),
+            ),
+        ),
+        Theorem(
+            id="squelch-one-way",
+            statement='False, from 2014: "headroom = delay * rate", with the delay of one way.',
+            module="Squelch",
+            operator="Bounded",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _within_one_way,
+                    _within_both_ways,
+                    "both ways",
+                    SUBJECT.always,
+                    SYSTEM,
+                    _SMALL,
+                ),
+            ),
+        ),
+        _CHAPTER.theorem(
+            "repeated",
+            "IsOffDue",
+            "A signal to stop is repeated only if it was lost, given Repeat >= Rate * (SignalDelay + DataDelay).",
+            follows("in every state", partial(_not_repeated, patience=1), partial(_not_repeated, patience=0), "less"),
+        ),
+        _CHAPTER.theorem(
+            "no-storm",
+            "TellOn",
+            "Between two signals that say different things, High + 1 - Low messages come or are consumed.",
+            *SUBJECT.step_obligations(
+                steps, partial(_is_no_storm, short=0), partial(_is_no_storm, short=2), "two more"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "A message that waits can still be served, in the next tick if not in this one, if no signal is lost or "
+            "the receiver reminds the sender.",
+            follows("in every state", partial(_live, most_losses=0), partial(_live, most_losses=1), "one is lost"),
+        ),
+    )
