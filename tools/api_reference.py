@@ -38,6 +38,7 @@ MODULES = {
     "permitflow.protocol.gate": "",
     "permitflow.protocol.stop_and_wait": "",
     "permitflow.protocol.demand": "",
+    "permitflow.protocol.squelch": "",
     "permitflow.protocol.flow": "",
     "permitflow.transports.grpc_aio": "grpc",
     "permitflow.transports.grpc_blocking": "grpc",
@@ -69,6 +70,7 @@ ONLY = {
     "permitflow.protocol.frames": ("Staging",),
     "permitflow.protocol.stop_and_wait": ("StopAndWait",),
     "permitflow.protocol.demand": ("Demand",),
+    "permitflow.protocol.squelch": ("SquelchParameters",),
     "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),
 }
 

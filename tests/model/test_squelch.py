@@ -98,4 +98,4 @@ def test_a_gap_between_the_watermarks_saves_signals(low: int) -> None:
 )
 def test_parameters_that_the_specification_refuses_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least"):
-        replace(SMALL, **{name: value})
+        replace(SMALL, **{name: value})  # type: ignore[arg-type]  # they are numbers

@@ -83,7 +83,7 @@ def test_a_capacity_that_is_too_small_for_the_peer_is_refused_with_the_number_th
 def test_an_agreement_that_is_wrong_is_not_believed(
     change: dict[str, int | None], wanted: StatedSquelch | None, rule: str
 ) -> None:
-    agreed = StatedSquelch(*SQUELCH.state(PARAMETERS))._replace(**change)  # type: ignore[arg-type]  # on purpose
+    agreed = StatedSquelch(*SQUELCH.state(PARAMETERS))._replace(**change)
     with pytest.raises(ParameterMismatchError, match=rule):
         SQUELCH.verify(agreed, wanted)
 

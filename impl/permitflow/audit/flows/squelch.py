@@ -59,7 +59,8 @@ def _since(events: Events, since: Integers) -> Integers:
     """A signal to stop begins to count, or takes ``repeat`` messages off; the recording says which."""
     _, told_off, counted = events.counters
     told = np.where(events.is_any(["TellOff"]), counted, np.where(events.is_any(["TellOn"]), 0, since))
-    return told + (events.is_any(["Deliver"]) & (told_off != 0))
+    counted_on: Integers = told + (events.is_any(["Deliver"]) & (told_off != 0))
+    return counted_on
 
 
 LAWS = Laws(
