@@ -140,8 +140,11 @@ def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_
 
 @pytest.mark.parametrize(
     "example",
-    [example for example in programs() if not example.where.startswith("README.md")],
-    ids=lambda example: example.where,
+    [
+        pytest.param(example, marks=[pytest.mark.long] if "writeStream" in example.program else [], id=example.where)
+        for example in programs()
+        if not example.where.startswith("README.md")
+    ],
 )
 def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
     assert EXCHANGE not in example.program, "nobody serves there"

@@ -68,7 +68,7 @@ class EpochPlanner(StreamPlanner):
         super().__init__(channels, consumer=consumer, max_rows=None)
         self._stall_seconds = stall_seconds
         self._clock = clock
-        self._given_up = 0
+        self._done = self._given_up = 0
         self._last: tuple[int, bool] | None = None
         """For ``Trigger.AvailableNow``: the last barrier, and whether the rows behind it belong to the query."""
         self._stalled: tuple[object, float] | None = None
@@ -79,7 +79,7 @@ class EpochPlanner(StreamPlanner):
 
     def latest(self, positions: Positions) -> StreamOffset:
         """The end of the rows that exist, and the last aligned barrier."""
-        return self._at(super().latest(positions), self._last_aligned(positions))
+        return self._at(super().latest(positions), max(self._done, self._last_aligned(positions)))
 
     def cap(self, position: Position) -> int:
         """No bound: a batch has all rows of its epoch."""
@@ -121,7 +121,7 @@ class EpochPlanner(StreamPlanner):
         """
         self.require_kept(start, positions)
         inputs = [positions[channel] for channel in self._channels]
-        done = start.barrier or 0
+        self._done = done = start.barrier or 0
         if any(each.channel not in start.rows for each in inputs):
             entered = {each.channel: start.rows.get(each.channel, each.acknowledged_row) for each in inputs}
             return self._at(self._offset(entered, positions), done)

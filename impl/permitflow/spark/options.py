@@ -33,7 +33,7 @@ SHARED_OPTIONS = (
     "same_host",
     "compression",
 )
-READ_ONLY_OPTIONS = ("consumer",)
+READ_ONLY_OPTIONS = ("consumer", "channel_column")
 _MAX_ROWS_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
 STREAM_READ_OPTIONS = (*_MAX_ROWS_OPTIONS, "epochs", "stall_seconds")
 WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
@@ -73,6 +73,9 @@ class ReadOptions:
 
     consumer: str = ""
     """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
+
+    channel_column: str = ""
+    """The name of a column for the channel's name, beside the columns of all channels; empty: there is none."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
@@ -123,6 +126,7 @@ def _shared_options(options: Mapping[str, str]) -> ReadOptions:
         same_host=_value_of(options, "same_host", _choice(SameHost), SameHost.AUTO),
         compression=_value_of(options, "compression", _choice(Compression), Compression.AUTO),
         consumer=_value_of(options, "consumer", _consumer_name, ""),
+        channel_column=_value_of(options, "channel_column", _name, ""),
     )
 
 

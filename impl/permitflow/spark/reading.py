@@ -26,7 +26,7 @@ from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import arrow_schema, check_user_schema, conform
+from permitflow.spark.schema import RowForm
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
@@ -221,17 +221,17 @@ def read_range(
         PeerTimeoutError: it is reachable, but sent nothing for ``timeout_seconds``.
         UnexpectedFrameError: it sent rows outside the range.
     """
-    target = arrow_schema(schema)
+    form = RowForm(schema, options.channel_column)
     patience = Patience(options.timeout_seconds, [rows.channel])
     at = rows.from_row
     while at < rows.to_row:
         try:
             with opened(options, rows.channel, streams, from_row=at, to_row=rows.to_row, log_id=rows.log_id) as source:
-                check_user_schema(schema, source.schema, channel=rows.channel)
+                form.require_fitting(source.schema, channel=rows.channel)
                 streams.add(source)
                 for chunks in source.joined(rows_together(source.parameters)):
                     _require_within(rows, at + chunks.num_rows <= rows.to_row, at + chunks.num_rows)
-                    yield conform(chunks.batch, target)
+                    yield form.conform(chunks.batch, channel=rows.channel)
                     at += chunks.num_rows
                     patience.renew()
             _require_within(rows, at == rows.to_row, at)

@@ -1,9 +1,11 @@
 """Maps between Spark's and Arrow's types, and converts batches to the form that Spark demands."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from permitflow.errors import SchemaMismatchError
 
@@ -46,6 +48,87 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         raise SchemaMismatchError(ours=", ".join(schema.names), theirs=", ".join(batch.schema.names))
     columns = [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def united_schema(channels: Mapping[str, pa.Schema], channel_column: str) -> StructType:
+    """The Spark schema for rows of channels with different columns: the channel's name, then all columns by name.
+
+    A column that a channel lacks is null in its rows.
+
+    Raises:
+        SchemaMismatchError: two channels have a column of one name and different types; the name of the first column is
+            taken; or Spark has no type for a column.
+    """
+    schemas = {channel: spark_schema(schema, channel=channel) for channel, schema in channels.items()}
+    fields = {channel_column: StructField(channel_column, StringType(), nullable=False)}
+    owners = {channel_column: f"option channel_column: {fields[channel_column].simpleString()}"}
+    for channel, schema in schemas.items():
+        for field in schema:
+            known, owner = fields.get(field.name), f"channel {channel!r}: {field.simpleString()}"
+            if field.name == channel_column or (known is not None and known.dataType != field.dataType):
+                raise SchemaMismatchError(ours=owners[field.name], theirs=owner)
+            is_everywhere = all(field.name in other.names for other in schemas.values())
+            nullable = field.nullable or not is_everywhere or (known is not None and known.nullable)
+            fields[field.name] = StructField(field.name, field.dataType, nullable)
+            owners[field.name] = owner
+    return StructType([*fields.values()])
+
+
+class RowForm:
+    """The form in which Spark wants the rows of a channel."""
+
+    def __init__(self, schema: StructType, channel_column: str = "") -> None:
+        """Rows of ``schema``.
+
+        ``channel_column``: the name of the column for the channel's name; then a channel may lack columns.  Empty: it
+        has all columns, in this order.
+        """
+        self._schema = schema
+        self._arrow = arrow_schema(schema)
+        self._channel_column = channel_column
+
+    def require_fitting(self, schema: pa.Schema, *, channel: str) -> None:
+        """Compare this form with a channel's schema.
+
+        Raises:
+            SchemaMismatchError: with both schemas.
+        """
+        if not self._channel_column:
+            check_user_schema(self._schema, schema, channel=channel)
+            return
+        found = spark_schema(schema, channel=channel)
+        has_all = {self._channel_column, *found.names} <= {*self._schema.names}
+        if not (
+            has_all
+            and self._channel_column not in found.names
+            and all(self._fits(each, found) for each in self._schema)
+        ):
+            wanted = f"{self._schema.simpleString()}, with the channel's name in {self._channel_column!r}"
+            raise SchemaMismatchError(ours=wanted, theirs=f"channel {channel!r}: {found.simpleString()}")
+
+    def _fits(self, field: StructField, found: StructType) -> bool:
+        if field.name == self._channel_column:
+            return isinstance(field.dataType, StringType)
+        if field.name not in found.names:
+            return field.nullable
+        theirs = found[field.name]
+        return _takes(field.dataType, theirs.dataType) and field.nullable >= theirs.nullable
+
+    def conform(self, batch: pa.RecordBatch, *, channel: str) -> pa.RecordBatch:
+        """Convert a batch of a channel to this form.
+
+        Raises:
+            SchemaMismatchError: as ``conform``.
+        """
+        if not self._channel_column:
+            return conform(batch, self._arrow)
+        given = dict(zip(batch.schema.names, batch.columns, strict=True))
+        given[self._channel_column] = pa.repeat(channel, batch.num_rows)
+        columns = [
+            _cast(given[field.name], field) if field.name in given else pa.nulls(batch.num_rows, field.type)
+            for field in self._arrow
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
 
 
 def _spark_field(field: pa.Field, channel: str) -> StructField:

@@ -36,7 +36,7 @@ from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, Write
 from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
+from permitflow.spark.schema import RowForm, spark_schema, united_schema
 from permitflow.spark.stream_planning import RowRange
 
 
@@ -56,6 +56,7 @@ class PermitflowDataSource(DataSource):
 
     Options for reading only:
         consumer: the consumer to read as, for channels that keep their rows; default.
+        channel_column: a name for a first column with the channel's name; then channels may have different columns.
         maxRowsPerBatch: the most rows of a streaming batch, over all channels; half the window of each channel.
         epochs: ``aligned`` ends each streaming batch at a barrier that has come in all channels; none.
         stall_seconds: with epochs, how long a barrier may wait for channels in which nothing comes; 120.
@@ -84,12 +85,13 @@ class PermitflowDataSource(DataSource):
     def schema(self) -> StructType:
         """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
 
-        Waits for the channel's first producer, at most ``timeout_seconds``.
+        With a column for the channel's name, it asks all channels.  Waits for the first producer of each channel that
+        is asked, at most ``timeout_seconds``.
 
         Raises:
             InvalidOptionError: see ``ReadOptions``.
             PermitflowError: the exchange does not answer, or has no such channel.
-            SchemaMismatchError: Spark has no type for a column.
+            SchemaMismatchError: Spark has no type for a column, or columns of one name have different types.
         """
         # Spark does not say here whether it will read a table or a stream.
         options = StreamOptions.parse(self.options).exchange
@@ -97,9 +99,14 @@ class PermitflowDataSource(DataSource):
         from permitflow.transports.grpc_blocking import probe
 
         leave_imports_alone()
-        channel = options.channels[0]
-        found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
-        return spark_schema(found.schema, channel=channel)
+        asked = options.channels if options.channel_column else options.channels[:1]
+        found = {
+            channel: probe(options.address, channel, timeout_seconds=options.timeout_seconds).schema
+            for channel in asked
+        }
+        if options.channel_column:
+            return united_schema(found, options.channel_column)
+        return spark_schema(found[asked[0]], channel=asked[0])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
@@ -208,10 +215,10 @@ class ExchangeReader(DataSourceReader):
             with recording(options.trace_dir, f"read-{channel}") as streams:
                 yield from read_range(options, partition.rows, self._schema, streams)
             return
-        target = arrow_schema(self._schema)
+        form = RowForm(self._schema, options.channel_column)
         # A reader that has begun must read all of a channel, so the schema is checked first.
         found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
-        check_user_schema(self._schema, found.schema, channel=channel)
+        form.require_fitting(found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
             narrow_socket() as spark,
@@ -220,7 +227,7 @@ class ExchangeReader(DataSourceReader):
             hand_over = HandOver(spark)
             streams.add(source, hand_over.as_json)
             batches = source.joined(self._rows_together(source.parameters))
-            yield from hand_over.metered(conform(chunks.batch, target) for chunks in batches)
+            yield from hand_over.metered(form.conform(chunks.batch, channel=channel) for chunks in batches)
 
     def _rows_together(self, parameters: Parameters) -> int:
         """The most rows of a batch of several chunks; tests override it."""

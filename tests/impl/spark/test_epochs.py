@@ -1,28 +1,42 @@
 """Two streams with barriers are one source whose batches are the epochs, each row once, whatever starts again."""
 
 import asyncio
+import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
+from permitflow.spark import PermitflowDataSource
+from permitflow.spark.schema import united_schema
+from permitflow.spark.stream_planning import OffsetJson
+from permitflow.spark.stream_source import ExchangeStreamReader
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_aio import put
 from permitflow.transports.grpc_blocking import control
+from permitflow.transports.remote_sender import RemoteSender
 from tests.support.process import reserved_address
-from tests.support.served_exchange import served_exchange
+from tests.support.served_exchange import ServedExchange, served_exchange
 
 Options = dict[str, str]
 Row = tuple[str, int, int]
-"""What it is, its epoch, and its number in the epoch."""
+"""The channel, the epoch, and the number in the epoch of a row."""
 
 T = TypeVar("T")
 
-SCHEMA = pa.schema([("kind", pa.string()), ("epoch", pa.int64()), ("n", pa.int64())])
+SCHEMAS = {
+    "orders": pa.schema([("epoch", pa.int64()), ("n", pa.int64()), ("price", pa.float64())]),
+    "payments": pa.schema([("epoch", pa.int64()), ("n", pa.int64()), ("method", pa.string())]),
+}
+OWN = {"orders": 9.5, "payments": "card"}
+"""What only this stream has in a row."""
+UNITED = united_schema({f"{kind}/0": schema for kind, schema in SCHEMAS.items()}, "channel")
 KEEPING = ("--retention", "replay", "--drain-seconds", "0.1", "--stream", "orders:1", "--stream", "payments:1")
 ROWS = {"orders": 10, "payments": 1}
 """Of each epoch."""
@@ -46,30 +60,35 @@ def address() -> Iterator[str]:
 
 
 def rows_of(kind: str, epoch: int) -> list[Row]:
-    return [] if epoch == EMPTY else [(kind, epoch, number) for number in range(ROWS[kind])]
+    return [] if epoch == EMPTY else [(f"{kind}/0", epoch, number) for number in range(ROWS[kind])]
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    kinds, epochs, numbers = zip(*rows, strict=True)
-    return pa.record_batch([pa.array(kinds), pa.array(epochs), pa.array(numbers)], schema=SCHEMA)
+def batch_of(kind: str, epoch: int) -> pa.RecordBatch:
+    _, epochs, numbers = zip(*rows_of(kind, epoch), strict=True)
+    return pa.record_batch([epochs, numbers, [OWN[kind]] * len(epochs)], schema=SCHEMAS[kind])
+
+
+async def put_epoch(sender: RemoteSender, kind: str, epoch: int) -> None:
+    if rows_of(kind, epoch):
+        await sender.send(batch_of(kind, epoch))
+    await sender.send_barrier(epoch)
 
 
 def put_epochs(address: str, kind: str, epochs: Sequence[int], *, ends: bool = False) -> None:
     """The rows of these epochs, and a barrier behind each."""
 
     async def produce() -> None:
-        async with put(address, f"{kind}/0", SCHEMA, producer=kind) as sender:
+        async with put(address, f"{kind}/0", SCHEMAS[kind], producer=kind) as sender:
             for epoch in epochs:
-                if rows := rows_of(kind, epoch):
-                    await sender.send(batch_of(rows))
-                await sender.send_barrier(epoch)
+                await put_epoch(sender, kind, epoch)
             await sender.end(closes_channel=ends)
 
     asyncio.run(produce())
 
 
 def options_of(address: str, **more: str) -> Options:
-    return {"address": address, "channels": ",".join(CHANNELS), "epochs": "aligned", "timeout_seconds": "60", **more}
+    named = {"address": address, "channels": ",".join(CHANNELS), "channel_column": "channel"}
+    return {**named, "epochs": "aligned", "timeout_seconds": "60", **more}
 
 
 def run_epochs(
@@ -82,14 +101,15 @@ def run_epochs(
 
         def join(frame: DataFrame, batch: int) -> None:
             frame.persist()
-            orders, payments = frame.where("kind = 'orders'"), frame.where("kind = 'payments'")
-            paid = orders.join(payments, ["epoch", "n"]).count()
-            seen.append((batch, sorted((row.kind, row.epoch, row.n) for row in frame.collect()), paid))
+            orders = frame.where("channel = 'orders/0'").select("epoch", "n", "price")
+            payments = frame.where("channel = 'payments/0'").select("epoch", "n", "method")
+            paid = orders.join(payments, ["epoch", "n"]).where("price = 9.5 AND method = 'card'").count()
+            seen.append((batch, sorted((row.channel, row.epoch, row.n) for row in frame.collect()), paid))
             frame.unpersist()
             if batch == failing:
                 raise RuntimeError("the table is locked")
 
-        stream = spark.readStream.format("permitflow").schema("kind STRING, epoch LONG, n LONG").options(**options)
+        stream = spark.readStream.format("permitflow").options(**options)
         writer = stream.load().writeStream.foreachBatch(join).option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         try:
@@ -107,6 +127,137 @@ def expected(batch: int) -> tuple[int, list[Row], int]:
     """Batch 0 is epoch 1, and so on."""
     orders, payments = rows_of("orders", batch + 1), rows_of("payments", batch + 1)
     return batch, [*orders, *payments], len(payments)
+
+
+@pytest.fixture
+def exchange() -> Iterator[ServedExchange]:
+    """An exchange whose channels keep 256 rows for one consumer."""
+    with served_exchange(more=KEEPING) as served:
+        yield served
+
+
+def reader_of(options: Options) -> ExchangeStreamReader:
+    reader = PermitflowDataSource(options).streamReader(UNITED)
+    assert isinstance(reader, ExchangeStreamReader)
+    return reader
+
+
+def rows_between(options: Options, start: OffsetJson, end: OffsetJson) -> list[Row]:
+    """What the tasks of a batch read, with a copy of a reader that has dialled nobody, as Spark makes them."""
+    copy = pickle.loads(pickle.dumps(reader_of(options)))
+    assert isinstance(copy, ExchangeStreamReader)
+    batches = [batch for task in copy.partitions(start, end) for batch in copy.read(task)]
+    return sorted((row["channel"], row["epoch"], row["n"]) for batch in batches for row in batch.to_pylist())
+
+
+def ask_until_it_fails(reader: ExchangeStreamReader, offset: OffsetJson) -> NoReturn:
+    """One batch after the other, and every batch is done at once."""
+    while True:
+        offset = reader.latestOffset(offset, ReadAllAvailable())
+
+
+def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_acknowledged(
+    exchange: ServedExchange,
+) -> None:
+    put_epochs(exchange.address, "orders", [1, 2, EMPTY, 4])
+    put_epochs(exchange.address, "payments", [1, 2, EMPTY, 4])
+    options = options_of(exchange.address)
+    reader = reader_of(options)
+    assert reader.getDefaultReadLimit() == ReadAllAvailable()
+    start = reader.initialOffset()
+    for epoch in (1, 2, EMPTY, 4):
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert end["barrier"] == epoch
+        for _ in range(2):
+            assert rows_between(options, start, end) == [*rows_of("orders", epoch), *rows_of("payments", epoch)]
+        start = end
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    with control(exchange.address) as line:
+        positions = line.positions(CHANNELS)
+    assert [(each.acknowledged_row, each.next_row, each.barriers) for each in positions] == [(30, 30, ()), (3, 3, ())]
+    assert reader.reportLatestOffset() == start
+    reader.stop()
+
+
+def test_a_checkpoint_of_the_other_kind_is_refused(exchange: ServedExchange) -> None:
+    put_epochs(exchange.address, "orders", [1])
+    aligned = options_of(exchange.address)
+    plain = {name: value for name, value in aligned.items() if name != "epochs"}
+    for written, read, words in ((aligned, plain, "set option 'epochs' to 'aligned'"), (plain, aligned, "leave out")):
+        writer, reader = reader_of(written), reader_of(read)
+        offset = writer.initialOffset()
+        with pytest.raises(CheckpointError, match=words):
+            reader.latestOffset(offset, ReadAllAvailable())
+        with pytest.raises(CheckpointError, match=words):
+            reader.partitions(offset, offset)
+        writer.stop()
+        reader.stop()
+
+
+def test_who_keeps_the_others_waiting_is_named(exchange: ServedExchange) -> None:
+    put_epochs(exchange.address, "orders", [1])
+    put_epochs(exchange.address, "payments", [])
+    reader = reader_of(options_of(exchange.address, stall_seconds="0.2"))
+    start = reader.initialOffset()
+    with pytest.raises(InputStalledError, match=r"no message of payments/0 for 0.2 s: orders/0 wait behind barrier 1"):
+        ask_until_it_fails(reader, start)
+    put_epochs(exchange.address, "payments", [1])
+    assert reader.latestOffset(start, ReadAllAvailable())["barrier"] == 1
+    reader.stop()
+
+
+def test_an_input_that_is_aborted_fails_the_query_behind_its_last_epoch(exchange: ServedExchange) -> None:
+    async def give_up() -> None:
+        async with put(exchange.address, "payments/0", SCHEMAS["payments"], producer="payments") as sender:
+            sender.abort("the disk is on fire")
+
+    put_epochs(exchange.address, "orders", [1, 2])
+    put_epochs(exchange.address, "payments", [1])
+    asyncio.run(give_up())
+    options = options_of(exchange.address)
+    reader = reader_of(options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert rows_between(options, start, end) == [*rows_of("orders", 1), *rows_of("payments", 1)]
+    with pytest.raises(InputLostError, match=r"input 'payments/0' .* the disk is on fire"):
+        reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
+
+
+def test_an_epoch_that_the_exchange_cannot_keep_is_said_instead_of_waiting_for_ever(exchange: ServedExchange) -> None:
+    """The producer of orders waits for room in the middle of its second epoch."""
+
+    async def produce(failed: asyncio.Event) -> None:
+        async with put(exchange.address, "orders/0", SCHEMAS["orders"]) as sender:
+            await put_epoch(sender, "orders", 1)
+            sending = asyncio.create_task(send_for_ever(sender))
+            await failed.wait()
+            sending.cancel()
+
+    async def send_for_ever(sender: RemoteSender) -> None:
+        while True:
+            await sender.send(batch_of("orders", 2))
+
+    async def run() -> EpochTooLargeError:
+        failed = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            producing = group.create_task(produce(failed))
+            error = await asyncio.to_thread(fail)
+            failed.set()
+        assert producing.done()
+        return error
+
+    def fail() -> EpochTooLargeError:
+        with pytest.raises(EpochTooLargeError) as caught:
+            ask_until_it_fails(reader, reader.initialOffset())
+        return caught.value
+
+    put_epochs(exchange.address, "payments", [1])
+    reader = reader_of(options_of(exchange.address))
+    error = asyncio.run(run())
+    assert (error.channel, error.barrier, error.kept_rows, error.limit_rows) == ("orders/0", 1, 250, 256)
+    assert error.waiting_rows == ROWS["orders"]
+    reader.stop()
 
 
 @pytest.mark.sample

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
 
 from permitflow.errors import SchemaMismatchError
-from permitflow.spark.schema import arrow_schema, check_user_schema, conform, spark_schema
+from permitflow.spark.schema import RowForm, arrow_schema, check_user_schema, conform, spark_schema, united_schema
 
 MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 FOREIGN = pa.schema(
@@ -113,3 +113,58 @@ def test_another_schema_of_the_users_is_refused_with_both(schema: StructType) ->
         check_user_schema(schema, CHANNEL, channel="c")
     assert "struct<x:bigint,list:array<int>,map:map<string,int>>" in str(caught.value)
     assert schema.simpleString() in str(caught.value)
+
+
+ORDERS = pa.schema([pa.field("key", pa.int64(), nullable=False), ("price", pa.float64())])
+PAYMENTS = pa.schema([("key", pa.int64()), pa.field("method", pa.string(), nullable=False)])
+
+
+def test_channels_with_different_columns_are_united_by_name_behind_the_channels_name() -> None:
+    united = united_schema({"orders/0": ORDERS, "orders/1": ORDERS, "payments/0": PAYMENTS}, "channel")
+    assert united.simpleString() == "struct<channel:string,key:bigint,price:double,method:string>"
+    assert [field.nullable for field in united] == [False, True, True, True]
+    alike = united_schema({"orders/0": ORDERS, "orders/1": ORDERS}, "channel")
+    assert [field.nullable for field in alike] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("other", "column", "words"),
+    [
+        (pa.schema([("key", pa.string())]), "channel", "key:bigint.*key:string"),
+        (PAYMENTS, "price", "option channel_column: price:string.*price:double"),
+    ],
+    ids=["another type", "taken name"],
+)
+def test_columns_of_one_name_must_mean_the_same(other: pa.Schema, column: str, words: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=words):
+        united_schema({"orders/0": ORDERS, "other": other}, column)
+
+
+def test_a_row_says_its_channel_and_is_null_where_its_channel_has_no_column() -> None:
+    form = RowForm(united_schema({"orders/0": ORDERS, "payments/0": PAYMENTS}, "channel"), "channel")
+    form.require_fitting(PAYMENTS, channel="payments/0")
+    batch = pa.RecordBatch.from_pylist([{"key": 1, "method": "card"}], schema=PAYMENTS)
+    conformed = form.conform(batch, channel="payments/0")
+    assert conformed.to_pylist() == [{"channel": "payments/0", "key": 1, "price": None, "method": "card"}]
+    conformed.validate(full=True)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        StructType().add("key", LongType()).add("method", StringType()),
+        StructType().add("channel", LongType()).add("key", LongType()).add("method", StringType()),
+        StructType().add("channel", StringType()).add("key", LongType()),
+        StructType().add("channel", StringType()).add("key", StringType()).add("method", StringType()),
+        StructType().add("channel", StringType()).add("key", LongType(), nullable=False).add("method", StringType()),
+        StructType()
+        .add("channel", StringType())
+        .add("key", LongType())
+        .add("method", StringType())
+        .add("price", LongType(), nullable=False),
+    ],
+    ids=["no channel", "channel is a number", "column is missing", "another type", "nulls may come", "never filled"],
+)
+def test_a_form_that_a_channel_does_not_fit_is_refused(user: StructType) -> None:
+    with pytest.raises(SchemaMismatchError, match="with the channel's name in 'channel'"):
+        RowForm(user, "channel").require_fitting(PAYMENTS, channel="payments/0")
