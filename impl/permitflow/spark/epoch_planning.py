@@ -14,8 +14,6 @@ from permitflow.errors import EpochTooLargeError, InputLostError, InputStalledEr
 from permitflow.protocol.control import ChannelRow, ChannelState
 from permitflow.spark.stream_planning import Position, Positions, StreamOffset, StreamPlanner
 
-__all__ = ["EpochPlanner", "NextBarrier", "next_barrier"]
-
 # A batch has all rows of its epoch: for the recording, which states a bound.
 _MOST_ROWS = 2**62
 
