@@ -13,6 +13,7 @@ from benchmarks.latency import measure_latency
 from benchmarks.local_channel import measure_local
 from benchmarks.model_checking import measure_checking
 from benchmarks.results import Record, Results, describe_machine
+from benchmarks.stages import measure_stages
 from benchmarks.stores import measure_stores
 from benchmarks.throughput import measure_stream_ends, measure_throughput
 
@@ -28,6 +29,7 @@ def measure_spark_jobs(settings: Settings) -> Sequence[Record]:
 ALONE: dict[str, Callable[[Settings], Sequence[Record]]] = {
     "imbalance": measure_imbalance,
     "local": measure_local,
+    "stages": measure_stages,
     "spark": measure_spark_jobs,
     "stores": measure_stores,
     "channels": measure_idle_channels,
@@ -45,7 +47,7 @@ AMONG_WAYS: dict[str, Callable[[Field], Sequence[Record]]] = {
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
-COMPARISON = ("imbalance", "local", "throughput", "latency", "ends")
+COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
 CURVES = ("stores", "channels", "windows", "batches", "delays", "stalled")
 

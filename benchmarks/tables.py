@@ -14,6 +14,7 @@ from benchmarks.model_checking import CheckingSpeed
 from benchmarks.peers.way import find_ways
 from benchmarks.results import NOT_MEASURED, Results, Series, compact, table
 from benchmarks.spark_exchange import SparkJob
+from benchmarks.stages import StageCost, further
 from benchmarks.stores import STORES, StoreRate
 from benchmarks.targets import Verdict, judge
 from benchmarks.throughput import Cell
@@ -221,6 +222,24 @@ def checking(results: Results) -> str:
     )
 
 
+def stages(results: Results) -> str:
+    costs = results.get("stages", StageCost)
+
+    def told(series: Series | None) -> str:
+        return NOT_MEASURED if series is None else series.told()
+
+    return _listed(
+        costs,
+        {
+            "": lambda cost: f"{cost.element}, {cost.work}" + (f", {cost.steps} steps" if cost.steps > 1 else ""),
+            "µs by hand": lambda cost: cost.generator_microseconds.told(),
+            "µs by stages": lambda cost: cost.stage_microseconds.told(),
+            "ratio": lambda cost: cost.ratio.told(),
+            "ratio of a further step": lambda cost: told(further(costs, cost)),
+        },
+    )
+
+
 def verdicts(results: Results) -> str:
     columns: dict[str, Callable[[Verdict], str]] = {
         "Promise": lambda verdict: verdict.promise,
@@ -251,5 +270,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "channels": channels,
     "spark": spark,
     "checking": checking,
+    "stages": stages,
     "verdicts": verdicts,
 }

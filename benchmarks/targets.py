@@ -19,6 +19,7 @@ from benchmarks.local_channel import ANYIO, LocalRate
 from benchmarks.peers.way import ways_for
 from benchmarks.results import Results, Series
 from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob
+from benchmarks.stages import CHUNK, FILTER, StageCost
 from benchmarks.throughput import Cell, StreamEnds
 
 # Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk; both with their best numbers.
@@ -42,6 +43,8 @@ MOST_LATENCY = {"remote": 1.2, "same host": 0.4}
 # Rows per second as a multiple of the peer's; and the seconds of a query.
 LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
 MOST_SPARK = {QUERY: 1.3}
+# What a step on a chunk costs, as a multiple of what it costs in an asynchronous generator.
+MOST_STAGE = 1.2
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def judge(results: Results) -> list[Verdict]:
         *_throughput(results.get("throughput", Cell)),
         *_latency(results.get("latency", Latency)),
         *_local(results.get("local", LocalRate)),
+        *_stages(results.get("stages", StageCost)),
         *_ends(results.get("ends", StreamEnds)),
         *_imbalance(results.get("imbalance", Imbalance)),
         *_spark(results.get("spark", SparkJob)),
@@ -104,6 +108,13 @@ def _local(rates: list[LocalRate]) -> Iterator[Verdict]:
         if rate.candidate in LOCAL_CANDIDATES:
             found = rate.million_messages_per_second.ratio_to(by_candidate[ANYIO, rate.chunk_rows])
             yield Verdict(f"in a process: {rate.candidate} ÷ {ANYIO}, {rate.chunk_rows:,} rows", found, LEAST_LOCAL)
+
+
+def _stages(costs: list[StageCost]) -> Iterator[Verdict]:
+    for cost in costs:
+        if (cost.element, cost.work) == (CHUNK, FILTER):
+            what = f"{cost.steps} stages that {cost.work} of a {cost.element} ÷ generators"
+            yield Verdict(what, cost.ratio, MOST_STAGE, is_upper_limit=True)
 
 
 def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:

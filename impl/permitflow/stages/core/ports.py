@@ -403,7 +403,7 @@ class Island:
     @property
     def deadline(self) -> float | None:
         """When ``on_time`` must be called at the latest."""
-        return min(self._timers.values(), default=None)
+        return min(self._timers.values()) if self._timers else None
 
     def on_time(self, now: float) -> None:
         """Call the timers that are due, the earliest first; ``run`` must follow."""
