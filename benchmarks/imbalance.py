@@ -88,7 +88,7 @@ def filtered_chunk(row_bytes: int) -> pa.RecordBatch:
 
 
 class Work:
-    """A cost for each piece, spent asleep.
+    """A cost for each piece, as time asleep.
 
     A piece ends when it is due: what one sleep takes too long, the next ones make up for.  So a noisy machine changes
     the order of events a little, and rates hardly at all.

@@ -1,6 +1,6 @@
 """Receivers that return permits wrongly, each in a way that its own ledger does not show.
 
-They replace the real ones in the whole process, for good.
+Each replaces the real receiver in the whole process, until it ends.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -467,7 +467,7 @@ def _channel_conserves(channel: Channel, parameters: Parameters, _epoch: int) ->
 
 
 def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
-    """Its sender is stopped by one barrier, from sending it to being told."""
+    """One barrier stops its sender, from the time it is sent until the sender is told to resume."""
     words, barriers = effect_in(channel.grants).words, barriers_here(channel)
     if not parameters.stop:
         return not channel.stopped and words == 0

@@ -365,7 +365,7 @@ def _is_stuck_in_commit(nearer: int) -> bool:
 
 
 def _is_stuck_after_crashes(fewer: int) -> bool:
-    """So many rows were never acknowledged that the largest chunk does not fit."""
+    """Too many rows were never acknowledged: the largest chunk does not fit."""
     parameters = _in_commit_with_crashes()
     largest = largest_chunk(parameters)
     too_many = max(0, parameters.row_permits - largest + 1)

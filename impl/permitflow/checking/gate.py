@@ -119,7 +119,7 @@ def _kept(floating: int, *, as_data: bool) -> list[Move]:
     barrier: list[Move] = [("SendBarrier", 1), ("Deliver", 1), ("ConsumeBarrier", 1)]
     if not as_data:
         return [*begin, *told, *lent, *barrier]
-    # The barrier tells that nothing is wanted, so the backlog is announced behind it.
+    # The barrier carries an empty backlog, so the real one is announced behind it.
     stored: list[Move] = [*[("SendData", 1)] * floating, *[("Deliver", 1)] * floating]
     return [*begin, *barrier, *told, *lent, *stored]
 

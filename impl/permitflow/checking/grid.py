@@ -130,7 +130,7 @@ def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Fi
     """Check one combination.
 
     Args:
-        check: how.
+        check: the way to check.
         cell: what.
         max_states: the most states to explore; beyond it the verdict is "too large".
     """

@@ -60,7 +60,7 @@ class Engine(StrEnum):
     """TLA+'s own model checker, over the specification."""
 
     BOTH = "both"
-    """Each for itself; and where the manifest asks for it, their state graphs must be equal."""
+    """Both, separately; where the manifest asks for it, their state graphs must be equal."""
 
 
 def check(
@@ -258,7 +258,7 @@ def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
 
 
 def decided(setting: Setting) -> "Decision":
-    """Whether the sender of the one and the receiver of the other can get stuck; or end the command."""
+    """Decide whether these two ends can get stuck; ends the command if that stays undecided."""
     return _answer_for(setting).decision
 
 

@@ -32,7 +32,7 @@ _PATIENCE_SECONDS = 1.0
 
 
 class _Console(Console):
-    """One whose terminal does what rich says, and nothing that stands in a text."""
+    """A console on which rich's own control codes work, and those in texts do not."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -63,8 +63,8 @@ def demo(
       permitflow demo --streaming --scale 1 --kills 50 --seed 7
       permitflow demo --json
 
-    The tables are generated once and cached. Exit code 0: everything is as it should be. 1: something is not, or a
-    process failed. 2: unusable input.
+    The tables are generated once and cached. Exit code 0: all checks passed. 1: a check or a process failed.
+    2: unusable input.
     """
     with requires_extra("demo"):
         for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import

@@ -128,7 +128,7 @@ def axis(text: str | Axis) -> Axis:
 
 
 def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:
-    """Axes of which none comes twice, or the end of the command."""
+    """The axes; ends the command if one of them comes twice."""
     names = [axis.name for axis in axes]
     if twice := next((name for name in names if names.count(name) > 1), None):
         unusable(f"--sweep: {twice} is varied twice; name all of its values in one --sweep")

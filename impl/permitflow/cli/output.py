@@ -39,7 +39,7 @@ def require_apart(outputs: Mapping[str, Path | None], inputs: Iterable[Path] = (
 
 
 def write_files(contents: Mapping[Path, str]) -> None:
-    """Write texts, or end the command with no file touched that could not be written as a whole."""
+    """Write texts, each file whole or not at all; ends the command if one cannot be written."""
     for path, content in contents.items():
         write_bytes(path, content.encode())
 
@@ -73,7 +73,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def is_special(path: Path) -> bool:
-    """Can nothing take its place?  What /dev/stdout leads to may be a file, but others have it open."""
+    """Must the file not be replaced?  Even if /dev/stdout leads to a file, other processes have it open."""
     return str(path.parent) in _DESCRIPTORS or (path.exists() and not path.is_file())
 
 

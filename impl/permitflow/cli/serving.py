@@ -282,7 +282,7 @@ class _Collector:
         self._loop = loop
 
     def describe(self) -> list["Metric"]:
-        """Nothing: to register it must not take a snapshot."""
+        """Describe nothing: registration must not take a snapshot."""
         return []
 
     def collect(self) -> Iterable["Metric"]:

@@ -413,7 +413,7 @@ class _Row(NamedTuple):
         return [("", "") if figures is None else read(figures) for _, read in _FIGURES.values()]
 
 
-# Of a sweep: the heading for people, and the figure as a number and for people.
+# The figures of a sweep: the heading, and each figure as a number and as text.
 _FIGURES: Mapping[str, tuple[str, Callable[[Figures], tuple[float, str]]]] = {
     "throughput": ("rows/s", lambda f: (f.throughput, f"{f.throughput:,.0f}")),
     "utilisation": ("utilisation", lambda f: (f.utilisation, f"{f.utilisation:.1%}")),

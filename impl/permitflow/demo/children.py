@@ -98,7 +98,7 @@ class Child:
     async def _failure(self, what: str) -> DemoError:
         await self._process.wait()
         lines = self._log.read_text(errors="replace").splitlines()
-        # Below it there may be a hundred lines of Java.
+        # A hundred lines of Java may follow it.
         ours = next((f": {line}" for line in reversed(lines) if line.startswith("permitflow.errors.")), "")
         return DemoError("\n".join([f"{self.name} {what}{ours}", "The end of its log:", *lines[-LOG_LINES_IN_ERROR:]]))
 

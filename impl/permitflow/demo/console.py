@@ -105,7 +105,7 @@ def times_section(seconds_of: Mapping[str, float]) -> tuple[RenderableType, ...]
 def conclusion(problems: Sequence[str], total_seconds: float) -> tuple[RenderableType, ...]:
     """The last line of a report."""
     if problems:
-        return Text(), Text("Not as it should be: " + "; ".join(problems), style="bold red")
+        return Text(), Text("Failed checks: " + "; ".join(problems), style="bold red")
     return Text(), Text(f"All checks passed, in {total_seconds:.0f} s.", style="bold green")
 
 

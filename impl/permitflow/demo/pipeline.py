@@ -290,7 +290,7 @@ class Watch:
         return sum(channel.acknowledged_row for channel in self._incoming)
 
     def hear(self, event: Event) -> None:
-        """What the exchange reports every second, and at its end."""
+        """Take in the exchange's reports, of every second and of its end."""
         if event["event"] not in REPORTS_OF_TRAFFIC:
             return
         traffic = event["channels"]

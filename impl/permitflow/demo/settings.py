@@ -87,7 +87,7 @@ class PartSettings:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Back from the command line."""
+        """The settings in a command line argument."""
         return cls(**json.loads(text))
 
 

@@ -73,7 +73,7 @@ class StreamNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Hop:
-    """One control loop of the way: Spark to the exchange, or the exchange to Spark."""
+    """One control loop on the path of the rows: Spark to the exchange, or the exchange to Spark."""
 
     name: str
     streams: tuple[StreamNumbers, ...]
@@ -132,7 +132,7 @@ class Report(ABC):
 
     @property
     def holds(self) -> bool:
-        """Is everything as it should be?"""
+        """Did all checks pass?"""
         return not self.problems()
 
     def as_json(self) -> dict[str, object]:
@@ -158,7 +158,7 @@ class DemoReport(Report):
 
     def problems(self) -> Sequence[str]:
         """The failed checks."""
-        found = [f"not all {evidence.name}, are as they should be" for evidence in self.evidence if not evidence.holds]
+        found = [f"not all {evidence.name}, passed" for evidence in self.evidence if not evidence.holds]
         if self.answer != self.direct_answer:
             found.append(f"the answer through the exchange is {self.answer}, the direct one {self.direct_answer}")
         if not self.answer:
@@ -239,7 +239,7 @@ async def gather_evidence(work_dir: Path, note: Note) -> tuple[Evidence, ...]:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DemoError(f"{name} --json printed no report: {output[:500]!r}") from error
         found.append(Evidence(name=title, holds=holds, count=len(verdicts)))
-        note(f"{len(verdicts)} {title}: {'as they should be' if holds else 'NOT as they should be'}")
+        note(f"{len(verdicts)} {title}: {'all passed' if holds else 'NOT all passed'}")
     return tuple(found)
 
 
@@ -385,7 +385,7 @@ def _hop(hop: Hop) -> tuple[RenderableType, ...]:
 
 def _verdicts(report: DemoReport) -> Iterator[str]:
     for item in report.evidence:
-        yield f"{item.count} {item.name}: {'as they should be' if item.holds else 'NOT as they should be'}"
+        yield f"{item.count} {item.name}: {'all passed' if item.holds else 'NOT all passed'}"
     trace = report.trace
     kept = "permits were conserved after every one" if trace.is_valid else "NOT as the specification says"
     yield f"{trace.events:,} steps on {trace.streams} streams, recorded and replayed by the model: {kept}"

@@ -7,7 +7,7 @@ which is when the barriers of all inputs have been consumed.  Barriers cost no c
     sender      offer ─ leave ─────── data, barrier, backlog ────────> deliver ─ take ─ consume    one of the inputs
                         on_feedback <── credit, the word to resume ── take_feedback                └── the gate
 
-Only this file decides when a message may leave, who borrows what, and when inputs are aligned.
+Only this file decides when a message may leave, how much each input borrows, and when inputs are aligned.
 """
 
 from collections import deque

@@ -85,7 +85,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        # Set and cleared at once: waiting tasks see each change.
+        # It is set and cleared at once, so that waiting tasks see each change.
         self._changed = asyncio.Event()
         self._writing = Writing(self._carrier, self._messages, self._on_writing_over)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

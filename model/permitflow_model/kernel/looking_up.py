@@ -503,7 +503,7 @@ class Packing(Generic[S]):
 
     @property
     def looks(self) -> int:
-        """How many looks have bits; if there are more than before, states must be packed ``again``."""
+        """The number of looks with bits; when it has grown, states must be packed ``again``."""
         return len(self._slots)
 
     def number_of(self, look: Look) -> int:

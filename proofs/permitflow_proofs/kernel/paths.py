@@ -185,7 +185,7 @@ class Trail:
         return possible
 
     def excludes(self, terms: list[z3.BoolRef]) -> bool:
-        """Are these together impossible here?  Then they are kept as such."""
+        """Are these conditions impossible together here?  Then they are kept as such."""
         possible, _ = self._ask(*terms)
         if not possible:
             self.pruned.append((*self.conditions(), *terms))

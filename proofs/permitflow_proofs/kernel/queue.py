@@ -66,9 +66,9 @@ class Sums(Protocol):
 
 
 Law = Callable[[Sums], "int | tuple[int, ...]"]
-"""A number that is never negative: not for one item, not for none, and adding keeps it so.
+"""A number that is never negative for one item or none; adding items keeps it so.
 
-Or several numbers, of which adding keeps all so together: better than the least of them, which has many cases.
+Or several such numbers together, which take fewer cases than the least of them.
 """
 
 DeadEnds = Mapping[Callable[..., Any], Any]
