@@ -289,8 +289,9 @@ async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:
     once, kept = (rates.as_json() for rates in rates_between(None, await traffic_through(exchange)))
     assert isinstance(once["gauges"], dict)
     assert isinstance(kept["kept"], dict)
-    # A name, a sentence and two groups are no figures.
-    of_all = {name: "yes" for name in once if name not in ("channel", "reason", "gauges", "kept")}
+    # A name, a sentence and three groups are no figures.
+    no_figures = ("channel", "reason", "gauges", "consumer_gauges", "kept")
+    of_all = {name: "yes" for name in once if name not in no_figures}
     where = of_all | dict.fromkeys(kept["kept"], "in `kept`") | dict.fromkeys(once["gauges"], "in `gauges`")
     with metrics_at("127.0.0.1:0", exchange) as address:
         return where, await asyncio.to_thread(scraped, address)

@@ -47,6 +47,7 @@ MODULES = {
     "permitflow.exchange.registry": "grpc",
     "permitflow.exchange.server": "grpc",
     "permitflow.exchange.stores.sqlite": "grpc",
+    "permitflow.metrics": "metrics",
     "permitflow.protocol.replay": "",
     "permitflow.protocol.frames": "",
     "permitflow.protocol.control": "",

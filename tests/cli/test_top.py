@@ -14,10 +14,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from permitflow.channels.gate import InputGate
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
+from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
@@ -75,12 +77,51 @@ def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
 
 def test_gauges_of_a_flow_are_shown_on_request(run: asyncio.Runner, command: Command) -> None:
     _, stdout, _ = look(run, command, "--once", "--gauges", "--channel", "once")
-    heading, once = (" ".join(line.split()) for line in stdout.splitlines())
-    assert heading.endswith(" row_permits_here unreturned_permits")
-    assert once.endswith(" 8 0")
+    heading, once, more = (" ".join(line.split()) for line in stdout.splitlines())
+    assert heading.endswith(" gauges")
+    assert (once.split()[-2:], more) == (["row_permits_here", "8"], "unreturned_permits 0")
     _, stdout, _ = look(run, command, "--once", "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
     assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}, {}]
+
+
+def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(
+    run: asyncio.Runner, command: Command
+) -> None:
+    async def test() -> list[str]:
+        parameters = GateParameters(inputs=2, exclusive=0, floating=8)
+        exchange = Exchange(parameters=parameters)
+        ahead, late = (exchange.add_channel(name, schema=CHUNK.schema).sender for name in ("ahead", "late"))
+        gate: InputGate[pa.RecordBatch]
+        async with (
+            ExchangeServer(exchange) as server,
+            InputGate(parameters) as gate,
+            get(server.address, "ahead", wanted=parameters, group=gate.group) as first,
+            get(server.address, "late", wanted=parameters, group=gate.group) as second,
+        ):
+            gate.add(first)
+            gate.add(second)
+            await ahead.send_barrier(1)
+            await ahead.send(CHUNK)
+            await late.send(CHUNK)
+            await gate.receive()
+            look = partial(asyncio.to_thread, command, "top", server.address, "--interval", "100ms", "--once")
+            _, table, _ = await look()
+            _, told, _ = await look("--json")
+        return [table, told]
+
+    table, told = run.run(test())
+    heading, *lines = table.splitlines()
+    assert heading.rstrip().endswith(" stopped")
+    stopped = [int(line.rstrip(" %").split()[-1]) for line in lines]
+    assert stopped[0] > 90
+    assert stopped[1] == 0
+    ahead, late = json.loads(told)["channels"]
+    assert ahead["consumer_gauges"] == {"credit_here": 0, "stopped_behind_barrier": 1, "backlog": 4}
+    assert late["consumer_gauges"]["stopped_behind_barrier"] == 0
+    assert ahead["consumer_stopped_seconds"] > 0
+    assert (ahead["consumer_stopped_share"] > 0.9, late["consumer_stopped_share"]) == (True, 0)
+    assert "blocked_by_barrier" not in ahead["gauges"], "inside an exchange, no channel waits for others"
 
 
 def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: Command) -> None:

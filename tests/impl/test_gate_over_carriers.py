@@ -194,6 +194,53 @@ async def test_an_exchange_tells_the_gate_all_that_it_has_at_hand() -> None:
     assert len(grants) < chunks / 4
 
 
+async def test_all_that_has_come_behind_a_barrier_is_asked_for_as_soon_as_consumption_is_resumed() -> None:
+    """With the one chunk told that waited first, a gate that is far away would starve for another round trip."""
+    chunks = 10
+    async with joined(GateParameters(inputs=2, exclusive=0, floating=1_000), "gRPC") as join, asyncio.timeout(20):
+        left, right = join.senders
+        await left.send_barrier(1)
+        for _ in range(chunks):
+            await left.send(pa.record_batch({"epoch": [1] * CHUNK_ROWS}, schema=SCHEMA))
+        await right.send(pa.record_batch({"epoch": [0]}, schema=SCHEMA))
+        assert isinstance(await join.gate.receive(), GateChunk)
+        await right.send_barrier(1)
+        assert isinstance(await join.gate.receive(), AlignedBarrier)
+        assert isinstance(await join.gate.receive(), GateChunk)
+    actions = [
+        (event.action, event.arguments[0] if event.arguments else 0)
+        for event in join.trace.events
+        if (event.channel, event.end) == (join.streams[0], "receiver")
+    ]
+    resumed = actions[actions.index(("Align", 0)) :]
+    before_data = resumed[: resumed.index(("Deliver", CHUNK_ROWS))]
+    assert sum(credit for action, credit in before_data if action == "Grant") == chunks * CHUNK_ROWS
+
+
+async def test_an_input_that_was_refused_leaves_the_channel_and_the_gate_as_they_were() -> None:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=8)
+    exchange = Exchange()
+    for name in NAMES:
+        exchange.add_channel(name, GateParameters(exclusive=0, floating=100), schema=SCHEMA)
+    gate: InputGate[pa.RecordBatch] = InputGate(parameters)
+    async with ExchangeServer(exchange, "127.0.0.1:0") as server, gate, asyncio.timeout(20):
+        with pytest.raises(InvalidParametersError, match="max_chunk_cost must be at most 4"):
+            async with get(server.address, "left", group=gate.group):
+                pass
+        async with AsyncExitStack() as stack:
+            for name in NAMES:
+                receiver = get(server.address, name, wanted=parameters, group=gate.group)
+                gate.add(await stack.enter_async_context(receiver))
+            sender = exchange.channel("left").sender
+            sending = asyncio.create_task(sender.send(pa.record_batch({"epoch": [0] * 100}, schema=SCHEMA)))
+            rows = 0
+            while rows < 100:
+                chunk = await gate.receive()
+                assert isinstance(chunk, GateChunk)
+                rows += chunk.rows
+            await sending
+
+
 async def test_a_channel_of_another_flow_is_refused() -> None:
     exchange = Exchange()
     exchange.add_channel("left", ChannelParameters())

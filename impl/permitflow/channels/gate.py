@@ -91,6 +91,8 @@ class InputStatistics:
     """Has it ended, or failed?"""
     blocked_seconds: float
     """Total time for which it has been blocked."""
+    awaited_seconds: float
+    """Total time for which others have been blocked and have waited for it."""
     backlog: int
     """Rows that wait at its sender, as far as the gate knows."""
     borrowed: int
@@ -139,6 +141,7 @@ class _Input(Generic[T]):
     receiver: Receiver[T]
     core: GateReceiver[Any]
     blocked: Stopwatch
+    awaited: Stopwatch
     task: asyncio.Task[None] | None = None
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared while messages are known to be here."""
@@ -207,12 +210,14 @@ class InputGate(Generic[T]):
                 raises ``InputStalledError``; None: for ever.
 
         Raises:
-            InvalidParametersError: ``stall_seconds`` is not positive.
+            InvalidParametersError: ``stall_seconds`` is not positive, or ``parameters`` are those of another flow.
         """
-        if stall_seconds is not None and not stall_seconds > 0:
+        if stall_seconds is not None and not (isinstance(stall_seconds, int | float) and stall_seconds > 0):
             raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0, or None")
         self.parameters = GateParameters() if parameters is None else parameters
-        self._core = Gate(self.parameters)
+        if not isinstance(self.parameters, GateParameters):
+            raise InvalidParametersError(name="parameters", value=parameters, rule="must be GateParameters")
+        self._core = Gate(self.parameters, admits_later=True)
         self._core.wake = self._schedule
         self._stall_seconds = stall_seconds
         self._inputs: list[_Input[T]] = []
@@ -237,7 +242,8 @@ class InputGate(Generic[T]):
         """A new input from inside this process; returns its sender.
 
         Raises:
-            LocalProtocolError, InvalidParametersError: as for ``add``.
+            LocalProtocolError: the gate has all its inputs.
+            InvalidParametersError: an input has this name.
         """
         self._require_new(name)
         sender: LocalSender[T]
@@ -251,15 +257,19 @@ class InputGate(Generic[T]):
         ``name``: by default that of its channel.
 
         Raises:
-            InvalidParametersError: it belongs to another group, or an input has this name.
-            LocalProtocolError: the gate has all its inputs.
+            InvalidParametersError: it belongs to another group, or it or its name is an input already.
         """
         name = name or receiver.name
         self._require_new(name)
         core = receiver.core
         if not isinstance(core, GateReceiver) or core not in self._core.members:
             raise InvalidParametersError(name="receiver", value=name, rule="must be opened with group=gate.group")
-        added = _Input(name=name, receiver=receiver, core=core, blocked=Stopwatch(self._time))
+        if any(each.core is core for each in self._inputs):
+            raise InvalidParametersError(name="receiver", value=name, rule="must be new to the gate")
+        core.is_admitted = True
+        added = _Input(
+            name=name, receiver=receiver, core=core, blocked=Stopwatch(self._time), awaited=Stopwatch(self._time)
+        )
         added.is_empty.set()
         added.task = asyncio.get_running_loop().create_task(added.watch(self._changed), name=f"gate input {name}")
         self._inputs.append(added)
@@ -445,9 +455,14 @@ class InputGate(Generic[T]):
         """The inputs that keep the others waiting."""
         if self._core.pending is None:
             return ()
-        names = [each.name for each in self._inputs if not each.core.is_blocked and not each.core.is_over]
+        names = [each.name for each in self._inputs if self._is_awaited(each)]
         missing = self.parameters.inputs - len(self._inputs)
-        return (*names, *([f"{missing} not added yet"] if missing else []))
+        return (*names, *([f"{missing} input{'s' if missing > 1 else ''} not added yet"] if missing else []))
+
+    @staticmethod
+    def _is_awaited(each: _Input[T]) -> bool:
+        """Does a barrier wait for it, if for any?"""
+        return not each.core.is_blocked and not each.core.is_over
 
     def _schedule(self) -> None:
         asyncio.get_running_loop().call_soon(self._core.pump)
@@ -458,17 +473,15 @@ class InputGate(Generic[T]):
 
     def _note_blocked(self) -> None:
         """Start and stop the clocks of those that wait."""
-        for each in self._inputs:
-            if each.core.is_blocked > each.blocked.running:
-                each.blocked.start()
-            elif each.core.is_blocked < each.blocked.running:
-                each.blocked.stop()
         is_waiting = self._core.pending is not None and not self._core.is_aligned
-        if is_waiting > self._aligning.running:
+        for each in self._inputs:
+            each.blocked.follow(each.core.is_blocked)
+            each.awaited.follow(is_waiting and self._is_awaited(each))
+        was_waiting = self._aligning.running
+        self._aligning.follow(is_waiting)
+        if is_waiting > was_waiting:
             self._aligned_before = self._aligning.seconds
-            self._aligning.start()
-        elif is_waiting < self._aligning.running:
-            self._aligning.stop()
+        elif is_waiting < was_waiting:
             self._last_alignment = self._aligning.seconds - self._aligned_before
 
     # The end.
@@ -510,6 +523,7 @@ class InputGate(Generic[T]):
                     is_blocked=each.core.is_blocked,
                     is_over=each.core.is_over,
                     blocked_seconds=each.blocked.seconds,
+                    awaited_seconds=each.awaited.seconds,
                     backlog=each.core.wanted,
                     borrowed=each.core.borrowed,
                     channel=each.receiver.statistics(),

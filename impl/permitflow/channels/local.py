@@ -27,7 +27,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.flow import Group, Inbound, Outbound, Parameters
+from permitflow.protocol.flow import AnyFeedback, Group, Inbound, Outbound, Parameters
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import ENDS, RecorderFactory
@@ -113,9 +113,9 @@ class _Channel(Generic[T]):
         self.is_receiver_closed = self.is_cancelled = False
         self.accepts = True
         """May messages be sent?  Both ends are open and the stream has not been ended."""
-        self._waiting = Stopwatch(clock)
+        self._waiting, self._stopped = Stopwatch(clock), Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
-        self.line: SendLine[T] = SendLine(self.sender, self.takers.deliver, self._waiting)
+        self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting)
         self._clock = clock
         self._opened_at = clock()
         self._over_at: float | None = None
@@ -144,6 +144,16 @@ class _Channel(Generic[T]):
                 self.line.go(parked)
         return parked
 
+    def _deliver(self, message: Message[T]) -> None:
+        self.takers.deliver(message)
+        if message.kind is Kind.BARRIER:
+            self._stopped.follow(self.sender.is_stopped)
+
+    def _hear(self, said: AnyFeedback) -> None:
+        self.sender.on_feedback(said)
+        if self._stopped.running:
+            self._stopped.follow(self.sender.is_stopped)
+
     def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
         """Send a chunk in pieces, which may all leave now."""
         for piece, rows in pieces:
@@ -160,7 +170,7 @@ class _Channel(Generic[T]):
         if not self.sender.admits_barrier():
             raise WouldBlock(self.sender.lack(Kind.BARRIER))
         self.sender.offer(Kind.BARRIER, payload)
-        self.takers.deliver(self.sender.send_oldest())
+        self._deliver(self.sender.send_oldest())
         self._bring_back()
 
     async def leave(self, parked: ParkedSend[T]) -> None:
@@ -187,7 +197,7 @@ class _Channel(Generic[T]):
         """Pass the receiver's feedback to the sender."""
         said = self.receiver.take_feedback()
         if said is not None:
-            self.sender.on_feedback(said)
+            self._hear(said)
             if self.sender.has_waiting:
                 self.advance()
         if self.takers.futures:
@@ -207,7 +217,7 @@ class _Channel(Generic[T]):
                 self.receiver.on_announcement(told)
             if (said := self.receiver.take_feedback()) is None:
                 return
-            self.sender.on_feedback(said)
+            self._hear(said)
             if not self._announces:
                 return
             if self.line.parked:
@@ -285,6 +295,7 @@ class _Channel(Generic[T]):
     def _stop(self) -> None:
         self._stop_clock()
         self.accepts = False
+        self._stopped.follow(False)
         self.sender.withdraw_all()
         self.line.refuse_all()
         self.tell_if_over()
@@ -315,6 +326,7 @@ class _Channel(Generic[T]):
             inbox_rows=receiver.inbox_rows,
             waiting_sends=self.waiting_sends,
             waiting_seconds=self._waiting.seconds,
+            stopped_seconds=self._stopped.seconds,
             open_seconds=now - self._opened_at,
             gauges=sender.gauges() | receiver.gauges(),
             gauge_help=self.parameters.flow.gauge_help,

@@ -57,6 +57,9 @@ class ChannelStatistics:
     waiting_seconds: float = 0.0
     """Time during which at least one send waited for the flow."""
 
+    stopped_seconds: float = 0.0
+    """Time during which a barrier that has left held back everything behind it."""
+
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
 

@@ -42,6 +42,13 @@ class Stopwatch:
         if self.running == 0:
             self._total += self._clock() - self._since
 
+    def follow(self, is_running: bool) -> None:
+        """Begin or end the only wait, if that has not been done."""
+        if is_running > self.running:
+            self.start()
+        elif is_running < self.running:
+            self.stop()
+
     @property
     def seconds(self) -> float:
         """The time so far, including a running wait."""

@@ -191,6 +191,7 @@ def _line(flow: Rates) -> str:
         f"{traffic.rows_in:,} rows in, {_out(traffic)}, {flow.rows_out_per_second:,.0f} rows/s out, "
         f"{traffic.rows_held:,}{window} held (peak {traffic.peak_rows_held:,}), "
         f"blocked in {flow.blocked_share:.0%}, out {flow.consumer_blocked_share:.0%}"
+        f"{f', stopped {flow.consumer_stopped_share:.0%}' if traffic.consumer_stopped_seconds else ''}"
         f"{f', {gauges_in_words(traffic)}' if traffic.gauges else ''}"
         f"{f', compressed streams: {traffic.compression}' if traffic.compressed_streams else ''}"
     )

@@ -4,13 +4,13 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from permitflow.channels.interface import stream_channels
 from permitflow.cli.console import open_console
@@ -23,29 +23,14 @@ from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import traffic_through
-from permitflow.exchange.statistics import traffic_of
 from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.metrics import ExchangeCollector
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.traffic import FIGURES, ChannelTraffic, Statistics, each_rates_between, rates_between
+from permitflow.protocol.traffic import Statistics, each_rates_between, rates_between
 from permitflow.tracing import FileTrace
 from permitflow.transports.shared_memory import SameHost
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-# The names of metrics; FIGURES has their texts.
-_COUNTERS = ("rows_in", "rows_out", "waiting_seconds", "consumer_waiting_seconds")
-_GAUGES = ("producers", "consumers", "window_rows", "rows_held", "peak_rows_held", "rows_with_consumers")
-_KEPT = ("staged_rows", "published_rows")
-_LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
-    "state": ("state", lambda traffic: {traffic.state: 1}),
-    "lag_rows": ("consumer", lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows),
-    "compressed_streams": ("codec", lambda traffic: traffic.compressed_streams),
-}
-# A scraper has given up by then.
-_LONGEST_ANSWER_SECONDS = 5.0
 
 # A process that is killed takes at most so many events of its recording with it.
 _EVENTS_LOST_AT_MOST = 32
@@ -260,7 +245,7 @@ def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
 
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
-    registry.register(_Collector(exchange, asyncio.get_running_loop()))
+    registry.register(ExchangeCollector(exchange))
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except OSError as error:
@@ -272,50 +257,3 @@ def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-class _Collector:
-    """Takes a snapshot for each scrape: in the event loop, to which the exchange belongs."""
-
-    def __init__(self, exchange: Exchange, loop: asyncio.AbstractEventLoop) -> None:
-        self._exchange = exchange
-        self._loop = loop
-
-    def describe(self) -> list["Metric"]:
-        """Describe nothing: registration must not take a snapshot."""
-        return []
-
-    def collect(self) -> Iterable["Metric"]:
-        """All metrics; called in the server's threads."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        asking = asyncio.run_coroutine_threadsafe(
-            self._exchange.turns.all(self._exchange.each_statistics()), self._loop
-        )
-        bridges = asking.result(_LONGEST_ANSWER_SECONDS)
-        channels = [traffic_of(bridge) for bridge in bridges]
-        for name in _COUNTERS:
-            counter = CounterMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
-            for traffic in channels:
-                counter.add_metric([traffic.channel], getattr(traffic, name))
-            yield counter
-        for name in (*_GAUGES, *_KEPT):
-            gauge = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
-            for traffic in channels:
-                holder = traffic.kept if name in _KEPT else traffic
-                if holder is not None and (value := getattr(holder, name)) is not None:
-                    gauge.add_metric([traffic.channel], value)
-            yield gauge
-        helps = {name: text for bridge in bridges for name, text in bridge.numbers.gauge_help.items()}
-        for name in {name: None for traffic in channels for name in traffic.gauges}:
-            gauge = GaugeMetricFamily(f"permitflow_{name}", helps.get(name, ""), labels=["channel"])
-            for traffic in channels:
-                if name in traffic.gauges:
-                    gauge.add_metric([traffic.channel], traffic.gauges[name])
-            yield gauge
-        for name, (label, read) in _LABELLED.items():
-            labelled = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel", label])
-            for traffic in channels:
-                for value, number in read(traffic).items():
-                    labelled.add_metric([traffic.channel, value], number)
-            yield labelled

@@ -40,7 +40,8 @@ def top(
         ),
     ] = 1.0,
     gauges: Annotated[
-        bool, typer.Option("--gauges", help="Show also what only the flow of a channel counts, as its unspent permits.")
+        bool,
+        typer.Option("--gauges", help="Show also what only the flow of a channel counts; out: towards its consumer."),
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look for one interval, print it, and end.")] = False,
     as_json: Json = False,
@@ -55,7 +56,8 @@ def top(
     Columns: streams that put and get now; rows in since the exchange started, rows in and out a second; held: rows
     that take room in the channel, and the room that is left; blocked: the share of the time in which rows from
     producers waited for room, and in which rows on their way out waited for a consumer; lag, of channels that keep
-    their rows: how many rows each consumer has still to acknowledge. --json has more.
+    their rows: how many rows each consumer has still to acknowledge; stopped, of channels that lead to a gate: the
+    share of the time in which the channel was behind its barrier, and waited for those that are not. --json has more.
 
     An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
     was last seen and the error. With --once, that is an error.

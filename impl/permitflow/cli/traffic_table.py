@@ -13,7 +13,7 @@ def traffic_table(flows: Sequence[Rates], *, shows_gauges: bool = False) -> Tabl
 
     Args:
         flows: what each channel did.
-        shows_gauges: a column for each gauge of the channels' flows, too.
+        shows_gauges: the gauges of the channels' flows, too, one a line.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("channel", "state", "put/get"):
@@ -26,16 +26,19 @@ def traffic_table(flows: Sequence[Rates], *, shows_gauges: bool = False) -> Tabl
     compresses = any(flow.traffic.compressed_streams for flow in flows)
     if compresses:
         table.add_column("compressed", no_wrap=True)
-    gauges = {name: None for flow in flows for name in flow.traffic.gauges} if shows_gauges else {}
-    for name in gauges:
-        table.add_column(printable(name), justify="right")
+    stops = any(flow.traffic.consumer_stopped_seconds for flow in flows)
+    if stops:
+        table.add_column("stopped", justify="right", no_wrap=True)
+    if shows_gauges:
+        table.add_column("gauges", no_wrap=True)
     for flow in flows:
         traffic = flow.traffic
         table.add_row(
             *_cells(flow),
             *([lag_in_words(traffic.kept, between="\n")] if keeps_rows else []),
             *([printable(traffic.compression)] if compresses else []),
-            *(f"{traffic.gauges[name]:,}" if name in traffic.gauges else "" for name in gauges),
+            *([f"{flow.consumer_stopped_share:.0%}"] if stops else []),
+            *([gauges_in_words(traffic, between="\n")] if shows_gauges else []),
         )
     return table
 
@@ -56,6 +59,8 @@ def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:
     return "" if kept is None else between.join(f"{printable(name)} {rows:,}" for name, rows in kept.lag_rows.items())
 
 
-def gauges_in_words(traffic: ChannelTraffic) -> str:
-    """Each gauge of the channel's flow: its name and its number."""
-    return ", ".join(f"{printable(name)} {number:,}" for name, number in traffic.gauges.items())
+def gauges_in_words(traffic: ChannelTraffic, between: str = ", ") -> str:
+    """Each gauge of the channel's flow: its name and its number; out: of the streams to its consumers."""
+    inside = (f"{printable(name)} {number:,}" for name, number in traffic.gauges.items())
+    outside = (f"{printable(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
+    return between.join((*inside, *outside))

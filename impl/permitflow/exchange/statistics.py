@@ -1,7 +1,7 @@
 """The statistics of an exchange."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -133,10 +133,19 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         rows_with_consumers=sum(each.rows_held for each in reading),
         waiting_seconds=numbers.waiting_seconds,
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
+        consumer_stopped_seconds=sum(stream.numbers.stopped_seconds for stream in gets),
         compressed_streams=_compressed(bridge),
         kept=_kept(bridge),
         gauges=numbers.gauges,
+        consumer_gauges=_added_up(each.gauges for each in reading),
     )
+
+
+def _added_up(gauges: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in gauges:
+        found.update(each)
+    return dict(found)
 
 
 def _compressed(bridge: BridgeStatistics) -> dict[str, int]:

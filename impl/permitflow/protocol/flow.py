@@ -302,6 +302,11 @@ class Outbound(ABC, Generic[T]):
         """
 
     @property
+    def is_stopped(self) -> bool:
+        """Does nothing leave behind the last barrier until the receiver says so?"""
+        return False
+
+    @property
     def rows_held(self) -> int:
         """Rows that have left and, as far as this end knows, take room; 0 if the flow does not report consumption."""
         return 0

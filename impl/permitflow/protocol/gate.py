@@ -253,7 +253,11 @@ class GateSender(Outbound[T]):
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
-        return {"credit_here": self._credit, "stopped_behind_barrier": int(self._is_stopped)}
+        return {
+            "credit_here": self._credit,
+            "stopped_behind_barrier": int(self._is_stopped),
+            "backlog": self.backlog,
+        }
 
     # What may leave.
 
@@ -463,6 +467,7 @@ class GateReceiver(Inbound[T]):
         "_watermarks_out",
         "_word",
         "gate",
+        "is_admitted",
     )
 
     parameters: GateParameters
@@ -479,6 +484,8 @@ class GateReceiver(Inbound[T]):
         self._batch = max(1, parameters.exclusive // BATCH_SHARE)
         self._inbox_cost = self._free = self._borrowed = self._wanted = 0
         self._is_behind_barrier = self._is_blocked = self._is_released = self._is_over = False
+        self.is_admitted = not self.gate.admits_later
+        """Does the gate depend on it?"""
         self._word = _NO_WORD
         self._watermarks_out = self._watermarks_due = 0
         self._consumed_untold = self._barriers_untold = 0
@@ -548,7 +555,7 @@ class GateReceiver(Inbound[T]):
             "backlog": self._wanted,
             "floating_borrowed": self._borrowed,
             "floating_in_pool": self.gate.pool,
-            "blocked_by_barrier": int(self._is_blocked),
+            **({"blocked_by_barrier": int(self._is_blocked)} if self.belongs_to_group else {}),
         }
 
     # Arriving.
@@ -763,8 +770,14 @@ class Gate(Group):
     Spec: pool, Align, Borrow.
     """
 
-    def __init__(self, parameters: GateParameters, *, aligns_itself: bool = False) -> None:
-        """No input has joined yet; with ``aligns_itself``, inputs are resumed as soon as all are blocked."""
+    def __init__(self, parameters: GateParameters, *, aligns_itself: bool = False, admits_later: bool = False) -> None:
+        """No input has joined yet.
+
+        Args:
+            parameters: of the gate.
+            aligns_itself: inputs are resumed as soon as all are blocked.
+            admits_later: an input that joins may leave again, until its ``is_admitted`` is set.
+        """
         super().__init__()
         self.parameters = parameters
         self.pool = parameters.floating
@@ -780,6 +793,8 @@ class Gate(Group):
         self.has_failed = False
         """Was an input lost?  Then nothing is aligned any more."""
         self.aligns_itself = aligns_itself
+        """Are inputs resumed by the gate itself, so that nobody takes a snapshot before?"""
+        self.admits_later = admits_later
         self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
 
     def join(self, member: "GateReceiver[Any]") -> None:
@@ -787,9 +802,15 @@ class Gate(Group):
 
         Raises:
             LocalProtocolError: the gate has all its inputs.
+            InvalidParametersError: its chunks may be too large for the gate's pool, and wait for ever.
         """
         if len(self.members) == self.parameters.inputs:
             raise LocalProtocolError(f"the gate has all its {self.parameters.inputs} inputs: state more of them")
+        theirs = member.parameters
+        most = _most_cost(theirs.exclusive, self.parameters.floating, self.parameters.inputs)
+        if theirs.max_chunk_cost > most:
+            rule = f"must be at most {most} for an input of this gate: open it with wanted=gate.parameters"
+            raise InvalidParametersError(name="max_chunk_cost", value=theirs.max_chunk_cost, rule=rule)
         self.members.append(member)
 
     @property
@@ -873,11 +894,17 @@ class Gate(Group):
         self.take_home(home)
 
     def lose(self, member: "GateReceiver[Any]") -> None:
-        """Fail the gate, because an input has failed: the pending barrier is given up."""
+        """Fail the gate, because an input has failed: the pending barrier is given up.
+
+        An input that was not admitted yet leaves no trace: another one may join in its place.
+        """
         if member.is_over:
             return
-        self.has_failed = True
         self.leave(member)
+        if not member.is_admitted:
+            self.members.remove(member)
+            return
+        self.has_failed = True
         if self.pending is not None:
             self._give_up([other for other in self.members if other.is_blocked])
 
@@ -922,7 +949,7 @@ receiver is ``behind_barrier`` from the arrival of its barrier until then.  Wate
 GAUGE_HELP: Mapping[str, str] = {
     "credit_here": "Credit at the sender: rows that may leave at once, unless it is stopped behind a barrier.",
     "stopped_behind_barrier": "1: the sender waits behind its barrier until consumption is resumed.",
-    "backlog": "Rows that wait at the sender, as far as the gate knows.",
+    "backlog": "Rows that wait at the sender; at the gate, as far as it knows.",
     "floating_borrowed": "Credit of the gate's pool that this input has.",
     "floating_in_pool": "Credit of the gate's pool that no input has.",
     "blocked_by_barrier": "1: this input's barrier was consumed, and other inputs have not reached theirs.",
@@ -977,7 +1004,9 @@ class GateFlow(Flow):
             InvalidParametersError: the group is no gate.
         """
         if group is not None and not isinstance(group, Gate):
-            raise InvalidParametersError(name="group", value=group, rule="must be a Gate")
+            raise InvalidParametersError(
+                name="group", value=group, rule="must be the group of a gate: group=gate.group"
+            )
         return GateReceiver(parameters, record=record, gate=group)
 
 

@@ -20,8 +20,10 @@ FIGURES: Mapping[str, str] = {
     "rows_with_consumers": "Rows that have left for connected consumers and, as far as is known, are not consumed.",
     "waiting_seconds": "Time in which some row on its way in waited for room.",
     "consumer_waiting_seconds": "Time in which some row on its way out waited for a consumer.",
+    "consumer_stopped_seconds": "Time in which a gate had stopped rows on their way out behind a barrier.",
     "blocked_share": "The share of the time in which rows on their way in waited for room: 0 for never, 1 for always.",
     "consumer_blocked_share": "The share of the time in which rows on their way out waited for a consumer.",
+    "consumer_stopped_share": "The share of the time in which a gate had stopped rows on their way out.",
     "next_row": "The number of the next row that will come, of a channel that keeps its rows.",
     "acknowledged": "By consumer: the first row that it still needs.",
     "lag_rows": "By consumer: the rows that it has still to acknowledge.",
@@ -68,11 +70,14 @@ class ChannelTraffic:
     rows_with_consumers: int
     waiting_seconds: float
     consumer_waiting_seconds: float
+    consumer_stopped_seconds: float = 0.0
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""
     gauges: Mapping[str, int] = field(default_factory=dict)
     """What only the channel's flow counts, by the flow's own names."""
+    consumer_gauges: Mapping[str, int] = field(default_factory=dict)
+    """The same of the streams to connected consumers, added up: what the exchange's ends know."""
 
     @property
     def room_rows(self) -> int | None:
@@ -106,6 +111,7 @@ class Rates:
     rows_out_per_second: float
     blocked_share: float
     consumer_blocked_share: float
+    consumer_stopped_share: float
 
     def as_json(self) -> dict[str, object]:
         """All numbers, ready for JSON."""
@@ -113,7 +119,8 @@ class Rates:
         # Not ``asdict``: it copies deeply, of thousands of channels.
         found = {name: getattr(self.traffic, name) for name in (*ChannelTraffic.__slots__, "room_rows")}
         found["kept"] = None if kept is None else asdict(kept) | {"lag_rows": kept.lag_rows}
-        rates = ("rows_in_per_second", "rows_out_per_second", "blocked_share", "consumer_blocked_share")
+        shares = ("blocked_share", "consumer_blocked_share", "consumer_stopped_share")
+        rates = ("rows_in_per_second", "rows_out_per_second", *shares)
         return found | {name: getattr(self, name) for name in rates}
 
 
@@ -136,6 +143,7 @@ def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) ->
     per_second = 1 / seconds if seconds > 0 else 0.0
     waited = now.waiting_seconds - before.waiting_seconds
     waited_for_consumer = now.consumer_waiting_seconds - before.consumer_waiting_seconds
+    stopped = now.consumer_stopped_seconds - before.consumer_stopped_seconds
     return Rates(
         traffic=now,
         seconds=seconds,
@@ -143,6 +151,7 @@ def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) ->
         rows_out_per_second=(now.rows_out - before.rows_out) * per_second,
         blocked_share=_share(waited * per_second),
         consumer_blocked_share=_share(waited_for_consumer * per_second),
+        consumer_stopped_share=_share(stopped * per_second),
     )
 
 

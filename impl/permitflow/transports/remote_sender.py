@@ -58,7 +58,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     ) -> None:
         """Use ``put``, or the exchange."""
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
-        self._waiting = Stopwatch(self._clock)
+        self._waiting, self._stopped = Stopwatch(self._clock), Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._has_short_caller = False  # of ``until_room``
         # Tasks that wait for the writer continue in the order in which they came.
@@ -154,13 +154,13 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """
         if not self._lacks_room(rows):
             return False
-        if self._core.gets_room_by_backlog:
-            self._core.expect(at_hand() or (rows,))
-            self._writing.soon()
         self._has_short_caller = True
         self._waiting.start()
         try:
             while self._lacks_room(rows):
+                if self._core.gets_room_by_backlog:  # meanwhile more may have come
+                    self._core.expect(at_hand() or (rows,))
+                    self._writing.soon()
                 await self._changed.wait()
         finally:
             self._waiting.stop()
@@ -290,6 +290,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def _post(self, message: Message[object]) -> None:
         self._session.post(message)
         self._posted_rows += message.rows
+        if message.kind is Kind.BARRIER:
+            self._stopped.follow(self._core.is_stopped)
         self._writing.soon()
 
     # Frames.
@@ -308,6 +310,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                     self._stop()
                     if not self._cancel.done():
                         self._cancel.set_result(frame)
+        if self._stopped.running:
+            self._stopped.follow(self._core.is_stopped)
 
     def _messages(self) -> Iterable[Sequence[Buffer]]:
         frames = self._session.take_posted()
@@ -400,6 +404,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         if self._batches is not None:
             self._core.withdraw_all()
             self._line.refuse_all()
+            self._stopped.follow(False)
         self._wake_all()
 
     @property
@@ -436,6 +441,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             peak_rows_held=core.peak_rows_held,
             waiting_sends=len(self._line.parked) + self._in_line + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
+            stopped_seconds=self._stopped.seconds,
             open_seconds=self._open_seconds,
             gauges=core.gauges(),
             gauge_help=self.parameters.flow.gauge_help,

@@ -24,6 +24,7 @@ from permitflow.errors import (
     PeerGoneError,
 )
 from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.testing.subjects.input_gate import judge_gate
 from permitflow.tracing import MemoryTrace
 
@@ -260,7 +261,7 @@ async def test_a_wait_that_takes_too_long_names_who_keeps_the_others_waiting() -
             sender.send_barrier_nowait(5)
         with pytest.raises(InputStalledError) as caught:
             await gate.receive()
-        assert str(caught.value) == "no message of c, 1 not added yet for 0.01 s: a, b wait behind barrier 5"
+        assert str(caught.value) == "no message of c, 1 input not added yet for 0.01 s: a, b wait behind barrier 5"
         gate.open_channel("d").send_barrier_nowait(5)
         _.send_barrier_nowait(5)
         assert brief([await gate.receive()]) == [5]  # nothing was lost
@@ -344,7 +345,10 @@ async def test_misuse_is_refused() -> None:
         _, foreign = open_channel(GateParameters(), name="foreign")
         with pytest.raises(InvalidParametersError, match="must be opened with group"):
             gate.add(foreign)
-        gate.open_channel("r")
+        _, right = open_channel(SMALL, name="r", group=gate.group)
+        gate.add(right)
+        with pytest.raises(InvalidParametersError, match="receiver must be new to the gate"):
+            gate.add(right, name="twice")
         with pytest.raises(LocalProtocolError, match="all its 2 inputs"):
             gate.open_channel("third")
         first = asyncio.create_task(gate.receive())
@@ -354,8 +358,36 @@ async def test_misuse_is_refused() -> None:
         first.cancel()
     with pytest.raises(ChannelClosedError):
         await gate.receive()
-    with pytest.raises(InvalidParametersError, match="stall_seconds"):
-        InputGate(stall_seconds=0)
+    for seconds in (0, "60"):
+        with pytest.raises(InvalidParametersError, match="stall_seconds"):
+            InputGate(stall_seconds=seconds)  # type: ignore[arg-type]  # refused as well
+    with pytest.raises(InvalidParametersError, match="must be GateParameters"):
+        InputGate(ChannelParameters())  # type: ignore[arg-type]  # the user has read the wrong page
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+async def test_an_input_whose_chunks_may_be_too_large_for_the_pool_is_refused(inputs: int) -> None:
+    gate = InputGate[str](GateParameters(inputs=2, exclusive=0, floating=8))
+    with pytest.raises(InvalidParametersError, match=r"must be at most 4 .* wanted=gate\.parameters"):
+        open_channel(GateParameters(inputs=inputs, exclusive=0, floating=16), group=gate.group)
+    open_channel(GateParameters(inputs=inputs, exclusive=0, floating=16, max_chunk_cost=4), group=gate.group)
+
+
+async def test_an_input_that_leaves_before_anything_was_received_makes_room_for_another() -> None:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=4)
+    async with InputGate[str](parameters, stall_seconds=5) as gate:
+        left = gate.open_channel("l")
+        gone: LocalSender[str]
+        gone, receiver = open_channel(parameters, name="r", group=gate.group)
+        left.send_barrier_nowait(1)
+        await gone.send("unread", 2)
+        assert gate.statistics().pool == 2
+        receiver.close()
+        assert gate.statistics().pool == 4
+        right = gate.open_channel("r")
+        await right.send("before", 1)
+        right.send_barrier_nowait(1)
+        assert brief([await gate.receive(), await gate.receive()]) == [("r", "before"), 1]
 
 
 async def test_closing_tells_a_waiting_consumer_and_the_senders() -> None:

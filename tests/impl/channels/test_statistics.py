@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from permitflow import ChannelParameters, ChannelStatistics, EndOfStream, LocalReceiver, LocalSender, open_channel
+from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
+from permitflow.protocol.gate import GateParameters
 
 
 class ClockLoop(asyncio.SelectorEventLoop):
@@ -127,5 +129,33 @@ def test_both_ends_report_the_same_numbers() -> None:
         receiver.consume()
         await receiver.receive_many(2)
         await asyncio.gather(*waiting)
+
+    by_the_clock(test)
+
+
+def test_a_gate_tells_for_how_long_an_input_was_stopped_and_for_how_long_another_was_awaited() -> None:
+    async def test(loop: ClockLoop) -> None:
+        async with InputGate[str](GateParameters(inputs=2)) as gate:
+            left, right = gate.open_channel("left"), gate.open_channel("right")
+            left.send_barrier_nowait(1)
+            right.send_nowait("before", 1)
+            assert isinstance(await gate.receive(), GateChunk)
+            loop.now += 3
+            assert (left.statistics().stopped_seconds, right.statistics().stopped_seconds) == (3, 0)
+            right.send_barrier_nowait(1)
+            assert isinstance(await gate.receive(), AlignedBarrier)
+            loop.now += 2  # the snapshot is taken; nobody is waited for
+            gate.resume()
+            await settle()
+            loop.now += 4
+            statistics = gate.statistics()
+            assert [(each.blocked_seconds, each.awaited_seconds) for each in statistics.inputs] == [(5, 0), (2, 3)]
+            assert (statistics.alignment_seconds, statistics.last_alignment_seconds) == (3, 3)
+            assert (left.statistics().stopped_seconds, right.statistics().stopped_seconds) == (5, 2)
+            left.send_barrier_nowait(2)
+            loop.now += 1
+            left.close()
+            loop.now += 7
+            assert left.statistics().stopped_seconds == 6, "it is over"
 
     by_the_clock(test)

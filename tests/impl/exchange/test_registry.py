@@ -302,7 +302,8 @@ TRAFFIC = ChannelTraffic(
 
 
 def test_gauges_of_a_flow_arrive_and_a_window_that_it_lacks_is_no_number() -> None:
-    asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges={"mutes": 3, "epoch": -1}),))
+    gauges = {"mutes": 3, "epoch": -1}
+    asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges=gauges, consumer_gauges={"mutes": 0}),))
     heard = decode_reply(encode_reply(asked))
     assert heard == asked
     (flow,) = rates_between(None, heard)

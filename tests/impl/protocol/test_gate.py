@@ -580,5 +580,5 @@ def test_an_agreement_that_exceeds_the_wish_is_refused(wrong: StatedGate) -> Non
 
 
 def test_a_group_of_another_kind_is_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="must be a Gate"):
+    with pytest.raises(InvalidParametersError, match="must be the group of a gate"):
         GATE.receiving(OWN, record=None, group="a group")  # type: ignore[arg-type]  # the refusal itself
