@@ -1,7 +1,7 @@
 """The runs that the model of a streaming query is about, and its invariants: each can fail."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from permitflow_model.exploration import explore_model
-from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.explore import Graph, explore
+from permitflow_model.kernel.system import require
 from permitflow_model.manifest import read_manifest
 from permitflow_model.spark_micro_batch import PHASES, SYSTEM, Parameters, Rows, State
 from permitflow_proofs import catalogue
@@ -48,6 +49,63 @@ def test_the_deadlock_of_commit_is_one_batch_that_takes_the_whole_window() -> No
     actions = actions_into("spark-commit-stuck")
     batch = ["PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish", "WriteCommitLog"]
     assert actions == [*["Offer", "Produce"] * 2, "Offer", *batch]
+
+
+# Batches that end at barriers: the cap is what is left of the epoch, and a batch waits until all of it is there.
+
+BARRIERS = (1, 4, 6)
+"""Rows before which barriers stand; the largest epoch has three rows."""
+
+
+def next_barrier(row: int) -> int:
+    return min(barrier for barrier in BARRIERS if barrier > row)
+
+
+def offer_of_one_epoch(state: State, parameters: Parameters, rows: int) -> State:
+    after = SYSTEM.perform("Offer", state, parameters, rows)
+    require(state.produced + rows <= next_barrier(state.produced))
+    return after
+
+
+def plan_epoch(state: State, parameters: Parameters) -> State:
+    require(state.end < BARRIERS[-1])
+    barrier = next_barrier(state.end)
+    require(barrier <= state.produced)
+    return SYSTEM.perform("PlanBatch", state, replace(parameters, batch_cap=barrier - state.end))
+
+
+OTHERWISE: Mapping[str, Callable[..., State]] = {"Offer": offer_of_one_epoch, "PlanBatch": plan_epoch}
+ALIGNED = replace(
+    SYSTEM,
+    actions=tuple(replace(action, perform=OTHERWISE.get(action.name, action.perform)) for action in SYSTEM.actions),
+)
+
+
+def never_stuck_with_epochs(state: State, parameters: Parameters) -> bool:
+    return state.waiting == 0 or ALIGNED.can_move(state, parameters)
+
+
+def explored_with_epochs(row_permits: int) -> Graph[State]:
+    """All runs of a query whose driver may crash, with attempts that fail and run on."""
+    query = Parameters(
+        row_permits=row_permits, batch_cap=3, sizes=(1, 2), horizon=BARRIERS[-1], driver_crashes=True, faults=2
+    )
+    inherited = {
+        name: holds for name, holds in SYSTEM.invariants.items() if name not in ("NeverStuck", "WholeWhenIdle")
+    }
+    return explore(ALIGNED, query, invariants={**inherited, "NeverStuckWithEpochs": never_stuck_with_epochs})
+
+
+def test_batches_that_end_at_barriers_keep_all_invariants_and_are_live_if_each_epoch_fits() -> None:
+    graph = explored_with_epochs(row_permits=3)
+    assert (graph.violations, graph.deadlock) == ([], None)
+    ends = {(state.start, state.end) for state in graph.states if state.phase == "published"}
+    assert ends == {(0, 1), (1, 4), (4, 6)}
+
+
+def test_an_epoch_that_does_not_fit_in_the_kept_rows_is_a_deadlock() -> None:
+    violations = explored_with_epochs(row_permits=2).violations
+    assert {violation.invariant for violation in violations} == {"NeverStuckWithEpochs"}
 
 
 def actions_into_a_repetition(faulty: str, perform: Callable[[State, Parameters], State]) -> list[str]:
