@@ -7,6 +7,7 @@ rows on both, it reads the same number.
 """
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -408,9 +409,9 @@ class Imbalance(Record):
 
     @property
     def ratio(self) -> Series:
-        """The faster upstream's rows per second as a multiple of the slower one's."""
-        ratios = self.local_rows_per_second.ratio_to(self.remote_rows_per_second)
-        return Series.of(max(ratio, 1 / ratio) for ratio in ratios.values)
+        """The faster upstream's rows per second as a multiple of the slower one's; infinite if that one had none."""
+        rounds = zip(self.local_rows_per_second.values, self.remote_rows_per_second.values, strict=True)
+        return Series.of(max(rates) / min(rates) if min(rates) else math.inf for rates in rounds)
 
 
 def measure_imbalance(settings: Settings) -> list[Imbalance]:

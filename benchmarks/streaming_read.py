@@ -22,6 +22,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from benchmarks.harness import Partner, serving
@@ -36,7 +38,7 @@ BURST_CHUNKS = 16
 CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROWS // 2 // CHUNK_ROWS
 # Batches that fill the exchange, and start workers.
 WARM_UP_BATCHES = 3
-LEAST_BATCHES = WARM_UP_BATCHES + 3
+LEAST_BATCHES = 3
 # The first throws rows away: then only the source is measured.
 SINKS = ("noop", "parquet")
 
@@ -93,16 +95,20 @@ def produce(_pipe: object, address: str) -> None:
 
 def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
     """Run a query for these seconds; return the rate of its batches, without the first ones and the last."""
+
+    def measured(query: StreamingQuery) -> list[StreamingQueryProgress]:
+        return [batch for batch in query.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
+
     with tempfile.TemporaryDirectory() as folder:
         writer = data.writeStream.format(sink).option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.start(f"{folder}/table")
         began = time.monotonic()
-        while query.isActive and (time.monotonic() - began < seconds or len(query.recentProgress) < LEAST_BATCHES):
+        while query.isActive and (time.monotonic() - began < seconds or len(measured(query)) < LEAST_BATCHES):
             time.sleep(0.1)
         if error := query.exception():
             raise error
         query.stop()
-    batches = [batch for batch in query.recentProgress if batch.numInputRows][WARM_UP_BATCHES:]
+    batches = measured(query)
     first, last = (datetime.fromisoformat(batch.timestamp) for batch in (batches[0], batches[-1]))
     return sum(batch.numInputRows for batch in batches[:-1]) / (last - first).total_seconds()
 

@@ -12,7 +12,7 @@ from benchmarks.results import Results, Series
 from benchmarks.targets import judge
 
 
-@pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met")])
+@pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met"), (0.0, "met")])
 def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
     rate = Series.of([0.5])
     measured = Results(machine={}, settings={"rounds": 1})

@@ -39,7 +39,7 @@ def test_a_tally_notices_a_lost_chunk() -> None:
 
 def test_a_tally_notices_other_content() -> None:
     chunks = list(JOB.feed())
-    with pytest.raises(AssertionError, match="not what was sent"):
+    with pytest.raises(AssertionError, match="differs from the sent one"):
         taken(JOB, [*chunks[:-1], *PAYLOADS["64"].stamped(chunks[-1:], lambda: 1)]).outcome()
 
 

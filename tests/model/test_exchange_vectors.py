@@ -1,11 +1,8 @@
 """The permit exchange at its real size, 2048 rows, batches of 256, one barrier: what RisingWave's code does."""
 
-from dataclasses import replace
-
 import pytest
 
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, State, is_stuck
 
 
@@ -57,36 +54,6 @@ def rows(count: int) -> tuple[Permits]:
     return (Permits(count, 0, 0),)
 
 
-def test_a_window_is_filled_and_one_batch_reopens_it(channel: Channel) -> None:
-    """V1.2."""
-    credit = []
-    for _ in range(8):
-        channel.send(256)
-        credit.append(channel.state.permits.rows)
-    assert credit == [1792, 1536, 1280, 1024, 768, 512, 256, 0]
-    assert channel.is_pending(1)
-    assert channel.receive() == rows(256)
-    channel.do("AddPermits")
-    assert channel.state.permits.rows == 256
-    channel.do("SendChunk")
-
-
-def test_an_oversize_chunk_is_admitted_whole_for_the_clamp(channel: Channel) -> None:
-    """V1.3."""
-    assert channel.send(10_000) == 1792
-    assert channel.state.permits.rows == 256
-    assert channel.send(256) == 256
-    assert channel.state.permits.rows == 0
-    assert channel.is_pending(1)
-    assert channel.receive() == rows(1792)
-
-
-def test_an_empty_chunk_costs_one(channel: Channel) -> None:
-    """V1.4."""
-    assert channel.send(0) == 1
-    assert channel.state.permits.rows == 2047
-
-
 def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> None:
     """V1.5."""
     channel.send(255)
@@ -95,18 +62,6 @@ def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> 
     assert channel.send(1792) == 1792
     assert channel.state.permits.rows == 1
     assert channel.receive() == rows(2047)
-
-
-def test_a_barrier_and_what_is_offered_after_it_leave_in_that_order(channel: Channel) -> None:
-    """V1.6, with the order that RisingWave's only sender keeps."""
-    channel.parameters = replace(channel.parameters, waiters=2)
-    channel.do("OfferBarrier", "SendBarrier", "OfferWatermark", "SendWatermark", "OfferBarrier")
-    channel.do("OfferChunk", rows=256)
-    for action in ("SendBarrier", "SendChunk"):
-        with pytest.raises(Disabled):
-            channel.do(action)
-    assert channel.receive() == (Permits(0, 1, 0),)
-    channel.do("AddPermits", "SendBarrier", "SendChunk")
 
 
 def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
@@ -145,10 +100,3 @@ def test_configurations_without_room_for_a_chunk_are_refused() -> None:
     for permit_batch in (4, 5):
         with pytest.raises(ValueError, match="max_chunk_cost must be at least 1"):
             Parameters(row_permits=4, permit_batch=permit_batch, max_chunk_cost=4 - permit_batch, sizes=(1,))
-
-
-def test_without_barrier_permits_no_barrier_is_offered(channel: Channel) -> None:
-    """V1.8: there, the first barrier waits for ever; here it cannot be offered."""
-    channel.parameters = replace(channel.parameters, barrier_permits=0)
-    with pytest.raises(Disabled):
-        channel.do("OfferBarrier")

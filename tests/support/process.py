@@ -4,7 +4,6 @@ import gc
 import os
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,49 +86,6 @@ def reserved_address() -> Iterator[str]:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
-
-
-_LOOK_EVERY_SECONDS = 0.01
-# So late comes a look where others have the processor for a moment; a later one tells of a machine that stood still.
-_MOST_BETWEEN_LOOKS_SECONDS = 0.05
-
-
-class Stopwatch:
-    """Counts the seconds in which this process could run, by looking at the clock again and again."""
-
-    def __init__(self, now: float) -> None:
-        """Begin."""
-        self.seconds = 0.0
-        self._last_look = now
-
-    def look(self, now: float) -> None:
-        """It is so late now."""
-        self.seconds += min(now - self._last_look, _MOST_BETWEEN_LOOKS_SECONDS)
-        self._last_look = now
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[Stopwatch]:
-    """The block takes less time than that; what a busy machine gives to others does not count.
-
-    Raises:
-        AssertionError: it takes longer.
-    """
-    watch, is_over = Stopwatch(time.monotonic()), threading.Event()
-
-    def look_on() -> None:
-        while not is_over.wait(_LOOK_EVERY_SECONDS):
-            watch.look(time.monotonic())
-
-    thread = threading.Thread(target=look_on, name="stopwatch")
-    thread.start()
-    try:
-        yield watch
-    finally:
-        is_over.set()
-        thread.join()
-    watch.look(time.monotonic())
-    assert watch.seconds < seconds, f"it took {watch.seconds:.1f} s, and may take {seconds:g} s"
 
 
 def workers() -> set[psutil.Process]:

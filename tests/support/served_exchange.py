@@ -103,14 +103,6 @@ PATIENCE_SECONDS = 20.0
 SHORT_SECONDS = 0.3
 """For waits that must be in vain."""
 
-# How soon an end must learn what has happened.  These decide; time-outs that guard against hangs are far longer.
-KILLED_SECONDS = 5.0
-"""That the exchange was killed; of both ends together."""
-HANGING_SECONDS = 10.0
-"""That the exchange gives no sign of life any more, of an end that waits for the shortest time that it can."""
-CLOSED_SECONDS = 5.0
-"""Until the connections of an end that is over are closed."""
-
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
     """A chunk of these numbers."""

@@ -69,3 +69,24 @@ async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> N
 
     assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
     assert (await waiting).payload == 2
+
+
+async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
+    sender, receiver = channel()
+    for name in ("b1", "b2"):
+        await sender.send_barrier(name)
+    sender.send_nowait("full", 7)
+    sends = [
+        asyncio.ensure_future(send)
+        for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
+    ]
+    await settle()
+    assert not any(send.done() for send in sends)
+    with pytest.raises(WouldBlock, match="3 sends wait before this one"):
+        sender.send_barrier_nowait("newcomer")
+
+    assert (await receiver.receive()).payload == "b1"
+    await settle()
+    assert [send.done() for send in sends] == [True, False, False]
+    assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
+    await asyncio.gather(*sends)

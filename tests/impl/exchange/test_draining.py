@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +22,8 @@ Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CHUNK = pa.record_batch({"n": pa.array(range(4), pa.int64())})
 KEPT, ONCE = "kept/0", "once/0"
-# Nobody waits that long: it guards against a hang.
-LONG_SECONDS = 20.0
+# Longer than a test may take: a drain that waits for its end hangs.
+LONG_SECONDS = 3_600.0
 
 
 @asynccontextmanager
@@ -81,7 +80,6 @@ async def test_new_producers_are_refused_and_consumers_are_not(listen: str) -> N
 
 
 async def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(listen: str) -> None:
-    began = monotonic()
     async with serving(listen) as (exchange, address):
         await exchange.replay_channel(KEPT).append(CHUNK)
         async with asyncio.TaskGroup() as group:
@@ -92,8 +90,6 @@ async def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(listen:
                 await orders.acknowledge({KEPT: 4})
             await draining
         assert remainder(exchange) == Remainder({}, {})
-
-    assert monotonic() - began < LONG_SECONDS
 
 
 async def test_rows_in_memory_that_nobody_takes_are_counted(listen: str) -> None:
@@ -113,14 +109,11 @@ async def test_rows_in_memory_that_nobody_takes_are_counted(listen: str) -> None
 
 
 async def test_rows_on_disk_are_not_waited_for(listen: str, tmp_path: Path) -> None:
-    began = monotonic()
     with SqliteStore(tmp_path) as store:
         async with serving(listen, store) as (exchange, _):
             await exchange.replay_channel(KEPT).append(CHUNK)
             await drain(exchange, LONG_SECONDS)
             assert remainder(exchange) == Remainder({KEPT: 4}, {})
-
-    assert monotonic() - began < LONG_SECONDS
 
 
 @pytest.mark.parametrize("channel", [KEPT, ONCE])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from permitflow.channels.interface import ReceiveEnd
-from permitflow.errors import ChannelAbortedError, PeerGoneError
+from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -23,6 +23,7 @@ from permitflow.transports.carrier import Conversation
 from permitflow.transports.codec import decode_downstream
 from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
@@ -173,6 +174,20 @@ async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) 
     ):
         await sender.send(chunk(0, 10))
         assert await sender.end() is ACCEPTED
+
+
+def test_a_blocking_end_says_who_holds_the_rows_and_can_be_waited_for_again(start: Start, listen: str) -> None:
+    address = start("serve", "--listen", listen, "--row-permits", 64).hears("ready")["address"]
+    with open_sink(address, CHANNEL, SCHEMA, timeout_seconds=1.0) as sink, open_source(address, CHANNEL) as source:
+        for _ in range(4):
+            sink.send(chunk(0, 16))
+        next(source)
+        slow = rf"'{CHANNEL}'.* not everything that was sent was consumed: 1 consumer is connected and slow or stuck"
+        with pytest.raises(PeerTimeoutError, match=slow):
+            sink.end(closes_channel=True)
+        assert len(list(source)) == 3
+        sink.timeout_seconds = SOON_SECONDS
+        assert sink.end(closes_channel=True) is CONSUMED
 
 
 # Older releases.

@@ -309,22 +309,6 @@ async def test_an_attempt_whose_names_are_books_is_refused_and_not_kept(staging:
         assert not exchange.staging.books.has_staged
 
 
-@pytest.mark.parametrize("names", [{"channel": BOOK}, {"consumer": BOOK}], ids=["channel", "consumer"])
-async def test_a_name_that_nobody_could_have_is_no_part_of_an_error(names: dict[str, str]) -> None:
-    wanted = {"channel": "kept", "consumer": "", **names}
-
-    async with both_kinds() as (_, address):
-
-        async def dial() -> None:
-            async with get(address, wanted["channel"], consumer=wanted["consumer"]):
-                pytest.fail("it was accepted")
-
-        by_order = await answer(address, encode_request(AskPositions((wanted["channel"],), wanted["consumer"])))
-        for error in (by_order, await refused(dial())):
-            assert isinstance(error, InvalidParametersError)
-            assert f"{next(iter(names))} must have at most 200 characters" in str(error)
-
-
 async def test_an_exchange_keeps_so_many_attempts_and_refuses_the_next() -> None:
     async with both_kinds() as (exchange, address):
         for number in range(MOST_ATTEMPTS):

@@ -255,34 +255,6 @@ async def test_both_kinds_of_channels_tell_what_has_flowed() -> None:
     assert kept.kept.lag_rows == {"etl": 1, "audit": 4}
 
 
-async def test_a_producer_that_waits_for_room_is_seen_while_it_waits() -> None:
-    async with serving() as (exchange, address), control(address) as asking:
-        channel = exchange.replay_channel("kept")
-        for _ in range(2):
-            await channel.append(FOUR_ROWS)
-        waiting = asyncio.create_task(channel.append(FOUR_ROWS))
-        while not channel.statistics().numbers.waiting_sends:  # noqa: ASYNC110  # there is no event to wait for
-            await asyncio.sleep(0)
-        before, now = [await asking.statistics(("kept",)) for _ in range(2)]
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        (flow,) = rates_between(before, now)
-
-    assert flow.traffic.room_rows == 0
-    assert flow.blocked_share > 0
-    assert (flow.rows_in_per_second, flow.rows_out_per_second) == (0, 0)
-
-
-async def test_channels_come_in_the_order_in_which_they_were_named() -> None:
-    async with serving() as (_, address), control(address) as asking:
-        found = await asking.statistics(("kept", "once"))
-        with pytest.raises(UnknownChannelError) as refusal:
-            await asking.statistics(("once", "nowhere"))
-
-    assert [traffic.channel for traffic in found.channels] == ["kept", "once"]
-    assert refusal.value.facts["channel"] == "nowhere"
-
-
 TRAFFIC = ChannelTraffic(
     channel="orders/0",
     state="open",

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from permitflow.errors import StagedPartError, StagingFullError
+from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
@@ -392,3 +392,11 @@ class Staged(RuleBasedStateMachine):
 
 def test_staging_at_random() -> None:
     run_state_machine_as_test(Staged, settings=settings(max_examples=150, stateful_step_count=40))
+
+
+@pytest.mark.parametrize(
+    "staging", [Staging("", 0, 0, "x"), Staging("q", -1, 0, "x"), Staging("q", 0, -1, "x"), Staging("q", 0, 0, "")]
+)
+def test_an_incomplete_key_is_refused(exchange: Exchange, staging: Staging) -> None:
+    with pytest.raises(InvalidParametersError):
+        exchange.books.open("a", staging, now=0.0)

@@ -14,11 +14,9 @@ from permitflow.protocol.frames import End, Feedback
 from permitflow.protocol.permits import PERMITS, Permits
 from permitflow.transports.checksum import CHECKSUM_BYTES, Checksums, checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream, encode_upstream
-from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import encode_reply, encode_request
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.carriers import message_of
-from tests.support.peers_by_hand import ByHand, dialling, encoded, get_frame, is_failure, put_frame, serving
 
 
 @given(st.lists(st.binary(max_size=80), min_size=1, max_size=4), st.data())
@@ -106,22 +104,3 @@ def test_a_body_stays_where_arrow_reads_it_and_is_not_copied() -> None:
     assert isinstance(chunks, memoryview)
     assert chunks.obj is message
     assert message.index(bytes(chunks)) % 64 == 0
-
-
-@pytest.mark.parametrize("method", [GET_STREAM, PUT_STREAM, CONTROL])
-async def test_over_grpc_the_exchange_says_what_has_come(method: str) -> None:
-    altered = flipped(MESSAGES["request" if method == CONTROL else "end"], 3)
-
-    async def until_over() -> None:
-        while (answer := await carrier.read()) is not None:
-            assert is_failure(method, answer)
-            carrier.half_close()
-
-    async with serving() as (_, address), dialling(address, method) as carrier:
-        if method != CONTROL:
-            await carrier.write([encoded(method, get_frame() if method == GET_STREAM else put_frame())])
-            assert await carrier.read()
-        await super(ByHand, carrier).write([altered])
-        with pytest.raises(AlteredMessageError) as caught:
-            await until_over()
-        assert caught.value.facts["size_bytes"] == len(altered) - CHECKSUM_BYTES

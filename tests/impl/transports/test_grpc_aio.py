@@ -22,25 +22,6 @@ from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbe
 pytestmark = pytest.mark.usefixtures("path")
 
 
-async def test_a_large_chunk_arrives_in_slices_that_fit_the_agreement() -> None:
-    async with serving(ChannelParameters(row_permits=100)) as (_, server), asyncio.TaskGroup() as group:
-
-        async def read_few() -> list[Message[pa.RecordBatch]]:
-            async with get(server.address, "orders/0", wanted=SMALL) as receiver:
-                assert receiver.parameters == SMALL
-                return await everything(receiver)
-
-        reading = group.create_task(read_few())
-        async with put(server.address, "orders/0", SCHEMA) as sender:
-            await sender.send(batch(*range(1000)))
-            await sender.end()
-            assert sender.statistics().peak_rows_held <= 100
-    messages = reading.result()
-
-    assert numbers(messages) == list(range(1000))
-    assert max(m.rows for m in messages) <= SMALL.max_chunk_cost
-
-
 async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
     """Nothing is consumed: both windows fill, and not a row more leaves the producer."""
 

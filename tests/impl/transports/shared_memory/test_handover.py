@@ -1,7 +1,6 @@
 """Two ends share memory if both can and want to; otherwise each knows why not, and visitors get nothing."""
 
 import array
-import asyncio
 import errno
 import os
 import resource
@@ -15,7 +14,6 @@ import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
-from permitflow.transports.same_host import offering
 from permitflow.transports.shared_memory import SameHost, handover
 from permitflow.transports.shared_memory.handover import Offer, Received, accepted, connect, nonce_digest
 from permitflow.transports.shared_memory.region import create_region
@@ -218,18 +216,6 @@ def test_a_second_visitor_gets_nothing_and_later_ones_find_nobody(offer: Offer) 
         with pytest.raises(ConnectionRefusedError):
             visit(offer)
         assert offer.serve() is None
-
-
-async def test_an_event_loop_watches_an_offer_until_it_was_visited() -> None:
-    loop = asyncio.get_running_loop()
-    with offering(SameHost.AUTO, writes=True, who="the exchange") as offer, visit(offer) as first:
-        assert offer.listener is not None
-        watched = offer.listener.socket.fileno()
-        with visit(offer) as second:
-            assert await loop.sock_recv(first, 1)
-            with pytest.raises(ConnectionResetError):
-                await loop.sock_recv(second, 1)
-        assert not loop.remove_reader(watched)
 
 
 async def test_another_host_is_a_reason() -> None:
