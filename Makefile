@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance curves bench-docs bench-models bench-smoke soak stalled-stages streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +64,9 @@ bench-spark: setup  ## Spark jobs with the exchange and without: three minutes
 
 imbalance: setup  ## the experiment from which permits came: bounds that differ starve one of two upstreams
 	@$(BIN)/python -m benchmarks run --part imbalance
+
+gates: setup  ## what aligning barriers costs and holds: a gate's ways beside windows of permits (ten minutes)
+	@$(BIN)/python -m benchmarks run --part gate
 
 curves: setup  ## how our own figures depend on row_permits, permit_batch, distance and number of channels: ten minutes
 	@$(BIN)/python -m benchmarks run --curves --rounds 3

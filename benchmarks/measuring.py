@@ -7,6 +7,7 @@ from rich.console import Console
 
 from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
 from benchmarks.field import Field, Settings, open_field
+from benchmarks.gate import measure_gate
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance import measure_imbalance
 from benchmarks.latency import measure_latency
@@ -28,6 +29,7 @@ def measure_spark_jobs(settings: Settings) -> Sequence[Record]:
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Callable[[Settings], Sequence[Record]]] = {
     "imbalance": measure_imbalance,
+    "gate": measure_gate,
     "local": measure_local,
     "stages": measure_stages,
     "spark": measure_spark_jobs,

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from benchmarks.curves import DelayPoint, Point, Stalled, full_pipes
+from benchmarks.gate import FAR, LOCAL, NEAR, UNREAD, GateRun
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.imbalance import Imbalance
 from benchmarks.jobs import PAYLOADS
@@ -198,6 +199,30 @@ def imbalance(results: Results) -> str:
     )
 
 
+def gate(carrier: str, results: Results) -> str:
+    """All settings at all rates; times and rows per second also as multiples of the fixed window's, round by round."""
+    runs = [run for run in results.get("gate", GateRun) if run.carrier == carrier]
+    fixed = {run.rates: run for run in runs if run.setting == UNREAD}
+
+    def multiple(read: Callable[[GateRun], Series]) -> Callable[[GateRun], str]:
+        return lambda run: f"{read(run).ratio_to(read(fixed[run.rates])).median:.2f}"
+
+    return _listed(
+        runs,
+        {
+            "rates, setting": lambda run: f"{run.rates}, {run.setting}",
+            "alignment, ms": lambda run: run.alignment_milliseconds.told(),
+            "alignment ÷ not read": multiple(lambda run: run.alignment_milliseconds),
+            "rows held then": lambda run: compact(run.held_rows.median),
+            "most rows held": lambda run: compact(run.peak_held_rows.median),
+            "rows/s": lambda run: run.rows_per_second.told(),
+            "rows/s ÷ not read": multiple(lambda run: run.rows_per_second),
+            "first row, ms": lambda run: compact(run.first_row_milliseconds.median),
+            "rows in 20 ms": lambda run: compact(run.first_rows.median),
+        },
+    )
+
+
 def spark(results: Results) -> str:
     return _listed(
         results.get("spark", SparkJob),
@@ -260,6 +285,9 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "latency": latency,
     "local": local,
     "imbalance": imbalance,
+    "gate_in_a_process": partial(gate, LOCAL),
+    "gate_near": partial(gate, NEAR),
+    "gate_far": partial(gate, FAR),
     "windows": partial(_points, "windows", "row_permits"),
     "batches": partial(_points, "batches", "permit_batch"),
     "defaults": defaults,

@@ -6,10 +6,13 @@ import time
 import pytest
 
 from benchmarks import delay_proxy
+from benchmarks.gate import CHUNK, CHUNK_ROWS, INPUTS, SETTINGS, STORED, UNREAD, aligning_here
 from benchmarks.harness import Partner
 from benchmarks.imbalance import SETUPS, Imbalance
 from benchmarks.results import Results, Series
 from benchmarks.targets import judge
+from permitflow.channels.gate import AlignedBarrier, GateChunk
+from permitflow.errors import EndOfStream
 
 
 @pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met"), (0.0, "met")])
@@ -53,3 +56,32 @@ def test_bytes_come_back_in_order_and_not_too_soon() -> None:
     content, seconds = asyncio.run(run())
     assert content == b"".join(SENT)
     assert seconds >= 2 * DELAY_SECONDS
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_way_of_aligning_lets_a_row_pass_its_barrier_and_each_holds_what_it_says(setting: str) -> None:
+    async def test() -> None:
+        async with aligning_here(setting) as (aligning, senders):
+            slow, fast = (senders[name] for name in INPUTS)
+            fast.send_barrier_nowait(1)
+            behind = asyncio.create_task(fast.send(CHUNK))
+            await slow.send(CHUNK)
+            await asyncio.sleep(0)
+            before = await aligning.receive()
+            assert isinstance(before, GateChunk)
+            assert before.source == "slow"
+            slow.send_barrier_nowait(1)
+            aligned = await aligning.receive()
+            assert isinstance(aligned, AlignedBarrier)
+            assert aligned.number == 1
+            assert aligning.held_rows == (CHUNK_ROWS if setting in (STORED, UNREAD) else 0)
+            after = await aligning.receive()
+            assert isinstance(after, GateChunk)
+            assert after.source == "fast"
+            await behind
+            for sender in senders.values():
+                await sender.end()
+            with pytest.raises(EndOfStream):
+                await aligning.receive()
+
+    asyncio.run(test())
