@@ -14,6 +14,7 @@ from benchmarks.latency import measure_latency
 from benchmarks.local_channel import measure_local
 from benchmarks.model_checking import measure_checking
 from benchmarks.results import Record, Results, describe_machine
+from benchmarks.schedules import measure_schedules
 from benchmarks.stages import measure_stages
 from benchmarks.stores import measure_stores
 from benchmarks.throughput import measure_stream_ends, measure_throughput
@@ -36,6 +37,7 @@ ALONE: dict[str, Callable[[Settings], Sequence[Record]]] = {
     "stores": measure_stores,
     "channels": measure_idle_channels,
     "checking": measure_checking,
+    "schedules": measure_schedules,
 }
 # Parts in which the ways compete.
 AMONG_WAYS: dict[str, Callable[[Field], Sequence[Record]]] = {
@@ -51,7 +53,7 @@ PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
 COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("stores", "channels", "windows", "batches", "delays", "stalled")
+CURVES = ("stores", "channels", "schedules", "windows", "batches", "delays", "stalled")
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:

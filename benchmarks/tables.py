@@ -14,6 +14,7 @@ from benchmarks.local_channel import LocalRate
 from benchmarks.model_checking import CheckingSpeed
 from benchmarks.peers.way import find_ways
 from benchmarks.results import NOT_MEASURED, Results, Series, compact, table
+from benchmarks.schedules import Schedule
 from benchmarks.spark_exchange import SparkJob
 from benchmarks.stages import StageCost, further
 from benchmarks.stores import STORES, StoreRate
@@ -223,6 +224,24 @@ def gate(carrier: str, results: Results) -> str:
     )
 
 
+def schedules(results: Results) -> str:
+    return _listed(
+        results.get("schedules", Schedule),
+        {
+            "Schedule": lambda each: f"{each.schedule}, {each.size}/{each.batch}",
+            "round trip": lambda each: f"{each.round_trip_milliseconds:g} ms",
+            "messages/s, simulated": lambda each: f"{each.simulated_per_second:.0f}",
+            "over TCP": lambda each: each.per_second.told(),
+            "idle, simulated": lambda each: f"{each.simulated_idle_share:.0%}",
+            "idle over TCP": lambda each: f"{each.idle_share.median:.0%}",
+            "stalls for 100 messages": lambda each: (
+                f"{100 * each.simulated_stalls_per_message:.0f}; {100 * each.stalls_per_message.median:.0f}"
+            ),
+            "requests": lambda each: f"{100 * each.requests_per_message:.0f}",
+        },
+    )
+
+
 def spark(results: Results) -> str:
     return _listed(
         results.get("spark", SparkJob),
@@ -288,6 +307,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gate_in_a_process": partial(gate, LOCAL),
     "gate_near": partial(gate, NEAR),
     "gate_far": partial(gate, FAR),
+    "schedules": schedules,
     "windows": partial(_points, "windows", "row_permits"),
     "batches": partial(_points, "batches", "permit_batch"),
     "defaults": defaults,

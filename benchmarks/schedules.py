@@ -1,0 +1,143 @@
+"""Schedules of demand against the round trip: simulated, and over TCP through a network that is far away.
+
+Messages are consumed one by one, each for a fixed time.  The producer never lacks messages.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from itertools import product
+
+import pyarrow as pa
+
+from benchmarks import delay_proxy
+from benchmarks.field import Settings
+from benchmarks.harness import Partner
+from benchmarks.results import Record, Series
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.demand import Demand
+from permitflow.simulation.demand import simulate_schedule
+from permitflow.tracing import MemoryTrace
+from permitflow.transports.grpc_aio import get
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.same_host import SameHost
+
+SERVICE_MICROSECONDS = 2_000
+DELAYS_MILLISECONDS = (1, 4, 16)
+"""One way."""
+SCHEDULES = {
+    "stop-and-wait": Demand(size=1),
+    "full batches": Demand(size=16, batch=16),
+    "half batches, overlapping": Demand(size=16),
+    "singly": Demand(size=16, batch=1),
+}
+WARM_UP = 32
+CHUNK = pa.record_batch({"n": [0]})
+CHANNEL = "schedule"
+
+
+@dataclass(frozen=True)
+class Schedule(Record):
+    """One schedule at one distance."""
+
+    schedule: str
+    size: int
+    batch: int
+    round_trip_milliseconds: float
+    simulated_per_second: float
+    simulated_idle_share: float
+    simulated_stalls_per_message: float
+    requests_per_message: float
+    """Counted where they arrived."""
+    per_second: Series
+    idle_share: Series
+    stalls_per_message: Series
+
+
+@dataclass(frozen=True)
+class _Sample:
+    per_second: float
+    idle_share: float
+    stalls_per_message: float
+    requests_per_message: float
+
+
+def measure_schedules(settings: Settings) -> list[Schedule]:
+    """Each schedule at each distance."""
+    delays, messages = (DELAYS_MILLISECONDS[:1], 16) if settings.is_smoke else (DELAYS_MILLISECONDS, 320)
+    return [_measured(name, delay, messages, settings.rounds) for delay, name in product(delays, SCHEDULES)]
+
+
+def _measured(name: str, delay_milliseconds: int, messages: int, rounds: int) -> Schedule:
+    parameters, round_trip = SCHEDULES[name], 2 * delay_milliseconds
+    simulated = simulate_schedule(parameters, round_trip=1_000 * round_trip, service=SERVICE_MICROSECONDS)
+    samples = [asyncio.run(_over_tcp(parameters, delay_milliseconds / 1e3, messages)) for _ in range(rounds)]
+    return Schedule(
+        schedule=name,
+        size=parameters.size,
+        batch=parameters.batch,
+        round_trip_milliseconds=round_trip,
+        simulated_per_second=float(simulated.rate * 1_000_000),
+        simulated_idle_share=float(simulated.idle_share),
+        simulated_stalls_per_message=float(simulated.stalls_per_message),
+        requests_per_message=samples[0].requests_per_message,
+        per_second=Series.of(sample.per_second for sample in samples),
+        idle_share=Series.of(sample.idle_share for sample in samples),
+        stalls_per_message=Series.of(sample.stalls_per_message for sample in samples),
+    )
+
+
+async def _over_tcp(parameters: Demand, delay_seconds: float, messages: int) -> _Sample:
+    trace = MemoryTrace()
+    exchange = Exchange(record=trace.recorder)
+    # Always full: what is measured is the demand of the consumer's stream.
+    exchange.add_channel(CHANNEL, Demand(size=32), schema=CHUNK.schema)
+    async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server:
+        target = server.address.removeprefix("tcp://")
+        with Partner(delay_proxy.serve, target, delay_seconds) as proxy:
+            far = f"tcp://{await asyncio.to_thread(proxy.hears)}"
+            producing = asyncio.create_task(_produce(exchange))
+            try:
+                async with get(far, CHANNEL, wanted=parameters, same_host=SameHost.NEVER) as receiver:
+                    await _consume(receiver, WARM_UP)
+                    before = _requests(trace, receiver.stream)
+                    rate, idle_share, stalls = await _consume(receiver, messages)
+                    requests = _requests(trace, receiver.stream) - before
+                    producing.cancel()
+                    await exchange.channel(CHANNEL).sender.end()
+                    async for _ in receiver:
+                        pass
+            finally:
+                producing.cancel()
+    return _Sample(rate, idle_share, stalls, requests / messages)
+
+
+async def _produce(exchange: Exchange) -> None:
+    sender = exchange.channel(CHANNEL).sender
+    while True:
+        await sender.send(CHUNK)
+
+
+def _requests(trace: MemoryTrace, stream: str) -> int:
+    """Those that have arrived at the exchange's end of the stream."""
+    return sum(event.action == "Request" and event.channel == stream for event in trace.events)
+
+
+async def _consume(receiver: RemoteReceiver, messages: int) -> tuple[float, float, float]:
+    """The rate, the share of the time without a message, and how often there was none, for each message."""
+    clock = asyncio.get_running_loop().time
+    began, idle, stalls = clock(), 0.0, 0
+    due = began
+    for _ in range(messages):
+        if not receiver.core.untaken:
+            asked = clock()
+            stalls += 1
+            await receiver.until_takeable()
+            due = clock()
+            idle += due - asked
+        await receiver.take()
+        due += SERVICE_MICROSECONDS / 1e6  # what one sleep takes too long, the next ones make up for
+        await asyncio.sleep(due - clock())
+        receiver.consume()
+    seconds = clock() - began
+    return messages / seconds, idle / seconds, stalls / messages
