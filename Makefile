@@ -54,7 +54,7 @@ proto: setup  ## regenerate the protobuf modules
 docs: setup  ## regenerate docs/reference/cli.md, docs/reference/api.md, and the tables of docs/guides/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
-	@$(BIN)/python tools/conformance_table.py
+	@$(BIN)/python -m tools.conformance_table
 
 bench: setup  ## ours against others, targets and verdicts: five minutes; into build/bench
 	@$(BIN)/python -m benchmarks run

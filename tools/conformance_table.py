@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from permitflow.testing.kit.adapter import ChannelAdapter
-from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import PERMITS, judge_adapter, judge_pair
 from permitflow.testing.kit.rules import Outcome, Report, flows, rulebook_of
+from tests.support.memory_streams import CountedStream, StreamChannel
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/conformance-kit.md"
 OTHERS = [flow for flow in flows() if flow != PERMITS]

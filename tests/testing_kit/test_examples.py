@@ -12,11 +12,11 @@ import pytest
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, judge_pair
-from permitflow.testing.kit.examples.memory_streams import CountedStream, StreamChannel
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import ChannelJudge
 from permitflow.testing.kit.rules import Outcome, Report, rulebook_of
+from tests.support.memory_streams import CountedStream, StreamChannel
 from tools import conformance_table
 
 JudgeOf = Callable[[type[ChannelAdapter]], ChannelJudge]

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +15,7 @@ from permitflow.checking.deciding import Answer
 from permitflow.checking.grid import MOST_STATES
 from permitflow.cli.check_gate import MOST_FLOATING, GateOptions, check_gate_options
 from permitflow.cli.check_sweep import SweepOptions, check_sweep
-from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.console import open_console, open_table, print_table, tracked
 from permitflow.cli.options import (
     DescribedChannel,
     FlushIdle,
@@ -432,14 +431,8 @@ def _check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool)
     models = [name for name in known if not names or name in names]
     engine, remark = _available(engine)
     parallel = min(4, os.cpu_count() or 1)
-    outcomes: list[ModelResult] = []
     results = run_manifest(engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory())
-    with open_progress() as progress, closing(results):
-        task = progress.add_task("", total=len(models))
-        for outcome in results:
-            progress.update(task, description=outcome.model.name)
-            outcomes.append(outcome)
-            progress.advance(task)
+    outcomes = list(tracked(results, len(models), lambda outcome: outcome.model.name))
     holds = all(outcome.ok for outcome in outcomes)
     if as_json:
         print_json({"engine": engine.value, "holds": holds, "models": [_model_as_json(one) for one in outcomes]})

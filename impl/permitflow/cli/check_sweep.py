@@ -1,10 +1,9 @@
 """``permitflow check FILE --sweep``: a verdict for each combination of numbers; as a table, a file or a map."""
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +14,7 @@ from permitflow.checking.grid import NAMES
 from permitflow.cli.console import late_progress, open_console, open_table, print_table
 from permitflow.cli.options import distinct
 from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
+from permitflow.cli.output import csv_text, require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import Description
 from permitflow.pictures.plots import MOST_PANELS, MapCell, Panel, VerdictMap
@@ -197,13 +196,9 @@ def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Seque
 
 
 def _as_csv(grid: Grid, findings: Sequence[Finding]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*grid.names, *_FIGURES, "run"])
-    for finding in findings:
-        values = [finding.values[name] for name in grid.names]
-        writer.writerow([*values, *(getattr(finding, name) for name in _FIGURES), " ".join(finding.run)])
-    return file.getvalue()
+    values = ([finding.values[name] for name in grid.names] for finding in findings)
+    figures = ([*(getattr(finding, name) for name in _FIGURES), " ".join(finding.run)] for finding in findings)
+    return csv_text([*grid.names, *_FIGURES, "run"], map(chain, values, figures))
 
 
 def _as_json(finding: Finding) -> dict[str, object]:

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from shutil import get_terminal_size
 from time import monotonic
+from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -24,6 +25,8 @@ from rich.table import Column, Table
 
 from permitflow.errors import printable
 from permitflow.simulation.run import Progress as Report
+
+T = TypeVar("T")
 
 # Where no terminal says how wide it is: logs and documents.
 _WIDTH_WITHOUT_TERMINAL = 120
@@ -63,6 +66,15 @@ def open_progress() -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+def tracked(items: Generator[T, None, None], total: int, name_of: Callable[[T], str]) -> Iterator[T]:
+    """Yield the items, and show their number and the last one's name in a progress bar; close them at the end."""
+    with open_progress() as progress, closing(items):
+        task = progress.add_task("", total=total)
+        for item in items:
+            progress.update(task, advance=1, description=name_of(item))
+            yield item
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 A file with results is replaced: they can be computed again.  For recordings, which can not, see ``recording``.
 """
 
+import csv
+import io
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,6 +44,15 @@ def write_files(contents: Mapping[Path, str]) -> None:
     """Write texts, each file whole or not at all; ends the command if one cannot be written."""
     for path, content in contents.items():
         write_bytes(path, content.encode())
+
+
+def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 def write_bytes(path: Path, content: bytes) -> None:

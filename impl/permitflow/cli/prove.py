@@ -1,7 +1,6 @@
 """``permitflow prove``: the theorems, for all numbers, by two solvers."""
 
 import time
-from contextlib import closing
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.console import open_console, open_table, print_table, tracked
 from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.cli.run_table import run_table
@@ -114,16 +113,11 @@ def _verdicts(wanted: "list[Theorem]", solver: Solver, jobs: int | None) -> "lis
     from permitflow_proofs import prove_catalogue
 
     names = [one.id for one in wanted]
-    verdicts = []
-    with open_progress() as progress, closing(prove_catalogue(names, solvers=solver.value, processes=jobs)) as proved:
-        task = progress.add_task("proving", total=len(names))
-        try:
-            for verdict in proved:
-                verdicts.append(verdict)
-                progress.update(task, advance=1, description=verdict.theorem.id)
-        except BrokenProcessPool:
-            unusable("a process of the prover was killed, perhaps for want of memory; try --jobs 1")
-    return verdicts
+    proved = prove_catalogue(names, solvers=solver.value, processes=jobs)
+    try:
+        return list(tracked(proved, len(names), lambda verdict: verdict.theorem.id))
+    except BrokenProcessPool:
+        unusable("a process of the prover was killed, perhaps for want of memory; try --jobs 1")
 
 
 def _export(wanted: "list[Theorem]", folder: Path) -> None:

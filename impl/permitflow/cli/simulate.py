@@ -1,7 +1,5 @@
 """``permitflow simulate``: how fast a channel is, and how large its window has to be; one run, or a sweep."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -28,7 +26,7 @@ from permitflow.cli.options import (
     whole_number,
 )
 from permitflow.cli.outcomes import Json, print_json, stop, unusable
-from permitflow.cli.output import require_apart, require_drawable, require_folder, write_bytes, write_files
+from permitflow.cli.output import csv_text, require_apart, require_drawable, require_folder, write_bytes, write_files
 from permitflow.errors import InvalidParametersError, ParametersFileError
 from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import Description, read_description, refusal_in_words
@@ -445,7 +443,8 @@ def _simulate_sweep(description: Description, *, plot: Path | None, csv_file: Pa
     written: list[str] = []
     try:
         if csv_file is not None:
-            write_files({csv_file: _as_csv(description, rows)})
+            head = [*(axis.name for axis in description.axes), "verdict", *_FIGURES]
+            write_files({csv_file: csv_text(head, (row.written() for row in rows))})
             written.append(str(csv_file))
         if plot is not None:
             _draw(description, rows, plot)
@@ -480,14 +479,6 @@ def _print_rows(description: Description, rows: Sequence[_Row], written: Sequenc
         console.print(f"impossible, for example with {values}: {impossible.reason}", soft_wrap=True)
     for path in written:
         console.print(f"written: {path}", soft_wrap=True)
-
-
-def _as_csv(description: Description, rows: Sequence[_Row]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*(axis.name for axis in description.axes), "verdict", *_FIGURES])
-    writer.writerows(row.written() for row in rows)
-    return file.getvalue()
 
 
 def _row_as_json(row: _Row) -> dict[str, object]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.console import open_console, open_table, print_table, tracked
 from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.errors import TraceError, TraceTruncatedError
@@ -70,16 +70,10 @@ def validate(
     from permitflow.testing.traces import judge
 
     channels = select_channels(read_files(files, allow_truncated), channel or [])
-    verdicts: list[Verdict] = []
-    with open_progress() as progress:
-        task = progress.add_task("", total=len(channels))
-        for each in channels:
-            progress.update(task, description=each.channel)
-            try:
-                verdicts.append(judge(each))
-            except TraceError as error:
-                unusable(str(error))
-            progress.advance(task)
+    try:
+        verdicts = list(tracked((judge(each) for each in channels), len(channels), lambda verdict: verdict.channel))
+    except TraceError as error:
+        unusable(str(error))
     referees = _ask_tlc(channels) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
     if as_json:

@@ -224,14 +224,13 @@ _RETRY_SECONDS = 0.05
 class Offer:
     """The dialing end's offer to share memory, and its outcome.  For one thread at a time."""
 
-    def __init__(self, policy: SameHost, *, writes: bool, who: str, capacity_bytes: int = RING_BYTES) -> None:
+    def __init__(self, policy: SameHost, *, writes: bool, who: str) -> None:
         """Prepare the memory, unless that is switched off or impossible here.
 
         Args:
             policy: of this end.
             writes: whether this end sends the data.
             who: the peer's name in errors and in the log.
-            capacity_bytes: of the ring.
 
         Raises:
             SameHostError: the policy is ``REQUIRE``, and this end cannot offer.
@@ -245,7 +244,7 @@ class Offer:
         self.listener: Listener | None = None
         if not self.reason:
             try:
-                self.listener = Listener(capacity_bytes, writes=writes)
+                self.listener = Listener(RING_BYTES, writes=writes)
             except (OSError, ValueError, MemoryError) as error:
                 self.reason = f"this system refuses: {_message(error)}"
         if self.reason:

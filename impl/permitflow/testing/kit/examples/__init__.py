@@ -1,1 +1,1 @@
-"""Adapters: this project's own channels, channels of other libraries, and one with deliberate mistakes."""
+"""Adapters: this project's own channels, asyncio's queue, and one with deliberate mistakes."""

@@ -253,7 +253,7 @@ _BARRIERS, _WATERMARKS = frozenset({Feature.BARRIERS}), frozenset({Feature.WATER
 _CANCELLATION, _REFUSALS = frozenset({Feature.CANCELLATION}), frozenset({Feature.REFUSALS})
 
 
-def _rule(name: str, statement: str, operator: str, needs: Lacks, *mistakes: Mistake) -> Rule:
+def _rule(name: str, statement: str, operator: str, *mistakes: Mistake, needs: Lacks = _NONE) -> Rule:
     return Rule(SYSTEM.module, name, statement, operator, needs, mistakes)
 
 
@@ -282,14 +282,12 @@ RULES = (
         "window",
         "A sender without permits waits: never more is in the channel than there are permits.",
         "Bounded",
-        _NONE,
         _it("sends without permits", ONES, {"SendChunk": changed_before(_RIGHT["SendChunk"], _chunk_unpaid)}),
     ),
     _rule(
         "whole-window",
         "A chunk whose permits are here leaves at once, down to the last permit.",
         "SendChunk",
-        _NONE,
         _it(
             "does not spend the last permit",
             ONES,
@@ -300,29 +298,28 @@ RULES = (
         "cost-is-rows",
         "A chunk costs as many permits as it has rows.",
         "Cost",
-        _WEIGHTS,
         _it("counts chunks instead of rows", _offer(2), _costs(lambda _: 1)),
+        needs=_WEIGHTS,
     ),
     _rule(
         "empty-costs-one",
         "An empty chunk costs one permit.",
         "Cost",
-        _WEIGHTS,
         _it("lets empty chunks pass for nothing", _offer(0), _costs(lambda rows: rows)),
+        needs=_WEIGHTS,
     ),
     _rule(
         "oversize-costs-max-chunk-cost",
         "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
         "Cost",
-        _WEIGHTS | {Feature.OVERSIZE},
         _it("charges an oversize chunk for all its rows", _offer(3), _costs(lambda rows: max(rows, 1))),
+        needs=_WEIGHTS | {Feature.OVERSIZE},
     ),
     # They come back.
     _rule(
         "returned-when-consumed",
         "Permits come back when the application has consumed a message, not before.",
         "Consume",
-        _NONE,
         _it("returns permits when a message arrives", ONES, _ON_ARRIVAL),
         _it(
             "returns permits when a message is handed over",
@@ -335,14 +332,12 @@ RULES = (
         "none-lost",
         "No permit is lost: what was consumed comes back whole.",
         "Conservation",
-        _NONE,
         _it("returns a permit too few", _SENT_AND_READ, _returns(lambda message: message.cost - 1)),
     ),
     _rule(
         "none-created",
         "No permit is created: what was consumed comes back once.",
         "Conservation",
-        _NONE,
         _it("returns permits twice", _SENT_AND_READ, _returns(lambda message: message.cost * 2)),
         _it(
             "returns the last batch again with the next one",
@@ -356,7 +351,6 @@ RULES = (
         "verbatim",
         "A message gives back the permits that it held, whatever its rows would cost.",
         "Held",
-        _WEIGHTS,
         _it("returns the rows of an empty chunk", (*_offer(0), RECEIVE), _returns(lambda it: min(it.rows, it.cost))),
         _it(
             "returns the rows of an oversize chunk",
@@ -365,39 +359,39 @@ RULES = (
             agreed=constants(3, max_chunk_cost=2),
             needs=frozenset({Feature.OVERSIZE}),
         ),
+        needs=_WEIGHTS,
     ),
     _rule(
         "batched",
         "While the consumer is busy, permits come back in batches, not one by one.",
         "GrantsBatched",
-        _BATCHING,
         _it("returns the permits of each chunk at once", _SENT_AND_READ, _in_batches_of(lambda _: 1), agreed=BATCHES),
+        needs=_BATCHING,
     ),
     _rule(
         "batch-in-time",
         "A batch comes back as soon as it is complete.",
         "Consume",
-        _BATCHING,
         _it(
             "returns a batch one permit too late",
             _SENT_AND_READ,
             _in_batches_of(lambda permit_batch: permit_batch + 1),
             agreed=constants(4, 2, max_chunk_cost=2),
         ),
+        needs=_BATCHING,
     ),
     _rule(
         "residue-returned",
         "A receiver that has consumed everything returns what it holds below a batch.",
         "Flush",
-        _BATCHING | {Feature.IDLE_FLUSH},
         _it("keeps a residue below a batch", _SENT_AND_READ, {"Flush": never}, agreed=BATCHES),
+        needs=_BATCHING | {Feature.IDLE_FLUSH},
     ),
     # Messages keep their order.
     _rule(
         "oldest-leaves-first",
         "Chunks leave in the order in which they were offered.",
         "SendChunk",
-        _NONE,
         _it("lets the newest waiting chunk leave first", _SENT_AND_READ, _NEWEST),
         _it("lets a small chunk overtake a large one that waits", (*_offer(1, 2), RECEIVE), _FITTING, needs=_WEIGHTS),
     ),
@@ -405,14 +399,12 @@ RULES = (
         "oldest-arrives-first",
         "Messages are received in the order in which they left.",
         "Deliver",
-        _NONE,
         _it("hands over the newest message", _SENT_AND_READ, _IN_FRONT),
     ),
     _rule(
         "exactly-once",
         "Every chunk that has left is received, once.",
         "ExactlyOnceInOrder",
-        _NONE,
         _it("loses a chunk", _SENT_AND_READ, {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}),
         _it("hands a chunk over twice", _SENT_AND_READ, _TWICE),
     ),
@@ -421,94 +413,94 @@ RULES = (
         "withdrawn-never-sent",
         "A send that was cancelled while it waited has sent nothing.",
         "WithdrawChunk",
-        _CANCELLATION,
         _it("sends a cancelled chunk later", (*ONES, WITHDRAW, RECEIVE), {"WithdrawChunk": mistakes.keep_withdrawn}),
+        needs=_CANCELLATION,
     ),
     _rule(
         "withdrawn-pays-nothing",
         "A send that was cancelled while it waited has taken no permits.",
         "WithdrawChunk",
-        _CANCELLATION,
         _it("loses a permit when a send is cancelled", (*ONES, WITHDRAW, RECEIVE), _FORGOTTEN),
+        needs=_CANCELLATION,
     ),
     _rule(
         "refused-changes-nothing",
         "What the channel refuses leaves it as it was.",
         "SendChunk",
-        _REFUSALS,
         _it("sends a refused chunk later", _NOW, outside=mistakes.KeepsRefused),
         _it("takes the permits of a refused chunk", _NOW, outside=mistakes.PaysForRefused),
+        needs=_REFUSALS,
     ),
     _rule(
         "newcomers-wait",
         "A chunk is refused while others wait for permits, even if its own are here.",
         "SendChunk",
-        _REFUSALS | _WEIGHTS,
         _it("lets a newcomer go before those who wait", (*_offer(1, 2), _NOW[0]), outside=LetsNewcomersPass),
+        needs=_REFUSALS | _WEIGHTS,
     ),
     # Barriers and watermarks.
     _rule(
         "barrier-keeps-its-place",
         "A barrier leaves after the chunks that were offered before it, and before those that were offered later.",
         "SendBarrier",
-        _BARRIERS,
         _it(
             "lets a barrier overtake a chunk that waits",
             (*ONES, BARRIER, RECEIVE),
             _send_early("SendBarrier", "barrier"),
         ),
         _it("lets a chunk overtake a barrier that waits", (*ONES, BARRIER, RECEIVE), _send_early("SendChunk", "chunk")),
+        needs=_BARRIERS,
     ),
     _rule(
         "barrier-needs-no-rows",
         "A barrier whose turn it is does not wait for row permits.",
         "SendBarrier",
-        _BARRIERS,
         _it(
             "lets a barrier wait for row permits",
             (*ONES, BARRIER),
             _only_if("SendBarrier", lambda at: at.permits.rows > 0),
         ),
+        needs=_BARRIERS,
     ),
     _rule(
         "barriers-bounded",
         "A barrier waits for a barrier permit.",
         "SendBarrier",
-        _BARRIERS,
         _it("sends barriers without permits", (BARRIER,), _unpaid("SendBarrier", Permits(0, 1, 0))),
+        needs=_BARRIERS,
     ),
     _rule(
         "barrier-returned",
         "The permit of a consumed barrier comes back, in its own class.",
         "Consume",
-        _BARRIERS,
         _it("drops the permit of a barrier", (BARRIER, RECEIVE), _for_a_barrier(Permits(0, 0, 0))),
         _it("returns a row permit for a barrier", (*ONES, BARRIER, RECEIVE), _for_a_barrier(Permits(1, 1, 0))),
+        needs=_BARRIERS,
     ),
     _rule(
         "watermark-keeps-its-place",
         "A watermark does not overtake what was offered before it.",
         "SendWatermark",
-        _WATERMARKS,
         _it(
             "lets a watermark overtake chunks",
             (*ONES, WATERMARK, RECEIVE),
             {"SendWatermark": changed_before(_RIGHT["SendWatermark"], _watermark_early)},
         ),
+        needs=_WATERMARKS,
     ),
     _rule(
         "watermarks-bounded",
         "One watermark is in the channel; newer ones wait until it was consumed.",
         "SendWatermark",
-        _WATERMARKS,
         _it("lets watermarks pile up", (WATERMARK, RECEIVE), _unpaid("SendWatermark", Permits(0, 0, 1))),
+        needs=_WATERMARKS,
     ),
     _rule(
         "watermarks-conflated",
         "A newer watermark replaces one that has not left.",
         "OfferWatermark",
-        _WATERMARKS,
         _it("keeps an old watermark", (WATERMARK, RECEIVE), outside=KeepsOldWatermark),
+        needs=_WATERMARKS,
     ),
 )
 

@@ -144,7 +144,7 @@ def _it(
     return Mistake(name, StopAndWait(), moves, actions or {}, outside, needs)
 
 
-def _rule(name: str, statement: str, operator: str, needs: Lacks, *mistakes: Mistake) -> Rule:
+def _rule(name: str, statement: str, operator: str, *mistakes: Mistake, needs: Lacks = _NONE) -> Rule:
     return Rule(SYSTEM.module, name, statement, operator, needs, mistakes)
 
 
@@ -173,7 +173,6 @@ RULES = (
         "one-at-a-time",
         "A message waits while another one is out: the application never holds more than one.",
         "Bounded",
-        _NONE,
         _it("lets a second message leave while one is out", ONES, {"Send": _two_at_a_time}),
         _it(
             "lets any number of messages leave while one is out",
@@ -185,34 +184,32 @@ RULES = (
         "sent-when-free",
         "A message leaves at once if none is out.",
         "Send",
-        _NONE,
         _it("keeps a message back until a second one waits", ONES, {"Send": changed_before(_SEND, _with_another)}),
     ),
     _rule(
         "any-size",
         "A chunk is one message, however many rows it has.",
         "Send",
-        _WEIGHTS,
         _it(
             "lets an empty chunk pass while a message is out",
             (Move("OfferChunk", (0,)), RECEIVE),
             outside=LetsEmptyPass,
         ),
         _it("keeps a chunk of several rows back", (Move("OfferChunk", (2,)), RECEIVE), outside=CountsRows),
+        needs=_WEIGHTS,
     ),
     _rule(
         "barrier-is-a-message",
         "A barrier waits for its turn and for the answer, as chunks do.",
         "Send",
-        _BARRIERS,
         _it("lets a barrier pass while a message is out", (*ONES, BARRIER), outside=LetsBarriersPass),
+        needs=_BARRIERS,
     ),
     # It is answered.
     _rule(
         "answered-when-consumed",
         "A message is answered when the application has consumed it, not before.",
         "Consume",
-        _NONE,
         _it("answers a message when it arrives", ONES, mistakes.deliver_and_return(StopAndWaitOutside)),
         _it(
             "answers a message when it is handed over",
@@ -225,14 +222,12 @@ RULES = (
         "every-message-answered",
         "Each message that was consumed is answered.",
         "Conservation",
-        _NONE,
         _it("leaves a message without an answer", _SENT_AND_READ, _answers(lambda one: one - 1)),
     ),
     _rule(
         "answered-once",
         "Each message that was consumed is answered once.",
         "Conservation",
-        _NONE,
         _it("answers a message twice", _SENT_AND_READ, _answers(lambda one: one + 1)),
     ),
     # Order.
@@ -240,7 +235,6 @@ RULES = (
         "oldest-leaves-first",
         "Messages leave in the order in which they were offered.",
         "Send",
-        _NONE,
         _it(
             "lets the newest waiting message leave first",
             _SENT_AND_READ,
@@ -251,7 +245,6 @@ RULES = (
         "exactly-once",
         "Every message that has left is received, once.",
         "ExactlyOnceInOrder",
-        _NONE,
         _it("loses a message", _SENT_AND_READ, _LOST),
         _it("hands a message over twice", _SENT_AND_READ, {"Deliver": mistakes.deliver_twice(StopAndWaitOutside)}),
     ),
@@ -260,27 +253,27 @@ RULES = (
         "withdrawn-never-sent",
         "A send that was cancelled while it waited has sent nothing.",
         "Withdraw",
-        _CANCELLATION,
         _it("sends a cancelled message later", _GIVEN_UP, {"Withdraw": mistakes.keep_withdrawn}),
+        needs=_CANCELLATION,
     ),
     _rule(
         "withdrawn-needs-no-answer",
         "A send that was cancelled while it waited is not waited for.",
         "Withdraw",
-        _CANCELLATION,
         _it(
             "waits for the answer to a cancelled message",
             _GIVEN_UP,
             {"Withdraw": mistakes.withdraw_and_forget(StopAndWaitOutside, "Withdraw")},
         ),
+        needs=_CANCELLATION,
     ),
     _rule(
         "refused-changes-nothing",
         "What the channel refuses leaves it as it was.",
         "Send",
-        _REFUSALS,
         _it("sends a refused message later", _NOW, outside=mistakes.KeepsRefused),
         _it("waits for the answer to a refused message", _NOW, outside=mistakes.PaysForRefused),
+        needs=_REFUSALS,
     ),
 )
 
