@@ -65,7 +65,12 @@ class Elements(ABC, AsyncIterator[T]):
         try:
             if await self._until_ready():
                 return self._port.grab()
-            await self._settle()
+            try:
+                await self._settle()
+            except Exception as error:
+                if self._exit.failure is None:
+                    raise
+                self._exit.failure.add_note(f"closing a source has failed, too: {error!r}")
             raise self._outcome()
         finally:
             self._is_busy = False
@@ -212,6 +217,7 @@ class _Feeder:
         self._reading: _Reading[Any] = _Reading(entry, iterable)
         self._asked = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self._is_reported = False
         entry.when_asked = self._on_asked
         entry.when_cancelled = self.cancel
 
@@ -245,11 +251,12 @@ class _Feeder:
         """Wait for the end of the task.
 
         Raises:
-            Exception: the source could not be closed.
+            Exception: the source could not be closed; raised once.
         """
         if self.task is not None:
             await asyncio.wait([self.task])
-            if not self.task.cancelled() and (error := self.task.exception()) is not None:
+            if not self.task.cancelled() and (error := self.task.exception()) is not None and not self._is_reported:
+                self._is_reported = True
                 raise error
         # A source that was never asked has no task, or none that has begun.
         await self._reading.close()
@@ -321,8 +328,14 @@ class Run:
         """
         if not all(exit_.inlet.is_in_closed for exit_ in self._exits):
             return
+        errors: list[Exception] = []
         for feeder in self._feeders:
-            await feeder.until_closed()
+            try:
+                await feeder.until_closed()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0] if len(errors) == 1 else ExceptionGroup("sources that could not be closed", errors)
 
 
 class _Fed(Elements[T]):

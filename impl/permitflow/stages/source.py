@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
-from permitflow.errors import EndOfStream, InvalidParametersError
+from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Kind, Message
 from permitflow.stages.core.boundary import AsyncBoundary
@@ -267,8 +267,9 @@ class Source(Generic[T]):
     async def run_to(self, sender: SendEnd[Any]) -> EndOutcome | None:
         """Send all elements into a channel, and end it: an element is asked for when the last one has left.
 
-        Messages of another channel stay what they are: chunks, barriers, watermarks.  If the stream fails, or the call
-        is cancelled, the channel is aborted.
+        Messages of another channel stay what they are: chunks, barriers, watermarks.  If the channel's consumer cancels
+        it, the sources are closed, and that is no error.  If the stream fails, or the call is cancelled, the channel is
+        aborted.
 
         Returns:
             What ``sender.end`` returns.
@@ -276,7 +277,10 @@ class Source(Generic[T]):
         try:
             async with self.open() as elements:
                 async for element in elements:
-                    await _send(sender, element)
+                    try:
+                        await _send(sender, element)
+                    except ChannelCancelledError:
+                        break
             return await sender.end()
         except BaseException as error:
             sender.abort(f"{type(error).__name__}: {error}")

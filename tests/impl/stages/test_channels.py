@@ -131,6 +131,24 @@ async def test_a_cancelled_stream_aborts_its_channel_and_closes_its_source(settl
         [message async for message in receiver]
 
 
+async def test_a_consumer_that_cancels_its_channel_closes_the_sources_of_the_stream(settle: Settle) -> None:
+    sender, receiver = channel()
+    closed: list[bool] = []
+
+    async def endless() -> AsyncIterator[list[int]]:
+        try:
+            while True:
+                yield [0]
+        finally:
+            closed.append(True)
+
+    sending = asyncio.create_task(Source(endless()).buffer(2).run_to(sender))
+    assert (await receiver.receive()).payload == [0]
+    await receiver.cancel("one is enough")
+    await sending
+    assert closed == [True]
+
+
 async def test_a_channel_that_breaks_off_is_an_error_of_the_stream() -> None:
     sender, receiver = channel()
     await sender.send([1])

@@ -201,16 +201,37 @@ async def test_closing_wakes_the_task_that_waits(settle: Settle) -> None:
     assert producer.closed == 1
 
 
-async def test_an_error_in_closing_a_source_is_not_lost() -> None:
-    class Stubborn(Producer):
-        async def aclose(self) -> None:
-            raise OSError("cannot be closed")
+class Stubborn(Producer):
+    """Cannot be closed."""
 
+    async def aclose(self) -> None:
+        raise OSError("cannot be closed")
+
+
+async def test_an_error_in_closing_a_source_is_not_lost() -> None:
     for through in (passing, buffered):
         elements = through(Source(Stubborn())).open()
         assert await anext(elements) == 1
         with pytest.raises(OSError, match="cannot be closed"):
             await elements.aclose()
+
+
+async def test_every_source_is_closed_though_another_cannot_be() -> None:
+    others = [Producer(), Producer()]
+    merged = Source(others[0]).merge(Source(Stubborn()), Source(others[1]))
+    async with merged.open() as elements:
+        await anext(elements)
+        with pytest.raises(OSError, match="cannot be closed"):
+            await elements.aclose()
+        assert [producer.closed for producer in others] == [1, 1]
+
+
+async def test_the_error_of_a_stream_is_not_hidden_by_one_in_closing_its_source() -> None:
+    for through in (passing, buffered):
+        elements = through(Source(Stubborn())).map(lambda number: 1 // (1 - number)).open()
+        with pytest.raises(ZeroDivisionError) as caught:
+            await anext(elements)
+        assert "cannot be closed" in caught.value.__notes__[0]
 
 
 async def test_a_run_that_was_never_asked_closes_what_it_would_have_read() -> None:

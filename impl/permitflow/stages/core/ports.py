@@ -325,6 +325,11 @@ class Island:
         """Does any of the stages ask, or emit, without being asked?"""
         return any(stage.acts_alone for stage in self._stages)
 
+    @property
+    def has_events(self) -> bool:
+        """Has ``run`` anything to do?"""
+        return bool(self._queue)
+
     def start(self, now: float) -> None:
         """Begin the run; ``run`` must follow."""
         self.now = now
