@@ -1,0 +1,116 @@
+"""Conflation, for any elements: number, sum and peak are exact, whatever the speeds."""
+
+from permitflow_model.conflate import SYSTEM, Parameters, State
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
+
+INVARIANT = SYSTEM.invariants
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+def _any_size(parameters: Parameters) -> tuple[int]:
+    size = natural("size")
+    assume(size <= parameters.largest)
+    return (size,)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Push": _any_size})
+"""Conflation with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-")
+
+
+def _gives_at_once(before: State, after: State, _parameters: Parameters) -> bool:
+    """Whoever asks where something is held is given all of it."""
+    return before.held.number == 0 or (not after.asked and after.held.number == 0)
+
+
+def _gives_one(before: State, after: State, _parameters: Parameters) -> bool:
+    return before.held.number == 0 or after.held.number == before.held.number - 1
+
+
+def _accepts(state: State, parameters: Parameters) -> bool:
+    """Until the end, and as long as elements are left, the next one may come: nothing waits."""
+    may = state.completed or state.came.number >= parameters.elements
+    return may or SYSTEM.is_enabled("Push", state, parameters, 0)
+
+
+def _accepts_if_empty(state: State, parameters: Parameters) -> bool:
+    return state.held.number == 0 and _accepts(state, parameters)
+
+
+def _ends(state: State, parameters: Parameters) -> bool:
+    """Once completed, it has ended, or can end, or holds what the consumer has still to ask for."""
+    return not state.completed or state.ended or state.held.number > 0 or SYSTEM.can_move(state, parameters)
+
+
+def _ends_though_something_is_held(state: State, parameters: Parameters) -> bool:
+    return not state.completed or state.ended or SYSTEM.can_move(state, parameters)
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No number is ever negative.",
+            lambda state, _: state._replace(held=state.held._replace(number=-1)),
+            "-1 elements are held",
+        ),
+        _CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "What was given and what is held is what came: in number, sum and peak.",
+            lambda state, _: state._replace(given=state.given._replace(total=state.given.total + 1)),
+            "after the step the sum is one larger",
+        ),
+        _CHAPTER.kept(
+            "held-for-nobody",
+            "HeldForNobody",
+            "Nothing is held while somebody waits.",
+            lambda state, _: state._replace(asked=True, held=state.held._replace(number=1)),
+            "after the step something is held, and somebody waits",
+        ),
+        _CHAPTER.kept(
+            "all-given",
+            "AllGiven",
+            "At the end everything was given: the last element, too.",
+            lambda state, _: state._replace(ended=True, given=state.came._replace(number=state.came.number - 1)),
+            "after the step it has ended, and the last element was forgotten",
+        ),
+        _CHAPTER.theorem(
+            "at-once",
+            "Pull",
+            "Whoever asks is given all that is held, at once.",
+            *SUBJECT.step_obligations(["Pull"], _gives_at_once, _gives_one, "it is given one element"),
+        ),
+        _CHAPTER.theorem(
+            "never-waits",
+            "Push",
+            "An element never waits, however slow the consumer.",
+            follows("in every state", _accepts, _accepts_if_empty, "nothing is held"),
+        ),
+        _CHAPTER.theorem(
+            "ends",
+            "End",
+            "A completed stream ends as soon as what is held was asked for.",
+            follows("in every state", _ends, _ends_though_something_is_held, "asked for or not"),
+        ),
+    )

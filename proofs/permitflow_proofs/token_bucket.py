@@ -1,0 +1,189 @@
+"""A token bucket, for any capacity, period and costs: what passes in a window, and which consumer it is safe for."""
+
+from functools import partial
+
+from permitflow_model.token_bucket import SYSTEM, Parameters, State, largest_burst, ticks_to_wait
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Refutation, Subject
+from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
+
+
+def by_the_period(state: State, parameters: Parameters) -> bool:
+    """In a window come no more tokens than its periods, the first one begun before it."""
+    return parameters.period * state.earned + state.phase <= state.ticks + parameters.period - 1
+
+
+def paid(state: State, parameters: Parameters) -> bool:
+    """What has passed, waits, or is still in the bucket, was there at the beginning or has come since."""
+    return state.passed + state.pending + state.level <= largest_burst(parameters) + state.earned
+
+
+def served(state: State, parameters: Parameters) -> bool:
+    """A consumer that keeps its rate has no more to do than has left the bucket."""
+    return state.slow or state.queue + state.pending + state.level <= largest_burst(parameters)
+
+
+INVARIANT = {
+    "TypeOK": SYSTEM.invariants["TypeOK"],
+    "WaitsForTokens": SYSTEM.invariants["WaitsForTokens"],
+    "ByThePeriod": by_the_period,
+    "Paid": paid,
+    "Served": served,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+def _any_cost(parameters: Parameters) -> tuple[int]:
+    cost = natural("cost", 1)
+    assume(cost <= parameters.max_cost)
+    return (cost,)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Ask": _any_cost})
+"""A token bucket with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-")
+
+
+def _within(state: State, parameters: Parameters, *, burst: int) -> bool:
+    beyond = state.passed - largest_burst(parameters) - burst
+    return parameters.period * beyond <= state.ticks + parameters.period - 1
+
+
+def _fits(state: State, parameters: Parameters, *, short: int) -> bool:
+    assume(not parameters.slowdowns)
+    assume(not state.slow)
+    assume(parameters.room >= largest_burst(parameters) - short)
+    return SYSTEM.invariants["Fits"](state, parameters)
+
+
+def _fits_for_ever(state: State, parameters: Parameters) -> bool:
+    return state.queue <= parameters.room or parameters.room < largest_burst(parameters)
+
+
+def _is_a_tick_less(before: State, after: State, parameters: Parameters, *, ticks: int) -> bool:
+    """Whoever waits passes when the ticks that were said are over, and not later."""
+    if before.pending == 0:
+        return True
+    left = ticks_to_wait(before, parameters)
+    if left == 1:
+        return after.pending == 0 and after.passed == before.passed + before.pending
+    return after.pending == before.pending and ticks_to_wait(after, parameters) == left - ticks
+
+
+def _is_kept(before: State, after: State, parameters: Parameters, *, most: int) -> bool:
+    """A token is lost only where the bucket is full."""
+    is_lost = after.earned > before.earned and after.level == before.level
+    return not is_lost or before.level >= parameters.capacity + most
+
+
+_SLOW = Parameters(capacity=2, period=1, max_cost=1, room=4, window=4, slowdowns=True)
+"""Of the run that overflows."""
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and the bucket never keeps more than Capacity.",
+            lambda state, parameters: state._replace(level=parameters.capacity + 1),
+            "after the step there is a token more than are kept",
+        ),
+        _CHAPTER.kept(
+            "prompt",
+            "WaitsForTokens",
+            "An element waits if, and only if, tokens are missing.",
+            lambda state, _: state._replace(pending=0, level=-1),
+            "after the step tokens are missing, and nothing waits",
+        ),
+        _CHAPTER.kept(
+            "earned",
+            "ByThePeriod",
+            "In a window come no more tokens than its periods.",
+            lambda state, parameters: state._replace(earned=state.earned + state.ticks + 2),
+            "after the step more have come",
+            about="Token",
+        ),
+        _CHAPTER.kept(
+            "paid",
+            "Paid",
+            "Tokens are never spent twice: what has passed, waits or is kept was there before or has come since.",
+            lambda state, parameters: state._replace(
+                passed=state.passed + largest_burst(parameters) + state.earned + 1 - state.level
+            ),
+            "after the step more has passed",
+            about="Ask",
+        ),
+        _CHAPTER.kept(
+            "served",
+            "Served",
+            "What a consumer that keeps the rate has still to do, and what is kept, are never more than one burst.",
+            lambda state, parameters: state._replace(
+                slow=False, queue=state.queue + largest_burst(parameters) + 1 - state.level
+            ),
+            "after the step it has more to do",
+            about="Fits",
+        ),
+        _CHAPTER.theorem(
+            "window",
+            "InWindow",
+            "In each window pass no more than max(Capacity, MaxCost) and a token for each period of it, rounded up.",
+            follows("in every state", partial(_within, burst=0), partial(_within, burst=-1), "a smaller burst"),
+        ),
+        _CHAPTER.theorem(
+            "delay",
+            "Tick",
+            "An element that lacks n tokens passes in n * Period ticks, less those since the last token: never later, "
+            "as in an ideal bucket.",
+            *SUBJECT.step_obligations(
+                ["Tick"], partial(_is_a_tick_less, ticks=1), partial(_is_a_tick_less, ticks=2), "two ticks at once"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "full-rate",
+            "Token",
+            "A token is lost only where the bucket is full: whoever asks often enough gets the whole rate.",
+            *SUBJECT.step_obligations(["Tick"], partial(_is_kept, most=0), partial(_is_kept, most=1), "fuller"),
+        ),
+        _CHAPTER.theorem(
+            "fits",
+            "Fits",
+            "A consumer of that rate never overflows with room for one burst, max(Capacity, MaxCost).",
+            follows("in every state", partial(_fits, short=0), partial(_fits, short=1), "one place less"),
+        ),
+        Theorem(
+            id="token-bucket-unsafe",
+            statement="False: it never overflows, whatever becomes of its rate.",
+            module="TokenBucket",
+            operator="SlowDown",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _fits_for_ever,
+                    partial(_fits, short=0),
+                    "the consumer keeps its rate",
+                    SUBJECT.always,
+                    SYSTEM,
+                    _SLOW,
+                ),
+            ),
+        ),
+    )

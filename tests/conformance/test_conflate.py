@@ -1,0 +1,154 @@
+"""The model leads a conflating stage through its state graph: it gives the same sums, at the same moments."""
+
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from permitflow.stages.core.ports import Connection, Island, Stage
+from permitflow.stages.core.rates import Batch
+from permitflow.testing.moves import ActionRefused, Divergence, walk
+from permitflow_model.conflate import NOTHING, SYSTEM, Parameters, State, Summary, together
+from permitflow_model.kernel.explore import explore
+
+PARAMETERS = Parameters(elements=4, largest=2)
+
+
+class Producer(Stage[int, int]):
+    """Pushes what it is told to push."""
+
+    def on_pull(self, outlet: Connection[int]) -> None:
+        """The stage asks at once for what comes next."""
+
+
+class Consumer(Stage[Summary, Summary]):
+    """Notes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = self.last = NOTHING
+
+    def on_push(self, inlet: Connection[Summary]) -> None:
+        self.last = inlet.grab()
+        self.given = together(self.given, self.last)
+
+
+def one(size: int) -> Summary:
+    return Summary(1, size, size)
+
+
+def with_one(so_far: Summary, size: int) -> Summary:
+    return together(so_far, one(size))
+
+
+def weighs_nothing(_size: int) -> int:
+    return 0
+
+
+class Chain:
+    """A producer, the stage and a consumer; after each call all events are run.
+
+    The stage ends in the same turn in which it can.  The model's consumer hears of that in a step of its own, and may
+    ask before.  A copy is made by the same calls.
+    """
+
+    def __init__(self, aggregate: Callable[[Summary, int], Summary] = with_one) -> None:
+        self._aggregate = aggregate
+        self.begin_anew()
+
+    def __getstate__(self) -> object:
+        return self._aggregate, self._calls
+
+    def __setstate__(self, state: tuple[Callable[[Summary, int], Summary], list[tuple[str, tuple[int, ...]]]]) -> None:
+        self._aggregate, calls = state
+        self.begin_anew()
+        for name, arguments in calls:
+            getattr(self, name)(*arguments)
+
+    def begin_anew(self) -> None:
+        self._island = Island()
+        self._producer, self._consumer = Producer(), Consumer()
+        self._stage: Batch[int, Summary] = Batch(1, weighs_nothing, one, self._aggregate)
+        self._island.connect(self._producer, self._stage)
+        self._island.connect(self._stage, self._consumer)
+        self._calls: list[tuple[str, tuple[int, ...]]] = []
+        self._came = NOTHING
+        self._asked = self._completed = self._ended = False
+        self._island.start(0.0)
+        self._run()
+
+    def _run(self) -> None:
+        assert not self._island.run(1_000)
+
+    def push(self, size: int) -> None:
+        if self._completed or self._came.number == PARAMETERS.elements:
+            raise ActionRefused("enough has come")
+        # The stage always asks: a producer never waits.
+        self._calls.append(("push", (size,)))
+        self._producer.outlet.push(size)
+        self._came = together(self._came, one(size))
+        self._run()
+        self._asked = self._consumer.inlet.has_been_pulled
+
+    def pull(self) -> None:
+        if self._asked or self._ended:
+            raise ActionRefused("the consumer has asked, or knows the end")
+        self._calls.append(("pull", ()))
+        if self._consumer.inlet.is_in_closed:
+            self._asked = True
+            return
+        self._consumer.inlet.pull()
+        self._run()
+        self._asked = self._consumer.inlet.has_been_pulled
+
+    def complete(self) -> None:
+        if self._completed:
+            raise ActionRefused("it was completed")
+        self._calls.append(("complete", ()))
+        self._completed = True
+        self._producer.outlet.complete()
+        self._run()
+
+    def end(self) -> None:
+        if self._ended or not self._consumer.inlet.is_in_closed:
+            raise ActionRefused("it has not ended, or is known to have")
+        self._calls.append(("end", ()))
+        self._ended, self._asked = True, False
+
+    def begin(self) -> None:
+        if not self._ended:
+            raise ActionRefused("it has not ended")
+        self.begin_anew()
+
+    def held(self) -> Summary:
+        """What the consumer would be given now."""
+        if not self._stage.holds():
+            return NOTHING
+        copy: Chain = pickle.loads(pickle.dumps(self))
+        copy.pull()
+        return copy._consumer.last
+
+    def observe(self) -> State:
+        return State(
+            came=self._came,
+            held=self.held(),
+            given=self._consumer.given,
+            asked=self._asked,
+            completed=self._completed,
+            ended=self._ended,
+        )
+
+
+def test_the_stage_takes_every_edge_and_refuses_everything_else() -> None:
+    graph = explore(SYSTEM, PARAMETERS)
+    done = walk(SYSTEM, Chain(), PARAMETERS)
+    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
+
+
+def newest(_so_far: Summary, size: int) -> Summary:
+    return one(size)
+
+
+def test_a_stage_that_keeps_the_newest_element_only_is_found_out() -> None:
+    with pytest.raises(Divergence, match="held"):
+        walk(SYSTEM, Chain(newest), PARAMETERS)
