@@ -48,7 +48,7 @@ def test_an_acknowledged_row_passes_the_barriers_up_to_it() -> None:
     assert not ledger.passes("etl", 20)
 
 
-def test_whoever_names_the_next_barrier_passes_no_empty_epoch_at_its_row() -> None:
+def test_a_consumer_that_names_the_next_barrier_passes_no_empty_epoch_at_its_row() -> None:
     ledger = barriers((1, 10), (2, 20), (3, 20), (4, 30))
     ledger.acknowledge("etl", 20, next_barrier=3)
     assert numbers(ledger) == [3, 4]

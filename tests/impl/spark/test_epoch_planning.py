@@ -162,7 +162,7 @@ def test_available_now_does_not_wait() -> None:
         assert plan.plan(START, there) is START
 
 
-def test_who_keeps_the_others_waiting_is_named_after_the_stall_time_without_any_row() -> None:
+def test_inputs_that_keep_the_others_waiting_are_named_after_the_stall_time_without_any_row() -> None:
     clock = Clock()
     plan = planner("a", "b", "c", clock=clock)
     start, waits = offset(0, a=0, b=0, c=0), (at("a", 9, (4, 9)), at("c", 9, (4, 1)))
@@ -175,7 +175,7 @@ def test_who_keeps_the_others_waiting_is_named_after_the_stall_time_without_any_
     assert "option stall_seconds: 30" in caught.value.__notes__[0]
 
 
-def test_without_any_barrier_nobody_waits_for_anybody() -> None:
+def test_without_any_barrier_no_input_waits_for_another() -> None:
     clock = Clock()
     plan = planner(clock=clock)
     for clock.seconds in (0, 10 * STALL_SECONDS):

@@ -3,9 +3,10 @@
 import asyncio
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
 from permitflow.spark.stream_planning import OffsetJson
@@ -21,14 +23,13 @@ from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_aio import put
 from permitflow.transports.grpc_blocking import control
 from permitflow.transports.remote_sender import RemoteSender
+from tests.impl.spark.conftest import LONGEST_END_SECONDS, Driver
 from tests.support.process import reserved_address
 from tests.support.served_exchange import ServedExchange, served_exchange
 
 Options = dict[str, str]
 Row = tuple[str, int, int]
 """The channel, the epoch, and the number in the epoch of a row."""
-
-T = TypeVar("T")
 
 SCHEMAS = {
     "orders": pa.schema([("epoch", pa.int64()), ("n", pa.int64()), ("price", pa.float64())]),
@@ -43,13 +44,6 @@ ROWS = {"orders": 10, "payments": 1}
 CHANNELS = ["orders/0", "payments/0"]
 EMPTY = 3
 """An epoch without rows."""
-
-
-class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
 
 @pytest.fixture
@@ -194,7 +188,7 @@ def test_a_checkpoint_of_the_other_kind_is_refused(exchange: ServedExchange) -> 
         reader.stop()
 
 
-def test_who_keeps_the_others_waiting_is_named(exchange: ServedExchange) -> None:
+def test_an_input_that_keeps_the_others_waiting_is_named(exchange: ServedExchange) -> None:
     put_epochs(exchange.address, "orders", [1])
     put_epochs(exchange.address, "payments", [])
     reader = reader_of(options_of(exchange.address, stall_seconds="0.2"))
@@ -288,3 +282,48 @@ def test_each_batch_has_the_rows_between_aligned_barriers_also_after_exchange_an
     verdicts = judge_query(options["trace_dir"], checkpoint)
     assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
     assert [verdict.state.acknowledged for verdict in verdicts] == [30, 3]
+
+
+LAST = 12
+"""Epochs of a query that never ends by itself."""
+
+
+def test_a_query_that_is_stopped_in_the_middle_takes_each_epoch_once_while_producers_wait_for_it(
+    driver: Driver, tmp_path: Path
+) -> None:
+    """The channels keep three epochs of orders, so that their producer is never far ahead."""
+    checkpoint = str(tmp_path / "checkpoint")
+    window = ChannelParameters(row_permits=3 * ROWS["orders"], permit_batch=ROWS["orders"])
+    with served_exchange(window, more=KEEPING) as exchange, ThreadPoolExecutor() as threads:
+        options = options_of(exchange.address, trace_dir=str(tmp_path / "trace"))
+        epochs = range(1, LAST + 1)
+        producing = [threads.submit(put_epochs, exchange.address, kind, epochs, ends=True) for kind in ROWS]
+
+        def job(spark: SparkSession) -> list[tuple[int, list[Row]]]:
+            seen: list[tuple[int, list[Row]]] = []
+
+            def note(frame: DataFrame, batch: int) -> None:
+                seen.append((batch, sorted((row.channel, row.epoch, row.n) for row in frame.collect())))
+
+            stream = spark.readStream.format("permitflow").options(**options).load()
+            for last in (LAST // 2, LAST):
+                writer = stream.writeStream.foreachBatch(note).option("checkpointLocation", checkpoint)
+                query = writer.trigger(processingTime="0 seconds").start()
+                try:
+                    while query.isActive and not (seen and seen[-1][0] >= last - 1):
+                        query.awaitTermination(1)
+                    if last == LAST:
+                        query.processAllAvailable()
+                finally:
+                    query.stop()
+            return seen
+
+        seen = driver.run(job)
+        for each in producing:
+            each.result(LONGEST_END_SECONDS)
+    # The batch at which the query was stopped may have come again, with the same rows.
+    assert dict(seen) == {batch: rows for batch, rows, _ in map(expected, range(LAST))}
+    assert all(rows == expected(batch)[1] for batch, rows in seen)
+    verdicts = judge_query(options["trace_dir"], checkpoint)
+    assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
+    assert [verdict.state.acknowledged for verdict in verdicts] == [10 * (LAST - 1), LAST - 1]
