@@ -47,6 +47,6 @@ def test_a_narrow_table_keeps_to_its_terminal_if_its_words_do() -> None:
     assert max(len(line) for line in printed(run(), 50).splitlines()) == 50
 
 
-def test_columns_0_means_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_0_means_an_unknown_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "0")
     assert open_console().width > 0

@@ -31,7 +31,7 @@ def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Com
     ]
 
 
-def test_nobody_there_is_not_ready(report: Report) -> None:
+def test_an_address_without_an_exchange_is_not_ready(report: Report) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
@@ -40,7 +40,7 @@ def test_nobody_there_is_not_ready(report: Report) -> None:
     assert "is gone" in str(told["reason"])
 
 
-def test_somebody_who_does_not_answer_is_not_ready(report: Report) -> None:
+def test_a_listener_that_does_not_answer_is_not_ready(report: Report) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         code, told = report("health", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "100ms")
     assert (code, told["ready"]) == (1, False)

@@ -168,7 +168,7 @@ def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm(run: asyncio.Runn
         assert stop(process, signal.SIGTERM) == (0, "", "")
 
 
-def test_stopping_tells_those_who_are_connected(run: asyncio.Runner) -> None:
+def test_connected_clients_hear_that_the_exchange_stops(run: asyncio.Runner) -> None:
     async def wait_for_rows(process: "subprocess.Popen[str]", address: str) -> None:
         schema = pa.schema({"x": pa.int64()})
         async with put(address, "orders/0", schema), get(address, "orders/0") as receiver:

@@ -34,7 +34,7 @@ CHUNK = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
 
 
 def look(run: asyncio.Runner, command: Command, *arguments: str) -> tuple[int, str, str]:
-    """Run the command beside an exchange with a channel that is full, and one that nobody has touched."""
+    """Run the command beside an exchange with a channel that is full, and an unused one."""
 
     async def test() -> tuple[int, str, str]:
         exchange = Exchange(parameters=SMALL)
@@ -163,7 +163,7 @@ def test_a_channel_that_is_not_there_is_unusable(run: asyncio.Runner, command: C
     assert "unknown channel 'keept'" in stderr
 
 
-def test_nobody_there_is_a_failure(command: Command) -> None:
+def test_an_address_without_an_exchange_is_a_failure(command: Command) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         code, _, stderr = command("top", f"127.0.0.1:{nobody.getsockname()[1]}", "--once")

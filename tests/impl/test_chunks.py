@@ -25,7 +25,7 @@ class WithRows:
 
 
 class Six:
-    """A whole number of somebody else's making."""
+    """A whole number of another library."""
 
     def __index__(self) -> int:
         return 6

@@ -1,4 +1,4 @@
-"""The manifest says everything once; whoever writes it wrongly is told where."""
+"""The manifest says everything once; a mistake in it is named with its place."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever no longer wants what other processes do ends them, without waiting for it."""
+"""A caller that no longer needs other processes ends them without waiting."""
 
 import signal
 import threading

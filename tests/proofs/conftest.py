@@ -1,4 +1,4 @@
-"""Each theorem is proved once in a session, by both solvers, whoever asks."""
+"""Each theorem is proved once in a session, by both solvers."""
 
 from collections.abc import Callable
 from functools import cache

@@ -278,7 +278,7 @@ def live(short: int, *, look_for_one: bool = True) -> bool:
     return never_stuck(with_the_one_that_moves(state) if look_for_one else state, parameters)
 
 
-def test_nobody_is_stuck_if_there_are_more_permits_than_all_may_hold_while_they_wait() -> None:
+def test_no_channel_is_stuck_if_there_are_more_permits_than_all_may_hold_while_they_wait() -> None:
     assert proved(partial(live, 0))
     assert refuted(partial(live, 1)), "one permit less"
 

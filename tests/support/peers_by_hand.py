@@ -124,7 +124,7 @@ async def call(
     leaves: bool = True,
     heeds: bool = True,
 ) -> Outcome:
-    """Write these messages, whatever the exchange thinks of them, and read to the end.
+    """Write these messages, right or wrong, and read to the end.
 
     A polite peer waits for the agreement before it goes on after its first message; one that leaves closes its half
     as soon as it has written the last, one that heeds does so when the exchange breaks the stream off.
@@ -148,7 +148,7 @@ async def call(
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Exchange, str]]:
-    """An exchange with two channels; whatever happens on one, the other one works to the end."""
+    """An exchange with two channels; at the end the second one must still work."""
     exchange = Exchange(parameters=SMALL)
     for name in ("orders/0", "orders/1"):
         exchange.add_channel(name, schema=BATCH.schema)

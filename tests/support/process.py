@@ -89,7 +89,7 @@ def reserved_address() -> Iterator[str]:
 
 
 def workers() -> set[psutil.Process]:
-    """All worker processes of this one, whatever started them: compare sets."""
+    """All worker processes of this one: compare sets."""
     return {child for child in psutil.Process().children() if _is_worker(child)}
 
 

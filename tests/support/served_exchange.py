@@ -123,7 +123,7 @@ def sink_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PAT
 
 
 def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSource:
-    """A source of whatever is in the channel."""
+    """A source of all rows in the channel."""
     return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
 
 

@@ -19,9 +19,7 @@ def test_an_open_file_is_named() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["", "tcp://"])
-def test_exchanges_listen_there_one_after_the_other_and_nobody_is_given_it_meanwhile(
-    run: asyncio.Runner, scheme: str
-) -> None:
+def test_a_reserved_address_serves_exchanges_one_after_the_other(run: asyncio.Runner, scheme: str) -> None:
     async def serve(address: str) -> None:
         async with ExchangeServer(Exchange(), address) as server:
             assert server.address == address

@@ -251,7 +251,7 @@ def test_a_cancelled_task_loses_nothing_whenever_it_is_cancelled(scenario: Scena
 
 
 def assert_whole(run: Run) -> None:
-    """All permits are back, of each class, and nobody stands in line."""
+    """All permits are back, of each class, and no call waits."""
     now = run.sender.statistics()
     assert (now.gauges["row_permits_here"], now.gauges["unreturned_permits"], now.inbox_rows, now.waiting_sends) == (
         4,

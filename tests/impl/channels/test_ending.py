@@ -1,4 +1,4 @@
-"""How a channel ends: in band, after everything that was sent; or otherwise, and then everybody is told at once."""
+"""How a channel ends: in band, after all that was sent; or otherwise, and then all waiting calls hear of it at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Whoever waits is served in turn: no small chunk, no newcomer and no quick neighbour comes first."""
+"""Waiting calls are served in turn: no newcomer and no quick neighbour comes first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

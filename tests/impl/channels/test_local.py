@@ -83,7 +83,7 @@ async def test_held_rows_never_exceed_the_permits(producers: int, consumers: int
     assert after.gauges["row_permits_here"] == 64
 
 
-def test_no_loop_is_needed_where_nobody_waits() -> None:
+def test_calls_that_do_not_wait_need_no_loop() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()

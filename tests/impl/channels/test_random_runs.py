@@ -1,4 +1,4 @@
-"""Hundreds of seeded runs in which everybody does anything: whatever was sent arrives once, all else never.
+"""Hundreds of seeded runs of random calls: what was sent arrives once, all else never.
 
 Senders, receivers and cancellations come at random, in any order and at any moment; then the stream is ended, and
 everything is accounted for.

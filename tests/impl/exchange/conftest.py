@@ -1,4 +1,4 @@
-"""Processes that play one end of a channel, and are gone after the test whatever happens; where exchanges listen."""
+"""Processes that play one end of a channel, killed after the test; addresses where exchanges listen."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Peers that break the rules get a status and a typed error that names the value; everybody else goes on."""
+"""Peers that break the rules get a status and a typed error that names the value; other streams go on."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Chunks are compressed on their way if that was agreed, over every path but shared memory, and nobody else's are."""
+"""Chunks are compressed on their way if that was agreed, over every path but shared memory; other streams are not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ async def test_each_stream_is_compressed_as_its_ends_agreed(
         assert sorted(here) == sorted(words.partition(":")[0] for words in told)
 
 
-async def test_those_who_ask_are_told_which_streams_are_compressed(path: str) -> None:
+async def test_statistics_tell_which_streams_are_compressed(path: str) -> None:
     async with serving() as (_, address), control(address) as asking:
         with suppress(ChannelAbortedError):  # the others may hear of the abort before they have left
             async with (

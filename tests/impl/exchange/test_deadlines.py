@@ -36,7 +36,7 @@ LATE = "has not said within 0.3 s what it wants"
 
 @asynccontextmanager
 async def hasty(scheme: str) -> AsyncIterator[str]:
-    """The address of an exchange that does not wait long; whatever happens, it still serves others."""
+    """The address of an exchange that does not wait long; at the end it must still serve others."""
     exchange = Exchange(parameters=SMALL)
     exchange.add_channel("numbers", schema=SCHEMA)
     async with ExchangeServer(exchange, f"{scheme}127.0.0.1:0", handshake_seconds=SOON_SECONDS) as server:

@@ -92,7 +92,7 @@ async def test_rows_in_memory_are_waited_for_until_they_are_acknowledged(listen:
         assert remainder(exchange) == Remainder({}, {})
 
 
-async def test_rows_in_memory_that_nobody_takes_are_counted(listen: str) -> None:
+async def test_rows_left_in_memory_are_counted(listen: str) -> None:
     async with serving(listen) as (exchange, address):
         await exchange.replay_channel(KEPT).append(CHUNK)
         async with put(address, ONCE, CHUNK.schema) as sender:

@@ -1,4 +1,4 @@
-"""What a producer hears at its end, and what everybody hears of a channel that has lost its consumer or a producer."""
+"""What a producer hears at its end, and what all ends hear of a channel that has lost its consumer or a producer."""
 
 import asyncio
 import signal

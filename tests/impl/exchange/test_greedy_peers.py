@@ -71,7 +71,7 @@ from tests.support.peers_by_hand import (
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-async def test_a_peer_that_never_reads_holds_up_nobody_else() -> None:
+async def test_a_peer_that_never_reads_does_not_hold_up_others() -> None:
     """The window of HTTP/2 is full, so that not even the status can be sent."""
     wide = pa.record_batch({"t": ["x" * 1024] * 1024})
 
@@ -159,7 +159,7 @@ MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = 
 
 
 @pytest.mark.parametrize("what", MANY)
-async def test_a_peer_that_says_too_much_at_once_is_refused_and_holds_up_nobody(what: str) -> None:
+async def test_a_peer_that_says_too_much_at_once_is_refused_without_holding_up_others(what: str) -> None:
     method, kind, made = MANY[what]
 
     messages = made()
@@ -236,7 +236,7 @@ ITEMS = 1_200_000
 
 @asynccontextmanager
 async def both_kinds() -> AsyncIterator[tuple[Exchange, str]]:
-    """An exchange with a channel of each kind; whatever is asked, it still answers somebody else."""
+    """An exchange with a channel of each kind; at the end it must still answer another client."""
     exchange = Exchange()
     exchange.add_channel("kept", schema=SCHEMA, retention=Retention.REPLAY)
     exchange.add_channel("once", schema=SCHEMA)
@@ -356,7 +356,7 @@ async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next(
             await dial(known)
 
 
-def test_a_reply_that_nobody_would_take_is_refused_in_words() -> None:
+def test_a_reply_above_the_limit_is_refused_in_words() -> None:
     wide = SCHEMA.with_metadata({"comment": "x" * (1 << 20)})
 
     def stands(number: int) -> ChannelPosition[pa.Schema]:

@@ -134,7 +134,7 @@ async def test_the_next_exchange_may_keep_fewer_rows(tmp_path: Path) -> None:
         assert await numbers(channel.read(to_row=12)) == [8, 9, 10, 11]
 
 
-async def test_how_much_is_kept_where_nobody_says() -> None:
+async def test_the_default_number_of_kept_rows() -> None:
     exchange = Exchange()
     limits = {
         name: exchange.add_channel(name, parameters, retention=Retention.REPLAY).position().limit_rows

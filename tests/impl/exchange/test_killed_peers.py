@@ -51,7 +51,7 @@ def streaming(start: Start, listen: str = OVER_GRPC) -> Trio:
 
 
 def check_news(trio: Trio, victim: str) -> None:
-    """Those who are left have heard who is gone, and have ended."""
+    """The other processes have heard which one is gone, and have ended."""
     if victim != "produce":
         heard = trio.produce.ends(PATIENCE_SECONDS)
         who = f"the exchange at {trio.address}" if victim == "serve" else f"the consumer of channel '{CHANNEL}' at "
@@ -68,7 +68,7 @@ def check_news(trio: Trio, victim: str) -> None:
 
 @pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
 @pytest.mark.parametrize("victim", ["serve", "produce", "consume"])
-def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str, listen: str) -> None:
+def test_the_other_processes_hear_which_one_was_killed(start: Start, victim: str, listen: str) -> None:
     trio = streaming(start, listen)
     getattr(trio, victim).signal(signal.SIGKILL)
     check_news(trio, victim)
@@ -80,8 +80,8 @@ def test_those_who_are_left_hear_who_was_killed(start: Start, victim: str, liste
 
 
 @pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
-def test_those_who_are_left_hear_who_was_stopped(start: Start, listen: str) -> None:
-    """The kernel keeps the connections of a stopped process: only a missing answer shows that nobody is there."""
+def test_the_other_processes_hear_which_one_was_stopped(start: Start, listen: str) -> None:
+    """The kernel keeps the connections of a stopped process: only a missing answer shows that it is gone."""
     trios = {victim: streaming(start, listen) for victim in ("serve", "produce", "consume")}
     for victim, trio in trios.items():
         getattr(trio, victim).signal(signal.SIGSTOP)
@@ -113,7 +113,7 @@ def has_rows(channel: ReplayChannel, next_row: int) -> bool:
 async def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_twice(
     start: Callable[..., Any], listen: str
 ) -> None:
-    """A stopped process has open connections: whoever comes in its place need not wait until it is missed."""
+    """A stopped process has open connections: its successor need not wait until it is missed."""
 
     exchange = Exchange()
     channel = exchange.add_channel(CHANNEL, WINDOW, retention=Retention.REPLAY)

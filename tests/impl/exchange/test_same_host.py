@@ -1,4 +1,4 @@
-"""Processes of one host share memory: whole streams, through two of them, whatever happens to one of the processes."""
+"""Processes of one host share memory: whole streams through two rings, also when one of the processes is killed."""
 
 import asyncio
 import gc

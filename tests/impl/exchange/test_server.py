@@ -120,7 +120,7 @@ def test_a_watcher_hears_of_each_change(run: asyncio.Runner) -> None:
     assert run.run(watch()) == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
 
 
-def test_nobody_there_and_no_such_service_are_errors(run: asyncio.Runner) -> None:
+def test_no_listener_and_no_such_service_are_errors(run: asyncio.Runner) -> None:
     async def ask() -> str:
         async with ExchangeServer(Exchange(), "127.0.0.1:0") as server:
             with pytest.raises(TransportError, match="NOT_FOUND"):

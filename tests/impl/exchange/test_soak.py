@@ -85,7 +85,7 @@ async def consume(address: str, consumer: str, random: Random) -> list[tuple[str
 
 
 async def look(address: str, random: Random, done: asyncio.Event) -> None:
-    """Read ranges of what is kept, as somebody who has nothing to do with it."""
+    """Read ranges of the kept rows, as an onlooker."""
     async with control(address) as orders:
         while not done.is_set():
             (position,) = await orders.positions(["c"], consumer="audit")

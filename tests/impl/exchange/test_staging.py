@@ -1,4 +1,4 @@
-"""Staged rows, over both carriers: seen by nobody, published once, refused in words; a slow consumer stops the writers.
+"""Staged rows, over both carriers: invisible until published, once, or refused; a slow consumer stops the writers.
 
 Writers as Spark has them: attempts fail, run on late, and are repeated; batches are run again.  An exchange with a
 store on disk starts again: what is staged and published is neither lost nor repeated.
@@ -124,7 +124,7 @@ def chunk(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
-async def test_nobody_sees_rows_before_all_of_their_batch_are_published_in_the_order_of_the_partitions(
+async def test_rows_are_seen_once_their_whole_batch_is_published_in_the_order_of_the_partitions(
     listen: str,
 ) -> None:
     async with world(listen) as here:
@@ -176,7 +176,7 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) 
         assert here.staging().waiting_seconds > 0
 
 
-async def test_a_batch_that_cannot_fit_fails_its_writer_and_nobody_else(listen: str) -> None:
+async def test_a_batch_that_cannot_fit_fails_its_writer_alone(listen: str) -> None:
     async with world(listen) as here:
         small = await here.stage([1])
         with pytest.raises(StagingFullError, match="the exchange's staging_rows larger") as caught:

@@ -1,4 +1,4 @@
-"""What is staged and in the way of others, or of nobody any more, is forgotten in time, without anybody asking."""
+"""Staged rows that block others, or that no query will publish, are forgotten in time without an order."""
 
 import asyncio
 from collections.abc import Collection, Sequence

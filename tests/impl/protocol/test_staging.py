@@ -215,7 +215,7 @@ def test_of_two_batches_that_block_each_other_the_one_that_began_first_goes_on(e
     assert exchange.books.stage(first, 4, now=1.0 + LATER)
 
 
-def test_a_query_that_has_died_keeps_nobody_from_writing_until_its_time_out(exchange: Exchange) -> None:
+def test_a_dead_query_does_not_keep_others_from_writing_until_its_time_out(exchange: Exchange) -> None:
     dead, waiting = exchange.staged(6, query="dead"), exchange.open()
     assert not exchange.books.stage(waiting, 5, now=0.0)
     silent_seconds = TIMEOUT_SECONDS / SILENT_SHARE

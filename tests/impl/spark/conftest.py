@@ -119,7 +119,7 @@ def kept() -> Iterator[ServedExchange]:
 
 @pytest.fixture
 def options(exchange: ServedExchange) -> dict[str, str]:
-    """Options of the data source for a stream of two channels that nobody has used."""
+    """Options of the data source for a new stream of two channels."""
     return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
 
 

@@ -1,4 +1,4 @@
-"""A worker that Spark uses again does not look for garbage among its imports, and nobody else's choice is changed."""
+"""A worker that Spark uses again does not look for garbage among its imports, and no other process is changed."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""Spark writes exactly once: whatever tasks, drivers and late aborts do, each row is published once.
+"""Spark writes exactly once: failing tasks, restarted drivers and late aborts included.
 
 What was published is there for its readers: all of it, however small the window, and its schema.
 """

@@ -58,7 +58,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Whoever dials it hears nothing: the queue of those who wait to be accepted is full."""
+    """A port that never answers: the queue of connections to be accepted is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -73,7 +73,7 @@ def silent_port() -> Iterator[int]:
 
 @pytest.fixture
 def deaf_port() -> Iterator[int]:
-    """A port of 127.0.0.1 that is taken, and at which nobody listens: whoever dials it is refused."""
+    """A port of 127.0.0.1 that is taken without a listener: connections are refused."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

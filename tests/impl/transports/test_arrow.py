@@ -129,7 +129,7 @@ def test_any_bytes_are_refused_as_a_chunk(data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "nested", "dictionary", "views"])
 def test_damaged_chunks_are_refused_or_sound(kind: str) -> None:
-    """A lying length or offset must never reach whoever reads the batch: that would be a crash, not an error."""
+    """A lying length or offset must never reach a reader of the batch: that would be a crash, not an error."""
     batch = batches()[kind]
     codec = BatchCodec(batch.schema)
     sound = b"".join(codec.encode([batch]))

@@ -48,7 +48,7 @@ def kept(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
 
 
 def found(received: object) -> list[int]:
-    """The numbers in whatever was received."""
+    """The numbers in a message, a batch or joined chunks."""
     match received:
         case JoinedChunks():
             return values([received.batch])
@@ -209,7 +209,7 @@ def test_an_abort_that_is_interrupted_anywhere_leaves_nothing_behind_once_the_en
 
 
 def run_python(program: str, *arguments: str) -> tuple[str, str]:
-    """What a program says, and what it complains about, in a process of its own: where gRPC runs, nobody must fork."""
+    """Standard output and error of a program in a process of its own: no process with gRPC in it may fork."""
     # Newer Pythons warn of what is tried here.
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", program, *arguments]
     environment = {**os.environ, "GRPC_VERBOSITY": "NONE"}  # what it notes by the way is no error

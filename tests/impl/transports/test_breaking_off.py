@@ -49,7 +49,7 @@ Wrong = Callable[[Call, HostCarrier], None]
 
 
 class LyingExchange:
-    """Agrees with everybody, says something wrong, and notes what is said to it."""
+    """Agrees with any client, says something wrong, and notes the client's frames."""
 
     def __init__(self, wrong: Wrong, same_host: SameHost) -> None:
         self._wrong, self._same_host = wrong, same_host

@@ -224,7 +224,7 @@ def test_many_frames_are_cut_into_messages_that_are_accepted() -> None:
         assert [frame for message in messages for frame in decode_upstream(message)] == [frame] * count
 
 
-def test_few_fields_that_nobody_knows_are_skipped_and_many_are_refused() -> None:
+def test_few_unknown_fields_are_skipped_and_many_are_refused() -> None:
     known = b"".join(encode_downstream([Feedback(Permits(1))], PERMITS)[0])
     for unknown in (b"\x20\x01", b"\x21" + bytes(8), b"\x22\x01x", b"\x25" + bytes(4)):
         assert decode_downstream(known + unknown * 8_000, PERMITS) == [Feedback(Permits(1))]

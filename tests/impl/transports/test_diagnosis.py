@@ -65,7 +65,7 @@ def test_the_cause_is_what_the_numbers_say(explain: Explain, traffic: ChannelTra
     assert words in explain(traffic)
 
 
-async def test_an_exchange_that_answers_nobody_is_the_cause_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_exchange_that_does_not_answer_is_the_cause_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permitflow.transports.diagnosis._LONGEST_ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"

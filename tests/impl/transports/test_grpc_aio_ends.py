@@ -191,7 +191,7 @@ async def test_the_reason_is_heard_however_much_is_on_its_way() -> None:
         await lose_consumer(turn)
 
 
-async def test_nobody_at_the_address_is_said_within_the_time() -> None:
+async def test_an_address_without_a_listener_is_an_error_within_the_time() -> None:
     for call in (
         get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),
         put("127.0.0.1:1", "q", SCHEMA, connect_timeout_seconds=0.2),
@@ -202,7 +202,7 @@ async def test_nobody_at_the_address_is_said_within_the_time() -> None:
                 pass
 
 
-async def test_a_schema_that_nobody_brings_is_missed_within_the_time() -> None:
+async def test_a_missing_schema_is_an_error_within_the_time() -> None:
     async with serving(schema=None) as (exchange, server):
         assert exchange.channel("orders/0").state is BridgeState.WAITING
         for call in (

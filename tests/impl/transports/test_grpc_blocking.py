@@ -235,7 +235,7 @@ def test_an_end_that_is_dropped_without_close_hangs_up_and_says_what_to_do(
             read_all(exchange, channel)
 
 
-def test_an_end_that_nobody_closes_hangs_up_without_a_warning(exchange: ServedExchange) -> None:
+def test_a_droppable_end_hangs_up_without_a_warning(exchange: ServedExchange) -> None:
     others, ends = set(threading.enumerate()), held_ends()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -115,7 +115,7 @@ async def test_a_stream_that_ends_without_a_reason_means_that_the_peer_is_gone(
     assert str(error).startswith(f"the exchange at here:1 is gone: {words}")
 
 
-async def test_messages_that_nobody_reads_any_more_are_drained() -> None:
+async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
     call: Any = PlayedCall()
     call.messages = [b"one", b"two", b"three"]
     carrier = ClientCall(call, "the exchange at here:1")

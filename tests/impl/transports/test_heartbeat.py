@@ -70,7 +70,7 @@ def test_a_silent_peer_is_given_up_once(watched: Watched) -> None:
     assert SILENCE_SECONDS < seconds < SILENCE_SECONDS + 2 * heartbeat._PING_EVERY_SECONDS
 
 
-def test_a_busy_loop_blames_nobody(watched: Watched) -> None:
+def test_a_busy_loop_gives_up_no_peer(watched: Watched) -> None:
     for _ in range(10):
         watched.clock.be_busy(3 * SILENCE_SECONDS)
         watched.clock.pass_seconds(heartbeat._PING_EVERY_SECONDS)

@@ -135,7 +135,7 @@ async def test_senders_wait_in_the_order_of_their_calls_while_much_is_to_be_writ
         assert wire.sent() == [50, 150, 50, 1, 2, None, 3]
 
 
-async def test_nobody_who_does_not_wait_overtakes_a_sender_that_does() -> None:
+async def test_a_send_without_waiting_does_not_overtake_one_that_waits() -> None:
     """Not even at the moment at which there is room again, before the sender that has waited for it runs."""
     refusals: list[str] = []
 

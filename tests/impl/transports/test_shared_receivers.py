@@ -1,4 +1,4 @@
-"""Tasks that share a receiving end: each message is one task's, and nobody receives while another one holds some."""
+"""Tasks that share a receiving end: each message is one task's, and no task receives while another one holds some."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +43,7 @@ def numbers(read: Read) -> list[int]:
 
 @TRAINS
 @pytest.mark.parametrize("way", [getattr(RemoteReceiver, name) for name in WAYS_TO_RECEIVE])
-async def test_nobody_receives_what_came_after_another_task_has_taken_something(rows: int, way: Way) -> None:
+async def test_no_task_receives_while_another_one_holds_messages(rows: int, way: Way) -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
         producer.send(rows, rows)

@@ -58,7 +58,7 @@ def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\udcffb", "."])
-def test_a_name_that_nobody_can_look_up_is_refused(host: str) -> None:
+def test_a_host_name_that_cannot_exist_is_refused(host: str) -> None:
     with pytest.raises(InvalidParametersError, match="must be tcp://host:port"):
         host_and_port(f"tcp://{host}:5600")
 

@@ -1,4 +1,4 @@
-"""Errors across the wire: the same type with the same facts, whatever is in their words; and who a stranger is."""
+"""Errors across the wire: the same type with the same facts, any text in them; and what kind of stranger answers."""
 
 import asyncio
 import json
@@ -257,7 +257,7 @@ SETTINGS = b"\0\0\x12\x04\0\0\0\0\0"
 
 @contextmanager
 def stranger(greeting: bytes) -> Iterator[str]:
-    """Listens, greets whoever dials once he has said something, and hangs up."""
+    """Listen; greet each client after its first bytes, and hang up."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -334,7 +334,7 @@ def test_one_that_does_not_answer_may_be_another_program() -> None:
                 ask(f"{scheme}127.0.0.1:{port}", seconds=0.1)
 
 
-def test_a_port_where_nobody_listens_wants_an_exchange() -> None:
+def test_a_port_without_a_listener_wants_an_exchange() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]

@@ -28,7 +28,7 @@ async def test_only_our_own_names_are_dialled(name: str) -> None:
     assert "is not 'permitflow-' with 32 hexadecimal digits" in str(await accepted(name, writes=False))
 
 
-async def test_somebody_who_hands_nothing_over_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_hands_nothing_over_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "_HANDOVER_SECONDS", 0.05)
     with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
         assert offer.frame is not None
@@ -137,7 +137,7 @@ async def test_both_ends_come_to_share_memory(offerer_writes: bool) -> None:
     assert offer.reason == ""
 
 
-async def test_nobody_else_can_prove_it() -> None:
+async def test_a_wrong_proof_is_refused() -> None:
     with offered() as offer:
         received = await accepted(name_of(offer), writes=False)
         assert isinstance(received, Received)
@@ -204,7 +204,7 @@ def visit(offer: Offer) -> socket.socket:
     return connect(offer.frame.socket)
 
 
-def test_a_second_visitor_gets_nothing_and_later_ones_find_nobody(offer: Offer) -> None:
+def test_a_second_visitor_gets_nothing_and_later_ones_are_refused(offer: Offer) -> None:
     with visit(offer) as first, visit(offer) as second:
         assert offer.serve() is None
         assert first.recv(1)

@@ -82,7 +82,7 @@ class Pair:
         return tenure
 
     def drop(self, tenure: Tenure) -> None:
-        """Nobody looks at a message any more."""
+        """A message is no longer used."""
         self.looked_at.remove(tenure)
         self.reader.end(tenure)
 
@@ -172,7 +172,7 @@ REGION_BYTES = 64 << 10
 
 
 @pytest.mark.parametrize("creator_writes", [True, False])
-def test_nobody_can_shorten_it_or_write_into_it_once_both_have_it(creator_writes: bool) -> None:
+def test_shared_memory_cannot_be_shortened_or_written_to_by_others(creator_writes: bool) -> None:
     _, descriptor = create_region(REGION_BYTES, writable=creator_writes)
     open_region(descriptor, writable=not creator_writes)
     with pytest.raises(PermissionError):
