@@ -1,18 +1,35 @@
-"""Metrics of a gate: who waits for whom, as Prometheus reads it."""
+"""Metrics for Prometheus: which inputs of a gate wait for which, seen by the gate and by an exchange."""
 
 import asyncio
 
+import pyarrow as pa
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow.channels.gate import GateChunk, InputGate
-from permitflow.metrics import GateCollector
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.metrics import ExchangeCollector, GateCollector
 from permitflow.protocol.gate import GateParameters
+from permitflow.transports.grpc_aio import get
+
+CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
+PARAMETERS = GateParameters(inputs=2, exclusive=0, floating=8)
 
 
-async def test_a_gate_tells_prometheus_who_waits_for_whom() -> None:
+async def scraped(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and the values of its labels."""
+    text = (await asyncio.to_thread(generate_latest, registry)).decode()
+    return {
+        (sample.name.removeprefix("permitflow_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_a_gate_tells_which_input_the_others_wait_for_and_how_long() -> None:
     registry = CollectorRegistry()
-    async with InputGate[str](GateParameters(inputs=2, exclusive=0, floating=8)) as gate:
+    async with InputGate[str](PARAMETERS) as gate:
         ahead, late = gate.open_channel("ahead"), gate.open_channel("late")
         registry.register(GateCollector(gate, "join"))
         ahead.send_barrier_nowait(1)
@@ -20,19 +37,41 @@ async def test_a_gate_tells_prometheus_who_waits_for_whom() -> None:
         assert isinstance(await gate.receive(), GateChunk)
         await waiting
         await asyncio.sleep(0.01)
-        scraped = (await asyncio.to_thread(generate_latest, registry)).decode()
-    samples = {
-        (sample.name.removeprefix("permitflow_gate_"), *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(scraped)
-        for sample in family.samples
-    }
-    assert samples["input_blocked", "join", "ahead"] == 1
-    assert samples["input_blocked", "join", "late"] == 0
-    assert samples["input_blocked_seconds_total", "join", "ahead"] >= 0.01
-    assert samples["input_awaited_seconds_total", "join", "late"] >= 0.01
-    assert samples["input_awaited_seconds_total", "join", "ahead"] == 0
-    assert samples["input_floating_borrowed", "join", "late"] == 3
-    assert samples["input_inbox_rows", "join", "late"] == 3
-    assert samples["floating_in_pool", "join"] == 5
-    assert samples["alignments_total", "join"] == 0
-    assert samples["alignment_seconds_total", "join"] >= 0.01
+        samples = await scraped(registry)
+    assert samples["gate_input_blocked", "join", "ahead"] == 1
+    assert samples["gate_input_blocked", "join", "late"] == 0
+    assert samples["gate_input_blocked_seconds_total", "join", "ahead"] >= 0.01
+    assert samples["gate_input_awaited_seconds_total", "join", "late"] >= 0.01
+    assert samples["gate_input_awaited_seconds_total", "join", "ahead"] == 0
+    assert samples["gate_input_floating_borrowed", "join", "late"] == 3
+    assert samples["gate_input_inbox_rows", "join", "late"] == 3
+    assert samples["gate_floating_in_pool", "join"] == 5
+    assert samples["gate_alignments_total", "join"] == 0
+    assert samples["gate_alignment_seconds_total", "join"] >= 0.01
+
+
+async def test_an_exchange_tells_which_channels_a_gate_has_stopped_and_how_long() -> None:
+    registry, exchange = CollectorRegistry(), Exchange(parameters=PARAMETERS)
+    ahead, late = (exchange.add_channel(name, schema=CHUNK.schema).sender for name in ("ahead", "late"))
+    registry.register(ExchangeCollector(exchange))
+    gate: InputGate[pa.RecordBatch] = InputGate(PARAMETERS)
+    async with (
+        ExchangeServer(exchange) as server,
+        gate,
+        get(server.address, "ahead", wanted=PARAMETERS, group=gate.group) as first,
+        get(server.address, "late", wanted=PARAMETERS, group=gate.group) as second,
+    ):
+        gate.add(first)
+        gate.add(second)
+        await ahead.send_barrier(1)
+        await ahead.send(CHUNK)
+        await late.send(CHUNK)
+        await gate.receive()
+        await asyncio.sleep(0.01)
+        samples = await scraped(registry)
+    assert samples["consumer_stopped_behind_barrier", "ahead"] == 1
+    assert samples["consumer_stopped_behind_barrier", "late"] == 0
+    assert samples["consumer_stopped_seconds_total", "ahead"] >= 0.01
+    assert samples["consumer_stopped_seconds_total", "late"] == 0
+    assert samples["consumer_backlog", "ahead"] == 3
+    assert samples["consumer_credit_here", "ahead"] == 0
