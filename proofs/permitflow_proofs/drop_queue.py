@@ -1,0 +1,198 @@
+"""A queue that drops, of any size and at any rates: how long those have waited who are served.
+
+Two measures of a watched job.  Behind it are all jobs that came after it, if only the oldest are dropped.  Ahead of it
+are those that it must let pass.  Each tick adds to the one, or takes from the other.
+"""
+
+from functools import partial
+
+from permitflow_model.drop_queue import SYSTEM, Parameters, State
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Refutation, Subject
+from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
+
+
+def behind(state: State, parameters: Parameters) -> bool:
+    """If the oldest are dropped, so many jobs are behind a watched one as have come since it came."""
+    if not state.watched or parameters.drops != "oldest":
+        return True
+    is_behind = state.size - 1 - state.ahead
+    return parameters.arrivals * state.waited + state.came <= is_behind + parameters.arrivals
+
+
+def ahead(state: State, parameters: Parameters) -> bool:
+    """So many jobs were ahead of a watched one as were served since it came, and as still are."""
+    if not state.watched:
+        return True
+    return parameters.services * state.waited + state.served + state.ahead <= parameters.capacity - 1
+
+
+def fresh_if_short(state: State, parameters: Parameters) -> bool:
+    """No job is served that was sent again, if the queue is short enough for what it drops."""
+    rate = parameters.arrivals if parameters.drops == "oldest" else parameters.services
+    return not state.outdated or parameters.capacity > rate * parameters.resend
+
+
+INVARIANT = {
+    "TypeOK": SYSTEM.invariants["TypeOK"],
+    "Behind": behind,
+    "Ahead": ahead,
+    "FreshIfShort": fresh_if_short,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""A queue with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "drop-")
+
+
+def _served_within(before: State, after: State, parameters: Parameters, *, oldest: bool, short: int) -> bool:
+    """A watched job that is served has waited for no more than one queue's worth of arrivals, or of services."""
+    assume((parameters.drops == "oldest") == oldest)
+    rate = parameters.arrivals if oldest else parameters.services
+    is_it = before.watched and not after.watched
+    return not is_it or rate * before.waited <= parameters.capacity - 1 - short
+
+
+def _fresh(state: State, parameters: Parameters, *, oldest: bool, beyond: int) -> bool:
+    assume((parameters.drops == "oldest") == oldest)
+    rate = parameters.arrivals if oldest else parameters.services
+    assume(parameters.capacity <= rate * parameters.resend + beyond)
+    return SYSTEM.invariants["Fresh"](state, parameters)
+
+
+def _fresh_at_the_tail(state: State, parameters: Parameters) -> bool:
+    """The rule for the oldest, used for the others."""
+    is_long = parameters.drops == "oldest" or parameters.capacity > parameters.arrivals * parameters.resend
+    return is_long or not state.outdated
+
+
+def _short(state: State, parameters: Parameters) -> bool:
+    return _fresh(state, parameters, oldest=False, beyond=0)
+
+
+_TAIL = Parameters(capacity=6, arrivals=2, services=1, resend=3, drops="incoming")
+"""Of the run in which the incoming job is dropped, and an outdated one is served."""
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "The queue never holds more than its capacity, and a watched job is in it.",
+            lambda state, parameters: state._replace(size=parameters.capacity + 1),
+            "after the step there is a job more",
+        ),
+        _CHAPTER.kept(
+            "behind",
+            "Behind",
+            "If the oldest are dropped, so many jobs are behind each job as have come since.",
+            lambda state, parameters: state._replace(
+                watched=True, ahead=0, size=1, waited=1 + parameters.capacity, came=1
+            ),
+            "after the step it has waited longer, and nothing is behind it",
+            about="Arrive",
+            breaks=lambda state, parameters: parameters.drops != "oldest" or behind(state, parameters),
+        ),
+        _CHAPTER.kept(
+            "ahead",
+            "Ahead",
+            "So many jobs were ahead of each job as were served since it came, and as still are.",
+            lambda state, parameters: state._replace(watched=True, ahead=state.ahead + parameters.capacity),
+            "after the step more are ahead of it",
+            about="Serve",
+        ),
+        _CHAPTER.kept(
+            "fresh",
+            "FreshIfShort",
+            "No job is served that was sent again, if the queue is short enough.",
+            lambda state, parameters: state._replace(
+                outdated=parameters.capacity <= parameters.services * parameters.resend
+                and parameters.capacity <= parameters.arrivals * parameters.resend
+            ),
+            "after the step one was, in a short queue",
+            about="Fresh",
+        ),
+        _CHAPTER.theorem(
+            "oldest-waits",
+            "Serve",
+            "If the oldest are dropped, a job that is served has waited (Capacity - 1) / Arrivals ticks at most.",
+            *SUBJECT.step_obligations(
+                ["Serve"],
+                partial(_served_within, oldest=True, short=0),
+                partial(_served_within, oldest=True, short=1),
+                "less",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "tail-waits",
+            "Serve",
+            "If the youngest or the incoming job is dropped, it has waited (Capacity - 1) / Services ticks at most.",
+            *SUBJECT.step_obligations(
+                ["Serve"],
+                partial(_served_within, oldest=False, short=0),
+                partial(_served_within, oldest=False, short=1),
+                "less",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "oldest-fresh",
+            "Fresh",
+            "No duplicates if the oldest are dropped and Capacity <= Arrivals * Resend: the more comes, the longer the "
+            "queue may be.",
+            follows(
+                "in every state",
+                partial(_fresh, oldest=True, beyond=0),
+                partial(_fresh, oldest=True, beyond=1),
+                "a place more",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "tail-fresh",
+            "Fresh",
+            "No duplicates if the youngest or the incoming job is dropped and Capacity <= Services * Resend.",
+            follows(
+                "in every state",
+                partial(_fresh, oldest=False, beyond=0),
+                partial(_fresh, oldest=False, beyond=1),
+                "a place more",
+            ),
+        ),
+        Theorem(
+            id="drop-wrong-end",
+            statement="False: Capacity <= Arrivals * Resend is short enough for the other strategies, too.",
+            module="DropQueue",
+            operator="Fresh",
+            expected="refuted",
+            obligations=(
+                Refutation(
+                    "a state where it is false",
+                    _fresh_at_the_tail,
+                    _short,
+                    "Capacity <= Services * Resend",
+                    SUBJECT.always,
+                    SYSTEM,
+                    _TAIL,
+                ),
+            ),
+        ),
+    )
