@@ -142,8 +142,8 @@ class Listener(Stage[object, object]):
         self.heard = heard
 
     def on_push(self, inlet: Connection[object]) -> None:
-        assert inlet.element is ELEMENT
-        self.heard.append("element")
+        # An assertion would only fail the stage.
+        self.heard.append("element" if inlet.element is ELEMENT else "another element")
 
     def on_pull(self, outlet: Connection[object]) -> None:
         self.heard.append("asked")
@@ -152,8 +152,7 @@ class Listener(Stage[object, object]):
         self.heard.append("end")
 
     def on_upstream_failure(self, inlet: Connection[object], error: BaseException) -> None:
-        assert error is ERROR
-        self.heard.append("error")
+        self.heard.append("error" if error is ERROR else "another error")
 
     def on_downstream_finish(self, outlet: Connection[object]) -> None:
         self.heard.append("cancelled")
