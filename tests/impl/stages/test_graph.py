@@ -53,6 +53,19 @@ def test_merge_completes_after_all_inputs_and_what_it_holds() -> None:
     assert probe.downstream.is_completed
 
 
+def test_merge_goes_on_while_one_of_its_inputs_does() -> None:
+    probe = Probe(Merge[str](), inlets=3)
+    left, right, last = probe.upstreams
+    left.complete()
+    right.complete()
+    assert probe.downstream.request(2) == []
+    last.send("1", "2")
+    assert probe.downstream.received() == ["1", "2"]
+    assert not probe.downstream.has_ended
+    last.complete()
+    assert probe.downstream.is_completed
+
+
 def test_merge_emits_what_it_holds_before_an_error_and_cancels_the_others() -> None:
     probe, error = Probe(Merge[str](), inlets=2), OSError("lost")
     left, right = probe.upstreams

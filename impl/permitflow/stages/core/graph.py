@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from permitflow.stages.core.ports import Connection, HoldingStage, Stage
 
@@ -15,8 +15,6 @@ class Merge(HoldingStage[A, A]):
 
     It asks nobody before it is asked, then all whose last element has left.
     """
-
-    acts_alone: ClassVar[bool] = True
 
     def __init__(self, *, prefers_first: bool = False) -> None:
         """With ``prefers_first``, an element of the first inlet overtakes those of the others."""
@@ -77,8 +75,6 @@ class Zip(HoldingStage[Any, B]):
     It ends with the inlet that ends first; an element of another one for which there is no partner is dropped.
     """
 
-    acts_alone: ClassVar[bool] = True
-
     def __init__(self, combine: Callable[..., B]) -> None:
         """``combine`` is called with an element of each inlet, in the order of the inlets."""
         super().__init__()
@@ -103,8 +99,6 @@ class Zip(HoldingStage[Any, B]):
 
 class Broadcast(Stage[A, A]):
     """Emits each element at every outlet, once all of them have asked; one that has cancelled is not waited for."""
-
-    acts_alone: ClassVar[bool] = True
 
     def on_pull(self, outlet: Connection[A]) -> None:
         """Ask, if this outlet was the last to do so."""
