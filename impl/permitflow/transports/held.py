@@ -213,12 +213,13 @@ class HeldSender(_HeldStream[RemoteSender]):
 
     async def _pass_on(self, end: RemoteSender) -> None:
         while True:
+            wanted_end = self.wanted_end  # first: the caller queues its last batch, then sets this
             self._move()
             if self.leaving:
                 self.tell_caller()
                 await end.send_many(self.leaving)
-            elif self.wanted_end is not None:
-                closes_channel, until = self.wanted_end
+            elif wanted_end is not None:
+                closes_channel, until = wanted_end
                 self.outcome = await end.end(closes_channel=closes_channel, until=until)
                 return
             else:

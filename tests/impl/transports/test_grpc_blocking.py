@@ -4,6 +4,7 @@ import gc
 import signal
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
@@ -75,6 +76,43 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
     assert 0 < sent.peak_rows_held <= exchange.parameters.row_permits
     assert 0 < consumed.peak_inbox_rows <= exchange.parameters.row_permits
     assert 0.0 <= sent.blocked_share <= 1.0
+
+
+class Interleaved(deque[pa.RecordBatch]):
+    """A queue between two threads: the caller goes on just after the loop has found it empty for the second time."""
+
+    def __init__(self, caller_goes_on: Callable[[], None]) -> None:
+        super().__init__()
+        self.looks = 0
+        self.caller_goes_on = caller_goes_on
+
+    def __len__(self) -> int:
+        count = super().__len__()
+        if not count and threading.current_thread() is not threading.main_thread():
+            self.looks += 1
+            if self.looks == 2:
+                self.caller_goes_on()
+        return count
+
+
+def test_a_batch_that_is_sent_with_the_end_while_the_loop_looks_elsewhere_is_not_lost(
+    exchange: ServedExchange, pool: ThreadPoolExecutor
+) -> None:
+    channel = exchange.channel()
+    reading = pool.submit(read_all, exchange, channel)
+    with sink_of(exchange, channel) as sink:
+        held, gone_on = sink._held, threading.Event()
+
+        def send_and_end() -> None:
+            held.line.append(numbers(10, 20))
+            held.wanted_end = True, EndOutcome.CONSUMED
+            gone_on.set()
+
+        held.line = Interleaved(send_and_end)
+        sink.send(numbers(0, 10))
+        assert gone_on.wait(PATIENCE_SECONDS)
+        sink.end(closes_channel=True)
+    assert reading.result(PATIENCE_SECONDS) == list(range(20))
 
 
 def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange: ServedExchange) -> None:
