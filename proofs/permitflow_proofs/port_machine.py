@@ -1,0 +1,172 @@
+"""A connection between two stages: what holds after any calls, in any order, and that it always comes to its end."""
+
+from functools import partial
+
+from permitflow_model.port_machine import SYSTEM, Parameters, State, left_to_tell
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
+
+INVARIANT = SYSTEM.invariants
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """With failures or without."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""Any connection."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "ports-")
+
+
+def _answers_a_pull(before: State, after: State, _parameters: Parameters) -> bool:
+    return before.demand == 1 and after.demand == 0
+
+
+def _answers_two(before: State, after: State, _parameters: Parameters) -> bool:
+    return before.demand == 2 and after.demand == 0
+
+
+def _keeps_what_is_on_its_way(before: State, after: State, _parameters: Parameters) -> bool:
+    """Ending a stream changes nothing of an element on its way to an inlet that wants it."""
+    if before.token != "Pushing" or before.inlet != "open":
+        return True
+    return after.token == "Pushing" and after.element == 1 and after.events == 1
+
+
+def _drops_what_is_on_its_way(before: State, after: State, parameters: Parameters) -> bool:
+    return _keeps_what_is_on_its_way(before, after._replace(element=0), parameters)
+
+
+def _element_before_end(before: State, after: State, _parameters: Parameters, *, word: str) -> bool:
+    """An inlet that is open hears of an element on its way before anything else."""
+    if before.token != "Pushing" or before.inlet != "open":
+        return True
+    return after.heard == word and after.element == 1 and after.inlet == "open"
+
+
+def _is_nearer(before: State, after: State, _parameters: Parameters, *, steps: int) -> bool:
+    """The island comes to rest, with one event less to run each time."""
+    return left_to_tell(after) == left_to_tell(before) - steps
+
+
+def _is_closed(state: State) -> bool:
+    return state.inlet != "open" and state.outlet != "open"
+
+
+def _ends(state: State, _parameters: Parameters) -> bool:
+    """Where nothing is left to tell, both ends are open or both are closed."""
+    return state.events > 0 or _is_closed(state) or (state.inlet == "open" and state.outlet == "open")
+
+
+def _ends_at_once(state: State, _parameters: Parameters) -> bool:
+    return _is_closed(state) or (state.inlet == "open" and state.outlet == "open")
+
+
+def _at_most_two(state: State, _parameters: Parameters, *, most: int) -> bool:
+    return left_to_tell(state) <= most
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "one-element",
+            "TypeOK",
+            "There are never two elements, nor two events, whatever the two stages call.",
+            lambda state, _: state._replace(element=2),
+            "after the step there are two elements",
+        ),
+        _CHAPTER.kept(
+            "demanded",
+            "Demanded",
+            "There is one demand while a pull is on its way or the outlet may push, and none otherwise.",
+            lambda state, _: state._replace(demand=state.demand + 1),
+            "after the step there is a demand more",
+        ),
+        _CHAPTER.kept(
+            "delivered",
+            "Delivered",
+            "An element on its way to an open inlet is there, and the island will tell of it, ended stream or not.",
+            lambda state, _: state._replace(token="Pushing", inlet="open", element=0),
+            "after the step it is lost",
+        ),
+        _CHAPTER.kept(
+            "quiet",
+            "Quiet",
+            "An open connection has an event if, and only if, a pull or an element is on its way.",
+            lambda state, _: state._replace(inlet="open", outlet="open", events=0, token="Pulling"),
+            "after the step the island does not know of a pull",
+        ),
+        _CHAPTER.kept(
+            "not-overtaken",
+            "NotOvertaken",
+            "Neither the end nor a failure overtakes an element.",
+            lambda state, _: state._replace(token="Pushing", inlet="failed"),
+            "after the step the failure was heard, and an element is on its way",
+        ),
+        _CHAPTER.kept(
+            "told",
+            "Told",
+            "Where one end has closed and the other does not know, the island will tell it.",
+            lambda state, _: state._replace(inlet="open", outlet="completed", events=0),
+            "after the step nobody will tell the inlet",
+        ),
+        _CHAPTER.kept(
+            "ends-match",
+            "EndsMatch",
+            "The inlet hears of an end or a failure only if there was one, and the outlet only of a cancellation.",
+            lambda state, _: state._replace(inlet="completed", outlet="failed"),
+            "after the step the inlet has heard another thing",
+        ),
+        _CHAPTER.theorem(
+            "push-after-pull",
+            "Push",
+            "An outlet pushes only what was asked for: each push answers one pull.",
+            *SUBJECT.step_obligations(["Push"], _answers_a_pull, _answers_two, "two pulls"),
+        ),
+        _CHAPTER.theorem(
+            "nothing-lost",
+            "CloseOutlet",
+            "Ending or failing a stream while an element is on its way leaves that element.",
+            *SUBJECT.step_obligations(
+                ["Complete", "Fail"], _keeps_what_is_on_its_way, _drops_what_is_on_its_way, "the element is dropped"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "element-first",
+            "Step",
+            "The next thing that the inlet hears is that element.",
+            *SUBJECT.step_obligations(
+                ["Step"],
+                partial(_element_before_end, word="element"),
+                partial(_element_before_end, word="end"),
+                "the end first",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "rest",
+            "Step",
+            "Every event that is run leaves one less, and there are never more than two: any calls come to rest.",
+            *SUBJECT.step_obligations(["Step"], partial(_is_nearer, steps=1), partial(_is_nearer, steps=2), "two less"),
+            follows("two at most", partial(_at_most_two, most=2), partial(_at_most_two, most=1), "one at most"),
+        ),
+        _CHAPTER.theorem(
+            "ends",
+            "Told",
+            "Where the island is at rest, both ends are open, or both are closed: no stage is left behind.",
+            follows("in every state", _ends, _ends_at_once, "at once"),
+        ),
+    )
