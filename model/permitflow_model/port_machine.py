@@ -150,7 +150,7 @@ def demanded(state: State, _parameters: Parameters) -> bool:
     return state.demand == (1 if state.token == "Pulling" or state.token == "OutReady" else 0)
 
 
-def delivered(state: State, _parameters: Parameters) -> bool:
+def nothing_lost(state: State, _parameters: Parameters) -> bool:
     """An element on its way to an open inlet is there, and the island will tell of it, even if the stream has ended."""
     return state.token != "Pushing" or state.inlet != "open" or (state.element == 1 and state.events == 1)
 
@@ -205,7 +205,7 @@ SYSTEM: System[State, Parameters] = System(
     invariants={
         "TypeOK": type_ok,
         "Demanded": demanded,
-        "Delivered": delivered,
+        "NothingLost": nothing_lost,
         "Quiet": quiet,
         "NotOvertaken": not_overtaken,
         "Told": told,

@@ -97,8 +97,8 @@ def theorems() -> tuple[Theorem, ...]:
             "after the step there is a demand more",
         ),
         _CHAPTER.kept(
-            "delivered",
-            "Delivered",
+            "on-its-way",
+            "NothingLost",
             "An element on its way to an open inlet is there, and the island will tell of it, ended stream or not.",
             lambda state, _: state._replace(token="Pushing", inlet="open", element=0),
             "after the step it is lost",

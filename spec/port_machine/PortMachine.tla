@@ -155,7 +155,7 @@ TypeOK == element \in 0 .. 1 /\ events \in 0 .. 1
 Demanded == demand = IF token \in {"Pulling", "OutReady"} THEN 1 ELSE 0
 
 \* An element on its way to an open inlet is there, and the island will tell of it, even if the stream has ended.
-Delivered == (token = "Pushing" /\ inlet = "open") => (element = 1 /\ events = 1)
+NothingLost == (token = "Pushing" /\ inlet = "open") => (element = 1 /\ events = 1)
 
 \* An open connection has an event if, and only if, something is on its way; no element is here beside a demand.
 Quiet ==

@@ -50,7 +50,7 @@ def mistakes_a_failure_for_the_end(state: State, parameters: Parameters) -> Stat
 
 
 FAULTS = [
-    Fault("Complete", loses_what_is_on_its_way, "Delivered"),
+    Fault("Complete", loses_what_is_on_its_way, "NothingLost"),
     Fault("Fail", fails_at_once, "NotOvertaken"),
     Fault("Push", pushes_without_a_pull, "Demanded"),
     Fault("Cancel", tells_nobody, "Told"),
