@@ -249,7 +249,7 @@ def stage(state: State, _parameters: Parameters) -> State:
 
 
 def publish(state: State, _parameters: Parameters) -> State:
-    """The sink makes what is staged part of the table, unless it has done so before."""
+    """The sink makes the staged rows part of the table, unless it has done so before."""
     require(state.phase == "staged")
     after = state._replace(published=True, phase="published")
     if state.published:

@@ -47,7 +47,7 @@ vars == <<channels, pool, epoch>>
 Names == 1 .. Inputs
 
 Opened ==
-    [epoch    |-> 0,          \* of what is offered next
+    [epoch    |-> 0,          \* of the next offered item
      waiting  |-> <<>>,       \* data and barriers that wait at the sender
      stopped  |-> FALSE,      \* the sender has sent a barrier and waits to be resumed
      told     |-> 0,          \* the backlog that the sender has told last, less what it has sent since
@@ -284,7 +284,7 @@ NothingBehind ==
         /\ \A i \in DOMAIN stored : stored[i].kind = "barrier" => i = Len(stored)
         /\ channels[c].blocked => stored = <<>>
 
-\* All that is sent or stored is of the epoch that may be consumed; what waits is in order.
+\* Everything sent or stored is of the epoch that may be consumed; waiting items are in order.
 InEpoch ==
     \A c \in Names : LET channel == channels[c]  here == BarriersHere(channel) + One(channel.blocked) IN
         /\ \A i \in DOMAIN channel.wire : channel.wire[i].epoch = epoch

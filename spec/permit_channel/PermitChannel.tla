@@ -279,7 +279,7 @@ Stuck == waiting # <<>> /\ ~ ENABLED Protocol
 
 NeverStuck == ~Stuck
 
-\* Chunks and barriers: what has a number of its own.
+\* Chunks and barriers: the messages with numbers of their own.
 Numbered(messages) == Cardinality({i \in DOMAIN messages : messages[i].kind # "watermark"})
 
 \* Chunks and barriers leave in the order in which they were offered, each once; watermarks keep their place.

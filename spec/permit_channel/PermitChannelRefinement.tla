@@ -32,7 +32,7 @@ Queue == INSTANCE BoundedQueue WITH
 \* For all parameters, live or not.
 IsQueue == Queue!SafeQueue
 
-\* What is in the queue comes out, because Deliver and Consume are fair.
+\* Every item of the queue comes out, because Deliver and Consume are fair.
 GetsFairly == Queue!GetFairly
 
 \* A chunk for which there is room goes in.  Not at once: permits have to come home.  Needs costs of at most

@@ -44,7 +44,7 @@ Parted(first) ==
         /\ grants' = IF rest = Permits(0, 0, 0) THEN <<first>> ELSE <<first, rest>>
         /\ UNCHANGED <<senderVars, newestWatermark, wire, receiverVars>>
 
-\* The step is one of the specification's, with what was told of it.
+\* The step is one of the specification's, with its recorded arguments and counters.
 Taken(step) ==
     /\ CASE step[1] = "OfferChunk"      -> OfferChunk(step[2][1]) /\ Of(step, waiting'[Len(waiting')])
          [] step[1] = "OfferBarrier"    -> OfferBarrier /\ Of(step, waiting'[Len(waiting')])

@@ -106,7 +106,7 @@ Produce ==
     /\ UNCHANGED <<acknowledged, lost, driver, tasks, sink, faults>>
 
 \* A job publishes a batch that it has staged for the channel: its rows belong to the channel at once, all together.
-\* The permits need not be there; what is kept beyond them takes the room of the next batch that is to be staged.
+\* The permits need not be there; rows kept beyond them take the room of the next batch to be staged.
 ProduceBatch(rows) ==
     /\ produced + waiting + rows <= Horizon
     /\ rows + Max(0, produced - acknowledged - RowPermits) <= StagingRows
@@ -125,7 +125,7 @@ PlanBatch ==
     /\ phase' = "planned"
     /\ UNCHANGED <<waiting, exchange, logs, tasks, sink, faults>>
 
-\* From now on this batch has these rows, whoever runs it.
+\* From now on this batch has these rows, in every attempt.
 WriteOffsetLog ==
     /\ phase = "planned"
     /\ start' = end /\ end' = plan /\ committed' = FALSE /\ published' = FALSE
@@ -156,7 +156,7 @@ Stage ==
     /\ phase' = "staged"
     /\ UNCHANGED <<waiting, exchange, plan, logs, late, published, table, faults>>
 
-\* The sink makes what is staged part of the table, unless it has done so before.
+\* The sink makes the staged rows part of the table, unless it has done so before.
 Publish ==
     /\ phase = "staged"
     /\ IF published
@@ -167,7 +167,7 @@ Publish ==
     /\ phase' = "published"
     /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, staged, faults>>
 
-\* The batch is done; what is left of its staged data is removed.
+\* The batch is done; the rest of its staged data is removed.
 WriteCommitLog ==
     /\ phase = "published"
     /\ committed' = TRUE
@@ -213,7 +213,7 @@ StageLate ==
     /\ UNCHANGED <<waiting, exchange, driver, running, sink, faults>>
 
 \* An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since, while the next
-\* one runs the same batch again.  It names the attempts that it gives up, so it never removes what is to be published.
+\* one runs the same batch again.  It names the attempts that it gives up, so it never removes rows that will be published.
 AbortLate ==
     /\ staged # NoRows /\ phase # "staged"
     /\ staged' = NoRows
@@ -226,7 +226,7 @@ AcknowledgeForDriver ==
     /\ acknowledged' = CommittedEnd
     /\ UNCHANGED <<waiting, produced, lost, driver, tasks, sink, faults>>
 
-\* The driver dies, and with it what is in no log.
+\* The driver dies, and with it everything that is in no log.
 CrashDriver ==
     /\ Fault /\ DriverCrashes /\ phase \notin {"down", "failed"}
     /\ phase' = "down"
@@ -234,7 +234,7 @@ CrashDriver ==
     /\ running' = FALSE
     /\ UNCHANGED <<waiting, exchange, logs, late, sink>>
 
-\* An exchange that keeps its rows in memory crashes: what was not acknowledged is gone.
+\* An exchange that keeps its rows in memory crashes: unacknowledged rows are gone.
 CrashExchange ==
     /\ Fault /\ ~Durable /\ produced > acknowledged
     /\ lost' = produced
@@ -255,7 +255,7 @@ Protocol ==
 
 Next == Environment \/ Protocol
 
-\* Whoever can go on does, and the producer has all rows of the stream to hand over.
+\* Each part that can go on does, and the producer hands over all rows of the stream.
 Fairness ==
     /\ WF_vars(\E rows \in Sizes : Offer(rows))
     /\ WF_vars(Produce) /\ WF_vars(PlanBatch) /\ WF_vars(WriteOffsetLog) /\ WF_vars(Acknowledge)
