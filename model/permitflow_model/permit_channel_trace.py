@@ -94,7 +94,7 @@ def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, .
     waiting = list(state.waiting)
     for message in reversed(waiting[position:]):
         yield ("WithdrawChunk" if message.kind == "chunk" else "WithdrawBarrier"), ()
-    # The watermark stood after so many messages; without one of them, it stands one place further forward.
+    # The watermark stood behind ``pending`` messages; if one of these is withdrawn, one message fewer is before it.
     pending = state.watermark_pending
     place = pending - 1 if pending > position else NO_WATERMARK
     for size, message in enumerate(waiting[position + 1 :], start=position + 1):

@@ -176,7 +176,7 @@ async def run_to_end(command: Sequence[str], *, what: str, log: Path) -> None:
 
 
 async def child_output(command: Sequence[str], *, name: str, log: Path) -> tuple[int, str]:
-    """Run a program to its end, whatever its exit code: that, and its standard output.
+    """Run a program to its end; return its exit code, which may be any, and its standard output.
 
     Raises:
         DemoError: it cannot be started.

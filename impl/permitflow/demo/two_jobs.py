@@ -349,7 +349,7 @@ def hops_of(folder: Path, streams: Mapping[str, Verdict], traffic: list[Event]) 
 
 
 def _numbers(streams: Mapping[str, Verdict], stream: str, blocked_share: float) -> StreamNumbers:
-    # Counted by the model, not by those that are to be checked.
+    # The model counted the peaks from the recorded events; the program's own counters are what it checks.
     if stream not in streams or (peaks := streams[stream].peaks) is None:
         raise DemoError(f"the run of {stream!r} was not recorded")
     return StreamNumbers(

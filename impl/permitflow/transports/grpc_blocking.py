@@ -1,7 +1,7 @@
 """The exchange for callers without an event loop: Spark's workers, scripts, threads.
 
-Each end is one of ``grpc_aio``, held open by a task in the process's background loop, which keeps its ledger.
-A queue connects the two threads, so that a call seldom waits for the loop.  Every wait ends after
+Behind each end is an end of ``grpc_aio``, which keeps the ledger; a task in the process's background loop holds it
+open.  A queue connects the two threads, so that a call seldom waits for the loop.  Every wait ends after
 ``timeout_seconds`` without progress, with an error that names the channel, the address and the likely cause; a peer
 that vanishes is detected within seconds, whatever the time-out.  One thread at a time may use an end.  An end that is
 dropped without ``close`` hangs up, with a ResourceWarning.

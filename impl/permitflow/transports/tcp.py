@@ -333,7 +333,7 @@ class TcpStream(Carrier):
         with self._sending:
             if self._ping_rest:
                 pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
-            self._is_within_message = True  # until all has been taken; after an error, too
+            self._is_within_message = True  # until the socket has taken all of it; after an error, for ever
             try:
                 while pieces:
                     sent = self._socket.sendmsg(pieces[:PIECES_AT_ONCE])

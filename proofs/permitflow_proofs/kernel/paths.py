@@ -483,7 +483,7 @@ class Explorer:
         self._merging: list[Merge] = []
         """The merges that are being evaluated, the outermost first."""
         self._is_known = False
-        """Is the outermost one evaluated again?"""
+        """Was the outermost of them evaluated on an earlier path, too?"""
         self._merges: list[Merge] = []
         self._merges_met = 0
         self.is_supposing = False
