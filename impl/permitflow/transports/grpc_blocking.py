@@ -50,11 +50,11 @@ from permitflow.protocol.traffic import Statistics
 from permitflow.transports import grpc_aio
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.background import background
-from permitflow.transports.codec import Marker
+from permitflow.transports.codec import Marker, checked_marker
 from permitflow.transports.control_codec import Where
 from permitflow.transports.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.transports.grpc_aio import AioControl, ChannelDescription
-from permitflow.transports.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, ahead_rows
+from permitflow.transports.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.same_host import SameHost
 from permitflow.transports.wire_errors import SILENT, copy_error
@@ -304,16 +304,42 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if len(batches.accepted(parts)[0]) < len(parts):
             for part in parts:
                 batches.require(part)
-        size = self._share_of(batch)
+        self._queue(parts, parts, self._share_of(batch))
+
+    def send_barrier(self, payload: object = None) -> None:
+        """Queue a barrier behind all batches that were sent before; wait while the queue is full.
+
+        After an interrupt it is queued, or not; after a time-out it is not.  A barrier with a number may be sent again
+        to a channel that keeps its rows.
+
+        Raises:
+            ChannelClosedError: this end was closed, or is ending.
+            InvalidParametersError: the payload cannot travel over the wire.
+            PeerTimeoutError: nothing could leave for ``timeout_seconds``.
+            PeerGoneError: as for ``send``.
+
+        Spec: OfferBarrier, SendBarrier.
+        """
+        self._require_open()
+        checked_marker(payload, name="barrier")
+        if self._held.wanted_end is not None:
+            raise ChannelClosedError(end=self.END)
+        self._queue([QueuedBarrier(payload)], (), 1 / AHEAD_SHARE)
+
+    def _queue(
+        self, items: Sequence[pa.RecordBatch | QueuedBarrier], batches: Sequence[pa.RecordBatch], size: float
+    ) -> None:
+        """Queue items, which take a share of the bound, once there is room; ``batches`` are those among them."""
+        held = self._held
         line, end = held.line, held.end
         if end is None or end.failure is not None:
-            self._raise_failure([*self._undelivered(), *parts])
+            self._raise_failure([*self._undelivered(), *batches])
         if not line:
             self._filled = 0.0
         elif self._filled >= 1:
-            self._wait_for_room(parts)
+            self._wait_for_room(batches)
         self._filled += size
-        line.extend(parts)
+        line.extend(items)
         if held.has_nothing_to_do:
             held.background.call(held.has_something_to_do.set)
 
@@ -325,7 +351,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
     def _undelivered(self) -> list[pa.RecordBatch]:
         held = self._held
         if not held.background.is_alive:
-            return [*held.leaving, *held.line]
+            return [*held.leaving, *held.queued_batches()]
         return held.background.run(held.left_over)
 
     def _wait_for_room(self, parts: Sequence[pa.RecordBatch]) -> None:

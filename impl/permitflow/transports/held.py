@@ -197,13 +197,19 @@ class _HeldStream(Held[S]):
         super().close_now()
 
 
+class QueuedBarrier(NamedTuple):
+    """A barrier behind the batches that were queued before it."""
+
+    payload: object
+
+
 class HeldSender(_HeldStream[RemoteSender]):
-    """Sends the batches that the caller queues."""
+    """Sends the batches and barriers that the caller queues."""
 
     def __init__(self, opening: AbstractAsyncContextManager[RemoteSender], what: str) -> None:
         super().__init__(opening, what)
-        # The caller appends to this queue, and the loop moves its batches to its own.
-        self.line: deque[pa.RecordBatch] = deque()
+        # The caller appends to this queue, and the loop moves the batches before the oldest barrier to its own.
+        self.line: deque[pa.RecordBatch | QueuedBarrier] = deque()
         self.leaving: deque[pa.RecordBatch] = deque()
         self._moved_rows = 0
         self.has_nothing_to_do = False
@@ -218,6 +224,10 @@ class HeldSender(_HeldStream[RemoteSender]):
             if self.leaving:
                 self.tell_caller()
                 await end.send_many(self.leaving)
+            elif self.line and isinstance(self.line[0], QueuedBarrier):
+                await end.send_barrier(self.line[0].payload)
+                self.line.popleft()
+                self.tell_caller()
             elif wanted_end is not None:
                 closes_channel, until = wanted_end
                 self.outcome = await end.end(closes_channel=closes_channel, until=until)
@@ -233,20 +243,25 @@ class HeldSender(_HeldStream[RemoteSender]):
 
     def _move(self) -> None:
         line = self.line
-        while line:
-            batch = line.popleft()
-            self.leaving.append(batch)
-            self._moved_rows += batch.num_rows
+        while line and not isinstance(oldest := line[0], QueuedBarrier):
+            self.leaving.append(oldest)
+            line.popleft()
+            self._moved_rows += oldest.num_rows
 
     async def counted(self) -> int:
         """Rows of all batches ever queued."""
         self._move()
-        return self._moved_rows
+        queued_rows: int = sum(batch.num_rows for batch in self.queued_batches())
+        return self._moved_rows + queued_rows
 
     async def left_over(self) -> list[pa.RecordBatch]:
         """The batches that have not left."""
         self._move()
-        return list(self.leaving)
+        return [*self.leaving, *self.queued_batches()]
+
+    def queued_batches(self) -> list[pa.RecordBatch]:
+        """The batches that the loop has not moved yet; the caller must not queue others meanwhile."""
+        return [queued for queued in self.line if not isinstance(queued, QueuedBarrier)]
 
     async def lack(self) -> str:
         """The reason why the oldest batch waits."""

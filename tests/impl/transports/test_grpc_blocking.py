@@ -7,6 +7,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from time import monotonic, sleep
 
 import psutil
@@ -18,11 +19,13 @@ from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
     ChannelSpentError,
+    EndOfStream,
     InvalidParametersError,
     PeerGoneError,
     PeerTimeoutError,
     SchemaMismatchError,
 )
+from permitflow.protocol.messages import Kind
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import (
     BlockingSink,
@@ -76,6 +79,60 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
     assert 0 < sent.peak_rows_held <= exchange.parameters.row_permits
     assert 0 < consumed.peak_inbox_rows <= exchange.parameters.row_permits
     assert 0.0 <= sent.blocked_share <= 1.0
+
+
+def test_barriers_keep_their_places_among_batches_that_wait(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
+    """The batches need many windows, so that barriers wait in the queue, too."""
+    channel = exchange.channel()
+
+    def produce() -> int:
+        with sink_of(exchange, channel) as sink:
+            for number in range(1, 9):
+                sink.send(numbers(0, 300))
+                sink.send_barrier(number)
+                sink.send_barrier()
+            accepted_rows = sink.accepted_rows
+            sink.end(closes_channel=True)
+        with pytest.raises(ChannelClosedError):
+            sink.send_barrier()
+        return accepted_rows
+
+    sending = pool.submit(produce)
+    rows, found = 0, []
+    with source_of(exchange, channel) as source, suppress(EndOfStream):
+        while True:
+            message = source.receive()
+            rows += message.rows
+            if message.kind is Kind.BARRIER:
+                found.append((message.payload, rows))
+    assert found == [place for number in range(1, 9) for place in ((number, 300 * number), (None, 300 * number))]
+    assert sending.result(PATIENCE_SECONDS) == 8 * 300
+
+
+def test_a_barrier_that_cannot_travel_is_refused_and_the_stream_goes_on(exchange: ServedExchange) -> None:
+    with sink_of(exchange, exchange.channel()) as sink:
+        with pytest.raises(InvalidParametersError, match="barrier must be a whole number of 64 bits"):
+            sink.send_barrier(2**63)
+        sink.send_barrier(1)
+
+
+def test_batches_behind_a_barrier_that_did_not_leave_are_handed_back(exchange: ServedExchange) -> None:
+    """Barriers have one permit on each hop, and nobody consumes them: so the last one waits in the queue."""
+    channel, batches = exchange.channel(), [numbers(first, first + 5) for first in range(0, 20, 5)]
+    with sink_of(exchange, channel) as sink:
+        with source_of_first(exchange, channel, sink) as source:
+            next(source)
+            for number, batch in enumerate(batches):
+                sink.send_barrier(number)
+                sink.send(batch)
+        with pytest.raises(PeerGoneError) as caught:
+            send_for_ever(sink)
+        rest = caught.value.undelivered
+        assert isinstance(rest, list)
+        assert batches[-1] in rest
+        refused = rest.pop()
+        assert refused == numbers(0, 64)
+        assert sink.statistics().sent_rows + sum(batch.num_rows for batch in rest) == sink.accepted_rows
 
 
 class Interleaved(deque[pa.RecordBatch]):
