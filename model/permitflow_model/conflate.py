@@ -1,4 +1,4 @@
-"""``Conflate.tla``, action for action: a stage that adds up what comes while nobody asks, and gives the sum.
+"""``Conflate.tla``, action for action: a stage that adds up elements that come while nobody asks, and gives the sum.
 
 An optimistic technique: nothing waits, and single elements are gone.  docs/protocols/optimistic.md explains it.
 """
@@ -70,7 +70,7 @@ def initial(_parameters: Parameters) -> State:
 
 
 def push(state: State, parameters: Parameters, size: int) -> State:
-    """An element comes: it is given to whoever has asked, or added to what is held."""
+    """An element comes: it is given to a consumer that has asked, or added to the held sum."""
     require(not state.completed)
     require(state.came.number < parameters.elements)
     element = Summary(1, size, size)
@@ -122,7 +122,7 @@ def type_ok(state: State, parameters: Parameters) -> bool:
 
 
 def conservation(state: State, _parameters: Parameters) -> bool:
-    """What is given and what is held is exactly what came: in number, sum and peak."""
+    """Given and held elements are exactly those that came: in number, sum and peak."""
     return together(state.given, state.held) == state.came
 
 

@@ -1,6 +1,6 @@
 """``DropQueue.tla``, action for action: a queue that drops when it is full; how long do those wait who are served?
 
-An optimistic technique: whoever is dropped tries again.  docs/protocols/optimistic.md explains it.
+An optimistic technique: a job that is dropped is sent again.  docs/protocols/optimistic.md explains it.
 """
 
 from dataclasses import dataclass

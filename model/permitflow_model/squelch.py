@@ -1,6 +1,6 @@
 """``Squelch.tla``, action for action: a sender that is told to stop, and may send until it hears that.
 
-An optimistic technique: it is safe while the sender's rate and both delays are what was assumed.
+An optimistic technique: it is safe while the sender's rate and both delays are as assumed.
 docs/protocols/optimistic.md explains it.
 """
 
@@ -331,7 +331,7 @@ def bounded(state: State, parameters: Parameters) -> bool:
 
 
 def last_word(state: State, _parameters: Parameters) -> bool:
-    """The newest signal in flight is what was told; it was heard, if none is in flight and none was lost."""
+    """The newest signal in flight is the receiver's last; if none is in flight or was lost, the sender heard it."""
     if state.signals.is_empty():
         return state.lost > 0 or state.heard == state.told
     return state.signals.sum_of(words_of, followed_by, NO_WORDS).newest == state.told

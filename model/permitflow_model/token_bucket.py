@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 def largest_burst(parameters: Parameters) -> int:
-    """The most that passes at once: what is kept, or one element that takes more."""
+    """The most that passes at once: all kept tokens, or one element that takes more."""
     return max(parameters.capacity, parameters.max_cost)
 
 
@@ -135,7 +135,7 @@ def in_window(state: State, parameters: Parameters) -> bool:
 
 
 def fits(state: State, parameters: Parameters) -> bool:
-    """The consumer has room for what has passed."""
+    """The consumer has room for all that has passed."""
     return state.queue <= parameters.room
 
 

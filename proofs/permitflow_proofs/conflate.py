@@ -36,7 +36,7 @@ _CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-")
 
 
 def _gives_at_once(before: State, after: State, _parameters: Parameters) -> bool:
-    """Whoever asks where something is held is given all of it."""
+    """A consumer that asks where something is held is given all of it."""
     return before.held.number == 0 or (not after.asked and after.held.number == 0)
 
 
@@ -77,7 +77,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "conservation",
             "Conservation",
-            "What was given and what is held is what came: in number, sum and peak.",
+            "The given and the held elements are those that came: in number, sum and peak.",
             lambda state, _: state._replace(given=state.given._replace(total=state.given.total + 1)),
             "after the step the sum is one larger",
         ),
@@ -98,7 +98,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "at-once",
             "Pull",
-            "Whoever asks is given all that is held, at once.",
+            "A consumer that asks is given all that is held, at once.",
             *SUBJECT.step_obligations(["Pull"], _gives_at_once, _gives_one, "it is given one element"),
         ),
         _CHAPTER.theorem(
@@ -110,7 +110,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "ends",
             "End",
-            "A completed stream ends as soon as what is held was asked for.",
+            "A completed stream ends as soon as the held elements were asked for.",
             follows("in every state", _ends, _ends_though_something_is_held, "asked for or not"),
         ),
     )

@@ -18,7 +18,7 @@ def by_the_period(state: State, parameters: Parameters) -> bool:
 
 
 def paid(state: State, parameters: Parameters) -> bool:
-    """What has passed, waits, or is still in the bucket, was there at the beginning or has come since."""
+    """Tokens that have passed, wait, or are still in the bucket were there at the beginning or have come since."""
     return state.passed + state.pending + state.level <= largest_burst(parameters) + state.earned
 
 
@@ -76,7 +76,7 @@ def _fits_for_ever(state: State, parameters: Parameters) -> bool:
 
 
 def _is_a_tick_less(before: State, after: State, parameters: Parameters, *, ticks: int) -> bool:
-    """Whoever waits passes when the ticks that were said are over, and not later."""
+    """A waiting element passes when the announced ticks are over, and not later."""
     if before.pending == 0:
         return True
     left = ticks_to_wait(before, parameters)
@@ -124,7 +124,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "paid",
             "Paid",
-            "Tokens are never spent twice: what has passed, waits or is kept was there before or has come since.",
+            "Tokens are never spent twice: those that have passed, wait or are kept were there before or have come "
+            "since.",
             lambda state, parameters: state._replace(
                 passed=state.passed + largest_burst(parameters) + state.earned + 1 - state.level
             ),
@@ -134,7 +135,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "served",
             "Served",
-            "What a consumer that keeps the rate has still to do, and what is kept, are never more than one burst.",
+            "The work left for a consumer that keeps the rate, and the kept tokens, are together never more than one "
+            "burst.",
             lambda state, parameters: state._replace(
                 slow=False, queue=state.queue + largest_burst(parameters) + 1 - state.level
             ),
@@ -159,7 +161,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "full-rate",
             "Token",
-            "A token is lost only where the bucket is full: whoever asks often enough gets the whole rate.",
+            "A token is lost only where the bucket is full: a producer that asks often enough gets the whole rate.",
             *SUBJECT.step_obligations(["Tick"], partial(_is_kept, most=0), partial(_is_kept, most=1), "fuller"),
         ),
         _CHAPTER.theorem(

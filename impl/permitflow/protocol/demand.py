@@ -237,7 +237,7 @@ class DemandReceiver(Inbound[T]):
         return Haste.NOW if self._due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Request | None:
-        """What is to be requested now; so many more messages may arrive from here on."""
+        """The number to request now; so many more messages may arrive from here on."""
         if not self._due:
             return None
         due, self._due = self._due, 0

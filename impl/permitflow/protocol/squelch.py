@@ -5,7 +5,7 @@ what is in flight when a signal leaves arrives all the same.  The receiver must 
 
     capacity - high >= rate * (signal_delay + data_delay) + losses * repeat
 
-This is safe while the rate and the delays are what was agreed.  Nothing here measures them: a throttle at the sender
+This is safe while the rate and the delays are as agreed.  Nothing here measures them: a throttle at the sender
 keeps the rate.  If they are not, the receiver says so with ``InboxOverflowError``, and keeps nothing beyond its places.
 
 The ends have no clock.  While messages keep coming, the receiver repeats a signal to stop after every ``repeat`` of

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Offered(Enum):
-    """What has become of an offered element."""
+    """The answer to an offered element."""
 
     TAKEN = "taken"
     """It is in the queue, or with the consumer.  A strategy that drops buffered elements may still drop it."""
@@ -29,15 +29,15 @@ class Offered(Enum):
 
 
 class Offers(AsyncIterator[T]):
-    """The handle of ``async_callback``, and what its stream reads; for one consumer."""
+    """The handle of ``async_callback``, and the elements that its stream reads; for one consumer."""
 
     def __init__(self, capacity: int, overflow: Overflow = Overflow.BLOCK, *, max_waiting: int = 1) -> None:
         """Take up to ``capacity`` elements ahead of the consumer.
 
         Args:
             capacity: at least 1; 0, with ``BLOCK``: an element is taken only if the consumer waits for it.
-            overflow: what gives way in a full queue; with ``BLOCK`` and ``DROP_INCOMING``, what was taken is never
-                dropped.
+            overflow: the element that gives way in a full queue; with ``BLOCK`` and ``DROP_INCOMING``, an element that
+                was taken is never dropped.
             max_waiting: calls of ``send`` that may wait at once.
 
         Raises:

@@ -198,7 +198,7 @@ class Source(Generic[T]):
         return self._checked(lambda: Throttle(cost, per_seconds, burst=burst, cost_of=cost_of, mode=mode))
 
     def async_boundary(self, prefetch: int = DEFAULT_PREFETCH) -> "Source[T]":
-        """Let what is before it run ahead, by up to ``prefetch`` elements, a power of two.
+        """Let the stages before this one run ahead, by up to ``prefetch`` elements, a power of two.
 
         It asks for ``prefetch`` elements at first, and for half as many whenever half of them were taken.
 

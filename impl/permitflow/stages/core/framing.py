@@ -15,14 +15,14 @@ B = TypeVar("B")
 
 
 class _Reframing(HoldingStage[A, B]):
-    """A stage that emits when it has gathered enough, and what is left at the end."""
+    """A stage that emits whenever it has gathered enough, and emits the rest at the end."""
 
     def next_whole(self) -> B:
         """The next one to emit, or ``EMPTY`` if more must come first."""
         raise NotImplementedError
 
     def last(self) -> B:
-        """What is left at the end of the stream."""
+        """The rest at the end of the stream."""
         raise NotImplementedError
 
     def on_push(self, inlet: Connection[A]) -> None:
@@ -48,7 +48,7 @@ class _Reframing(HoldingStage[A, B]):
             self.end()
 
     def on_upstream_finish(self, inlet: Connection[A]) -> None:
-        """What is gathered leaves when it is asked for; then the stage ends."""
+        """The gathered elements leave when they are asked for; then the stage ends."""
         super().on_upstream_finish(inlet)
         if self.outlet.is_asked:
             self.on_pull(self.outlet)
@@ -88,7 +88,7 @@ class Frames(_Reframing[AnyStr, AnyStr]):
         return self._start < len(self._content)
 
     def gather(self, element: AnyStr) -> None:
-        """Append to what is left."""
+        """Append to the rest."""
         self._searched -= self._start
         self._content = self._content[self._start :] + element
         self._start = 0

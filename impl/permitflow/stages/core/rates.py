@@ -122,7 +122,7 @@ class Batch(HoldingStage[A, B]):
             self._gather(element)
         except Exception as error:
             if self._supervision is Supervision.STOP:
-                # What was gathered before leaves first.
+                # The elements gathered before leave first.
                 inlet.cancel()
                 self.on_upstream_failure(inlet, error)
             elif self._supervision is Supervision.RESTART:
@@ -133,7 +133,7 @@ class Batch(HoldingStage[A, B]):
             self.ask(inlet)
 
     def on_pull(self, outlet: Connection[B]) -> None:
-        """Emit what is gathered."""
+        """Emit the gathered elements."""
         if self._gathered is not EMPTY:
             self._emit()
         if self.is_ended and self._gathered is EMPTY:
@@ -173,7 +173,7 @@ class Expand(HoldingStage[A, B]):
     acts_alone: ClassVar[bool] = True
 
     def __init__(self, extrapolate: Callable[[A], Iterable[B]]) -> None:
-        """``extrapolate`` makes, of an element, what is emitted until the next one comes; it may be endless."""
+        """``extrapolate`` makes of an element the ones that are emitted until the next one comes; it may be endless."""
         super().__init__()
         self._extrapolate = extrapolate
         self._results: Iterator[B] = iter(())
