@@ -307,12 +307,12 @@ class Run:
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
-            self._timer = self._loop.call_at(deadline, self._on_time, deadline)
+            self._timer = self._loop.call_at(deadline, self._on_time)
 
-    def _on_time(self, deadline: float) -> None:
+    def _on_time(self) -> None:
+        # The loop may call a moment too early: then nothing is due, and the timer is set again.
         self._timer = None
-        # The loop may call a moment too early.
-        self._island.on_time(max(deadline, self._loop.time()))
+        self._island.on_time(self._loop.time())
         self.advance()
 
     def leave(self, exit_: Exit[Any]) -> None:

@@ -39,6 +39,17 @@ def test_merge_emits_in_the_order_of_arrival_and_holds_one_of_each() -> None:
     assert probe.downstream.request() == ["l2"]
 
 
+def test_merge_asks_no_input_whose_element_it_still_holds() -> None:
+    probe = Probe(Merge[str](), inlets=3)
+    first, second, third = probe.upstreams
+    probe.downstream.request()
+    first.send("f1")
+    second.send("s1")
+    third.send("t1")
+    assert [probe.downstream.received(), probe.downstream.request()] == [["f1"], ["s1"]]
+    assert [upstream.outlet.is_asked for upstream in probe.upstreams] == [True, True, False]
+
+
 def test_merge_completes_after_all_inputs_and_what_it_holds() -> None:
     probe = Probe(Merge[str](), inlets=2)
     left, right = probe.upstreams

@@ -290,6 +290,27 @@ async def test_a_source_that_never_waits_before_a_stage_that_always_asks_lets_ot
         assert await anext(elements) > first + 4
 
 
+@BOTH
+async def test_a_stage_with_much_to_do_goes_on_after_others_had_a_turn(
+    through: Callable[[Source[int]], Source[int]],
+) -> None:
+    stream = Source([range(5_000)]).map_concat(iter).filter(lambda number: number == 4_999)
+    assert [number async for number in through(stream)] == [4_999]
+
+
+async def test_a_source_that_takes_its_time_to_close_is_closed_when_a_stage_fails() -> None:
+    class Slow(Producer):
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            await super().aclose()
+
+    for through in (passing, buffered):
+        producer = Slow()
+        with pytest.raises(ZeroDivisionError):
+            await anext(through(Source(producer).map(lambda number: 1 // (1 - number))).open())
+        assert producer.closed == 1
+
+
 # What a consumer that stands still stops.
 
 
@@ -349,6 +370,7 @@ async def test_the_slowest_branch_of_a_fan_out_stops_the_producer_outside(settle
         assert producer.given == 3
         # Nobody waits for a branch that is closed.
         await slows.aclose()
+        assert producer.given < 1_000, "the other branch goes on: closing does not wait for its end"
         await settle()
         assert producer.given > 20
         task.cancel()

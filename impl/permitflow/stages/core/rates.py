@@ -43,7 +43,7 @@ class Buffer(HoldingStage[A, A]):
     def on_push(self, inlet: Connection[A]) -> None:
         """Pass the element on if it is waited for, else keep it; ask for the next one unless that must wait."""
         element = inlet.grab()
-        if self.outlet.is_asked and not self._queue:
+        if self.outlet.is_asked:  # so nothing is buffered
             self.outlet.push(element)
         else:
             self._queue.offer(element)
