@@ -36,7 +36,7 @@ ASSUME Assumption ==
     /\ {Low, SignalDelay, Losses} \subseteq Nat
     /\ High \in Nat /\ High >= Low /\ Capacity \in Nat /\ Capacity >= High
     /\ Reminders \in BOOLEAN
-    /\ Fair \subseteq {"Tick", "Send", "Deliver", "Consume", "TellOff", "TellOn", "Hear", "Remind"}
+    /\ Fair \subseteq {"Deliver", "Consume", "TellOn", "Hear", "Remind"}
 
 VARIABLES
     waiting,      \* messages that wait
@@ -185,11 +185,8 @@ Protocol == Send \/ Deliver \/ Consume \/ TellOff \/ TellOn \/ Hear \/ Remind
 Next == Environment \/ Protocol
 
 Fairness ==
-    /\ "Tick" \in Fair => WF_vars(Tick)
-    /\ "Send" \in Fair => WF_vars(Send)
     /\ "Deliver" \in Fair => WF_vars(Deliver)
     /\ "Consume" \in Fair => WF_vars(Consume)
-    /\ "TellOff" \in Fair => WF_vars(TellOff)
     /\ "TellOn" \in Fair => WF_vars(TellOn)
     /\ "Hear" \in Fair => WF_vars(Hear)
     /\ "Remind" \in Fair => WF_vars(Remind)
