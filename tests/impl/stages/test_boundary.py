@@ -55,7 +55,7 @@ def test_v2_2_the_first_demand_is_the_size(size: int) -> None:
     assert sent == size
 
 
-def test_v2_2_demand_returns_when_an_element_is_taken_and_not_when_it_is_asked_for() -> None:
+def test_v2_2_and_9_1_11_demand_returns_when_an_element_is_taken() -> None:
     probe = Probe(AsyncBoundary[str](2))
     assert probe.downstream.request(1) == []
     assert probe.downstream.request(2) == []
@@ -83,17 +83,18 @@ def test_a_3_more_elements_than_were_asked_for_are_refused() -> None:
         boundary.arrive(2)
 
 
+@pytest.mark.parametrize("arrived", [0, 1, 3])
 @pytest.mark.parametrize("error", [None, OSError("lost")])
-def test_a_4_what_has_arrived_leaves_before_the_end_and_before_an_error(error: OSError | None) -> None:
+def test_a_4_what_has_arrived_leaves_before_the_end_and_before_an_error(error: OSError | None, arrived: int) -> None:
     probe = Probe(AsyncBoundary[int](4))
-    probe.upstream.send(1, 2)
+    probe.upstream.send_all(range(arrived))
     if error is None:
         probe.upstream.complete()
     else:
         probe.upstream.fail(error)
-    assert probe.downstream.request() == [1]
-    assert not probe.downstream.has_ended
-    assert probe.downstream.request() == [2]
+    for number in range(arrived):
+        assert not probe.downstream.has_ended
+        assert probe.downstream.request() == [number]
     assert probe.downstream.failure is error
     assert probe.downstream.is_completed is (error is None)
 
@@ -103,6 +104,13 @@ def test_a_cancellation_drops_what_has_arrived() -> None:
     probe.upstream.send(1)
     probe.downstream.cancel()
     assert probe.upstream.is_cancelled
+
+
+def test_a_consumer_that_waits_hears_of_the_end() -> None:
+    probe = Probe(AsyncBoundary[int](4))
+    assert probe.downstream.request() == []
+    probe.upstream.complete()
+    assert probe.downstream.is_completed
 
 
 async def test_a_source_is_read_ahead_by_the_prefetch(settle: Callable[[], Awaitable[None]]) -> None:
