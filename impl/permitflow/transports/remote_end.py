@@ -87,7 +87,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._over_at: float | None = None
         # It is set and cleared at once, so that waiting tasks see each change.
         self._changed = asyncio.Event()
-        self._writing = Writing(self._carrier, self._messages, self._on_writing_over)
+        self._writing = Writing(self._carrier, self._messages, self._on_writing_over, self._on_silence)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
         self._last_wait: asyncio.TimerHandle | None = None
@@ -182,6 +182,7 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return
         self._has_read_all = True
+        self._writing.ask_no_more()
         self._wake_all()
         self._end_if_over()
 
@@ -190,6 +191,8 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return
         self._is_writing_over = True
+        if not self._session.is_acceptor:  # an acceptor's half closes with its status
+            self._writing.ask_no_more()
         self._end_if_over()
 
     def _end_if_over(self) -> None:
@@ -212,6 +215,11 @@ class RemoteEnd(ABC, Generic[S]):
             return
         reason = f"all of the stream was sent and settled, and it has not closed it for {seconds:g} s"
         self._on_error(PeerTimeoutError(who=self._session.peer, reason=reason))
+
+    def _on_silence(self, seconds: float) -> None:
+        """End a stream whose peer may have lost messages: it does not answer."""
+        reason = f"for {seconds:g} s, though its connection lives: is it busy, or was a message damaged on the way?"
+        self._on_carrier_error(PeerTimeoutError.of_silence(who=self._session.peer, reason=reason))
 
     def _on_carrier_error(self, error: PermitflowError) -> None:
         """End a stream whose carrier failed; an acceptor's peer learns the reason from the status."""
@@ -288,7 +296,9 @@ class RemoteEnd(ABC, Generic[S]):
         session = self._session
         before = session.state
         try:
-            self._take_in(self._carrier.checked(message))
+            message = self._carrier.checked(message)
+            if not self._writing.take_sign(message):
+                self._take_in(message)
             if not has_more and self._batches is not None:
                 self._advance()
         except Exception as error:

@@ -7,17 +7,23 @@ carrier takes more.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from permitflow.transports.carrier import Buffer, Carrier
+from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.wire.v1 import exchange_pb2 as pb
+
+_ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
+_MOST_UNANSWERED = 8
+"""Times between signs for which a peer may leave one unanswered: twice the longest silence."""
 
 
 class Writing:
-    """Writes messages into a carrier, one after the other."""
+    """Writes messages into a carrier, one after the other, and asks whether the last of them has come."""
 
     def __init__(
         self,
         carrier: Carrier,
         messages: Callable[[], Iterable[Sequence[Buffer]]],
         on_over: Callable[[Exception | None], None],
+        on_silence: Callable[[float], None],
     ) -> None:
         """Nothing is written before ``start``.
 
@@ -26,16 +32,20 @@ class Writing:
             messages: yields the due messages in pieces, encoded one after the other.
             on_over: called once, in a turn of the loop of its own: everything was written and this half is closed, or
                 something could not be encoded.
+            on_silence: called once, with the seconds for which the peer has left a sign unanswered.
         """
         self._carrier = carrier
         self._messages = messages
-        self._on_over = on_over
+        self._on_over, self._on_silence = on_over, on_silence
         self._loop = asyncio.get_running_loop()
         self._following: Iterator[Sequence[Buffer]] = iter(())
         self._is_open = self._is_full = self._is_due = False
+        self._is_asking = True
         self._timer: asyncio.TimerHandle | None = None
         self._sign_timer: asyncio.TimerHandle | None = None
-        self._owes_sign = False
+        self._owes_sign = self._owes_answer = False
+        self._unanswered = 0
+        """Turns of the timer since this end has asked; 0: it waits for no answer."""
         self.is_last = False
         """Set by ``messages``: no message will follow."""
 
@@ -72,13 +82,43 @@ class Writing:
         self._write()
 
     def _give_sign(self) -> None:
-        """Let an empty message follow the last one, so that the peer notices if that was lost."""
+        """Let a sign follow the last message, so that its loss is noticed: by the peer, or because no answer comes.
+
+        Turns of the timer are counted, and not the time: if this loop was busy, it has read no answer.
+        """
         seconds = self._carrier.sign_seconds
         if seconds is None:
             return
-        if self._owes_sign and not self._is_full:
-            self._is_full, self._owes_sign = not self._carrier.write(()), False
+        if self._unanswered:
+            self._unanswered += 1
+            if self._unanswered > _MOST_UNANSWERED:
+                self._on_silence(seconds * _MOST_UNANSWERED)
+                return
+        elif self._owes_sign and not self._is_full:
+            self._is_full, self._owes_sign = not self._carrier.write((_ASK,)), False
+            self._unanswered = int(self._is_asking)
         self._sign_timer = self._loop.call_later(seconds, self._give_sign)
+
+    def take_sign(self, message: Received) -> bool:
+        """React to a sign of the peer; False: the message is none."""
+        if len(message) != len(_ASK):
+            return False
+        if message == _ASK:
+            self._owes_answer = True
+            self._answer()
+        elif message == _ANSWER:
+            self._unanswered = 0
+        else:
+            return False
+        return True
+
+    def ask_no_more(self) -> None:
+        """Expect no answer: one of the halves is closed."""
+        self._is_asking, self._unanswered = False, 0
+
+    def _answer(self) -> None:
+        if self._owes_answer and not self._is_full:
+            self._is_full, self._owes_answer = not self._carrier.write((_ANSWER,)), False
 
     def now(self) -> None:
         """Write the due messages as far as the carrier takes them; ``on_over`` reports errors later."""
@@ -88,6 +128,7 @@ class Writing:
     def on_writable(self) -> None:
         """Continue writing: the carrier takes more."""
         self._is_full = False
+        self._answer()
         self._write()
 
     def _write(self) -> None:

@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Sign(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SIGN_UNSPECIFIED: _ClassVar[Sign]
+    SIGN_ASK: _ClassVar[Sign]
+    SIGN_ANSWER: _ClassVar[Sign]
+
 class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CODEC_UNSPECIFIED: _ClassVar[Codec]
@@ -26,6 +32,9 @@ class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHANNEL_STATE_OPEN: _ClassVar[ChannelState]
     CHANNEL_STATE_ENDED: _ClassVar[ChannelState]
     CHANNEL_STATE_BROKEN: _ClassVar[ChannelState]
+SIGN_UNSPECIFIED: Sign
+SIGN_ASK: Sign
+SIGN_ANSWER: Sign
 CODEC_UNSPECIFIED: Codec
 CODEC_LZ4: Codec
 CODEC_ZSTD: Codec
@@ -39,28 +48,32 @@ CHANNEL_STATE_ENDED: ChannelState
 CHANNEL_STATE_BROKEN: ChannelState
 
 class FromUpstream(_message.Message):
-    __slots__ = ("frames", "padding", "body", "no_checksum", "checksum")
+    __slots__ = ("frames", "padding", "body", "sign", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGN_FIELD_NUMBER: _ClassVar[int]
     NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[UpstreamFrame]
     padding: bytes
     body: bytes
+    sign: Sign
     no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class FromDownstream(_message.Message):
-    __slots__ = ("frames", "no_checksum", "checksum")
+    __slots__ = ("frames", "sign", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    SIGN_FIELD_NUMBER: _ClassVar[int]
     NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[DownstreamFrame]
+    sign: Sign
     no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class UpstreamFrame(_message.Message):
     __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure", "announcement")
