@@ -9,6 +9,7 @@ from benchmarks.curves import Stalled
 from benchmarks.idle_channels import IdleChannels
 from benchmarks.jobs import PAYLOADS, Job, Tally
 from benchmarks.results import Record, Results, Series
+from benchmarks.stages import CHUNK, FILTER, StageCost, further
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
 from benchmarks.throughput import Cell
@@ -81,3 +82,20 @@ def test_idle_channels_are_judged_without_what_they_share() -> None:
     memory, processors = judge(results(channels=[many, one]))
     assert (round(memory.found.median, 3), memory.told) == (round(1e9 / 2**30, 3), "met")
     assert (round(processors.found.median, 3), processors.told) == (0.05, "met")
+
+
+def cost(steps: int, by_hand: list[float], by_stages: list[float], *, element: str = CHUNK) -> StageCost:
+    return StageCost(element, FILTER, steps, Series.of(by_hand), Series.of(by_stages))
+
+
+@pytest.mark.parametrize(("by_stages", "told"), [([12.0, 20.0, 11.0], "met"), ([12.1, 20.0, 11.0], "not met")])
+def test_a_stage_is_judged_on_chunks_whose_rows_are_worked_on(by_stages: list[float], told: str) -> None:
+    costs: list[Record] = [cost(1, [10.0] * 3, by_stages), cost(1, [1.0] * 3, [9.0] * 3, element="single element")]
+    (verdict,) = judge(results(stages=costs))
+    assert (verdict.target, verdict.told) == (1.2, told)
+
+
+def test_a_further_step_costs_what_four_cost_more_than_one() -> None:
+    costs = [cost(1, [10.0, 20.0], [14.0, 28.0]), cost(4, [40.0, 80.0], [50.0, 100.0])]
+    assert further(costs, costs[0]) is None
+    assert further(costs, costs[1]) == Series.of([36 / 30, 72 / 60])
