@@ -63,7 +63,7 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
         (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair needs a callable"),
         ((QUEUE, "--rule", "windows"), "--rule must be a rule: window, whole-window, "),
         ((QUEUE, "--rule", "windows"), ", not 'windows'"),
-        ((QUEUE, "--flow", "permit"), "--flow must be one of permits, stop-and-wait, not 'permit'"),
+        ((QUEUE, "--flow", "permit"), "--flow must be one of demand, permits, stop-and-wait, not 'permit'"),
         ((QUEUE, "--flow", "stop-and-wait", "--rule", "window"), "--rule must be a rule: one-at-a-time, "),
     ],
 )

@@ -3,15 +3,15 @@
 The specification's messages are numbers; it treats chunks of any size and barriers alike, and has no watermarks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from permitflow.protocol.messages import Kind
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.kit import mistakes
-from permitflow.testing.kit.adapter import Feature, Received
+from permitflow.testing.kit.adapter import Feature
 from permitflow.testing.kit.mistakes import changed_after, changed_before, right, send_from
-from permitflow.testing.kit.outside import CONSUME, Outside, Perform, World
+from permitflow.testing.kit.numbered import CountsRows, LetsBarriersPass, LetsEmptyPass, NumberedOutside
+from permitflow.testing.kit.outside import CONSUME, Outside, Perform
 from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Mistake, Rule, Rulebook, whole_run_rules
 from permitflow.testing.moves import Move
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
@@ -19,46 +19,11 @@ from permitflow_model.kernel.system import require
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
 
-class StopAndWaitOutside(Outside):
-    """Notes: of each message in the channel its number, kind and rows."""
+class StopAndWaitOutside(NumberedOutside):
+    """One message may leave, or none."""
 
     system: ClassVar[Any] = SYSTEM
-
-    def received(self, world: World, message: int) -> Received:
-        """A message as the receiving application gets it."""
-        of = {number: (kind, rows) for number, kind, rows in world.notes}
-        kind, rows = of.get(message, (Kind.CHUNK, 1))  # only chunks of one row are withdrawn by a mistaken channel
-        return Received(kind, message if kind is Kind.CHUNK else 0, rows)
-
-    def offer(self, world: World, hop: int, kind: Kind, rows: int = 0) -> World:
-        """Offer a chunk or a barrier."""
-        number = world.hops[hop].offered
-        others = (note for note in world.notes if note[0] != number)
-        return self.act(world, hop, "Offer")._replace(notes=(*others, (number, kind, rows)))
-
-    def withdraw(self, world: World, position: int) -> World:
-        """Cancel a send; the messages behind it move up."""
-        gone = tuple(world.hops[0].waiting)[position]
-        notes = tuple((number - (number > gone), *it) for number, *it in world.notes if number != gone)
-        return super().withdraw(world, position)._replace(notes=notes)
-
-    def rebased_notes(self, world: World) -> Any:
-        """The notes of the messages that are still in the channel."""
-        here = {message for hop in world.hops for queue in (hop.waiting, hop.wire, hop.inbox) for message in queue}
-        base = world.hops[-1].consumed
-        return tuple(sorted((number - base, *it) for number, *it in world.notes if number in here))
-
-    @staticmethod
-    def withdrawal(state: State, position: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Take back the message and all newer ones, and offer the newer ones again."""
-        younger = state.waiting.size() - position - 1
-        yield from [("Withdraw", ())] * (younger + 1)
-        yield from [("Offer", ())] * younger
-
-    @staticmethod
-    def withdraw_action(message: int) -> str:
-        """All messages are alike."""
-        return "Withdraw"
+    room: ClassVar[str] = "free"
 
     @staticmethod
     def given_back(state: State, message: int) -> State:
@@ -69,55 +34,6 @@ class StopAndWaitOutside(Outside):
     def consumed_silently(before: State, after: State) -> State:
         """None is."""
         return after._replace(answers=before.answers)
-
-    @staticmethod
-    def robbed(state: State) -> State:
-        """One more answer is needed."""
-        return state._replace(free=state.free - 1)
-
-
-class _Lets(StopAndWaitOutside):
-    """Lets some messages leave although one is out."""
-
-    def passes(self, message: Received) -> bool:
-        """May it?"""
-        raise NotImplementedError
-
-    def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
-        """One action."""
-        state = world.hops[hop]
-        oldest = None if state.waiting.is_empty() else self.received(world, state.waiting.head())
-        if action == "Send" and oldest is not None and self.passes(oldest):
-            sent = super().act(self.with_hop(world, hop, state._replace(free=1)), hop, action)
-            return self.with_hop(sent, hop, sent.hops[hop]._replace(free=state.free))
-        return super().act(world, hop, action, *arguments)
-
-
-class LetsEmptyPass(_Lets):
-    """Lets empty chunks pass."""
-
-    def passes(self, message: Received) -> bool:
-        """May this message leave?"""
-        return message.kind is Kind.CHUNK and not message.rows
-
-
-class LetsBarriersPass(_Lets):
-    """Lets barriers pass."""
-
-    def passes(self, message: Received) -> bool:
-        """May this message leave?"""
-        return message.kind is Kind.BARRIER
-
-
-class CountsRows(StopAndWaitOutside):
-    """Waits for an answer for each row."""
-
-    def act(self, world: World, hop: int, action: str, *arguments: int) -> World:
-        """One action."""
-        waiting = world.hops[hop].waiting
-        if action == "Send" and not waiting.is_empty():
-            require(self.received(world, waiting.head()).rows <= 1)
-        return super().act(world, hop, action, *arguments)
 
 
 # The rules.
