@@ -107,7 +107,8 @@ faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops
 tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/start/tutorial.md and its picture
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document
 
-pictures: setup  ## take the screenshots in docs/pictures again
+pictures: setup  ## take the screenshots in docs/pictures again, and draw the runs of docs/protocols
+	@$(BIN)/python -m tools.run_drawings
 	@$(BIN)/python -m tools.screenshots
 
 clean:  ## remove what can be made again, except .venv

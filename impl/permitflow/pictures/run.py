@@ -21,6 +21,9 @@ class Verdict(StrEnum):
     STUCK = "stuck"
     """It ends in a state in which a message waits for ever."""
 
+    VIOLATED = "violated"
+    """It ends in a state in which an invariant, or a statement that was made to be false, does not hold."""
+
     LIVE = "live"
     """It is one of many, and none of them gets stuck."""
 

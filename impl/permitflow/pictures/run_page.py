@@ -71,7 +71,7 @@ def storyboard(run: Run, *, standalone: bool = True) -> str:
 
 
 def _head(run: Run, y: float) -> tuple[list[str], float]:
-    is_bad = run.verdict in (Verdict.STUCK, Verdict.INVALID)
+    is_bad = run.verdict in (Verdict.STUCK, Verdict.VIOLATED, Verdict.INVALID)
     badge = 26 + svg.length(run.verdict.value, 13)
     parts = [
         svg.element(

@@ -34,7 +34,7 @@ class Timeline {
     for (const place of Object.keys(this.run.places ?? {})) {
       draw(this.svg, "path", { class: place, d: this.#band(place, below, isApart ? Math.min(2, this.column / 8) : 0) });
     }
-    if (["stuck", "invalid"].includes(this.run.verdict)) {
+    if (["stuck", "violated", "invalid"].includes(this.run.verdict)) {
       draw(this.svg, "rect", { class: "end-mark", x: this.width - Math.max(3, this.column), y: this.height - 4, width: Math.max(3, this.column), height: 4 });
     }
     this.now = draw(this.svg, "rect", { class: "now", y: 1.5, height: this.height - 3, rx: 3 });
