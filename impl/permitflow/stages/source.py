@@ -109,13 +109,21 @@ class Source(Generic[T]):
 
     # Rates.
 
-    def buffer(self, capacity: int, overflow: Overflow = Overflow.BLOCK) -> "Source[T]":
+    def buffer(
+        self,
+        capacity: int,
+        overflow: Overflow = Overflow.BLOCK,
+        *,
+        when_dropped: Callable[[T], object] | None = None,
+    ) -> "Source[T]":
         """Keep up to ``capacity`` elements ahead of the consumer; ``overflow`` says what gives way when it is full.
+
+        ``when_dropped`` is called with each element that gives way, to count it or to tell its sender.
 
         Raises:
             InvalidParametersError: ``capacity`` is below 1.
         """
-        return self._checked(lambda: Buffer(capacity, overflow))
+        return self._checked(lambda: Buffer(capacity, overflow, when_dropped=when_dropped))
 
     def conflate(
         self,

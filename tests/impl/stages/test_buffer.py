@@ -113,6 +113,25 @@ def test_what_gives_way_is_counted() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("overflow", "dropped"),
+    [
+        (Overflow.DROP_OLDEST, [1, 2]),
+        (Overflow.DROP_YOUNGEST_BUFFERED, [2, 3]),
+        (Overflow.DROP_INCOMING, [3, 4]),
+        (Overflow.CLEAR, [1, 2]),
+        (Overflow.FAIL, [1, 2, 3]),
+    ],
+)
+def test_each_element_that_gives_way_is_told(overflow: Overflow, dropped: list[int]) -> None:
+    told: list[int] = []
+    probe = Probe(Buffer[int](2, overflow, when_dropped=told.append))
+    for number in (1, 2, 3, 4):
+        if not probe.upstream.is_cancelled:
+            probe.upstream.send(number)
+    assert told == dropped
+
+
 @pytest.mark.parametrize("capacity", [0, -1])
 def test_a_buffer_needs_room(capacity: int) -> None:
     with pytest.raises(InvalidParametersError, match="capacity must be at least 1"):

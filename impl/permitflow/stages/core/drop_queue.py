@@ -1,6 +1,7 @@
 """A bounded queue whose strategy says what gives way when it is full; no I/O."""
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -29,8 +30,8 @@ class Overflow(Enum):
 class DropQueue(Generic[T]):
     """At most ``capacity`` elements, oldest first."""
 
-    def __init__(self, capacity: int, overflow: Overflow) -> None:
-        """Begin empty.
+    def __init__(self, capacity: int, overflow: Overflow, *, when_dropped: Callable[[T], object] | None = None) -> None:
+        """``when_dropped`` is called with each element that gives way.
 
         Raises:
             InvalidParametersError: ``capacity`` is below 1; or below 0, where the strategy is ``BLOCK``.
@@ -42,6 +43,7 @@ class DropQueue(Generic[T]):
         self.overflow = overflow
         self.dropped = 0
         """Elements that gave way since the queue was made."""
+        self._when_dropped = when_dropped
         self._elements: deque[T] = deque()
 
     def __len__(self) -> int:
@@ -67,23 +69,29 @@ class DropQueue(Generic[T]):
                 case Overflow.BLOCK:
                     return False
                 case Overflow.DROP_INCOMING:
-                    self.dropped += 1
+                    self._drop(element)
                     return False
                 case Overflow.DROP_OLDEST:
-                    elements.popleft()
-                    self.dropped += 1
+                    self._drop(elements.popleft())
                 case Overflow.DROP_YOUNGEST_BUFFERED:
-                    elements.pop()
-                    self.dropped += 1
+                    self._drop(elements.pop())
                 case Overflow.CLEAR:
-                    self.dropped += len(elements)
-                    elements.clear()
+                    self._clear()
                 case Overflow.FAIL:
-                    self.dropped += len(elements) + 1
-                    elements.clear()
+                    self._clear()
+                    self._drop(element)
                     raise BufferOverflowError(capacity=self.capacity)
         elements.append(element)
         return True
+
+    def _clear(self) -> None:
+        while self._elements:
+            self._drop(self._elements.popleft())
+
+    def _drop(self, element: T) -> None:
+        self.dropped += 1
+        if self._when_dropped is not None:
+            self._when_dropped(element)
 
     def take(self) -> T:
         """Remove and return the oldest element.

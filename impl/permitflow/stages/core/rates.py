@@ -21,7 +21,7 @@ class Buffer(HoldingStage[A, A]):
 
     acts_alone: ClassVar[bool] = True
 
-    def __init__(self, capacity: int, overflow: Overflow) -> None:
+    def __init__(self, capacity: int, overflow: Overflow, *, when_dropped: Callable[[A], object] | None = None) -> None:
         """All strategies but ``BLOCK`` keep asking while the buffer is full.
 
         Raises:
@@ -30,7 +30,7 @@ class Buffer(HoldingStage[A, A]):
         super().__init__()
         if capacity < 1:
             raise InvalidParametersError(name="capacity", value=capacity, rule="must be at least 1")
-        self._queue: DropQueue[A] = DropQueue(capacity, overflow)
+        self._queue: DropQueue[A] = DropQueue(capacity, overflow, when_dropped=when_dropped)
 
     def start(self) -> None:
         """Ask for the first element."""
