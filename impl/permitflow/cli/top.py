@@ -121,7 +121,7 @@ class _Loss:
     seen_at: datetime
     """When it was seen last, by the clock of this machine, with its time zone."""
     seconds: float
-    """How long ago that is."""
+    """The time since then."""
     reason: str
 
     def __str__(self) -> str:

@@ -10,8 +10,6 @@ from heapq import heappop, heappush
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.demand import DEMAND, Demand
 
-__all__ = ["ScheduleFigures", "schedule_rate", "simulate_schedule"]
-
 _WARM_UP_WINDOWS = 8
 _WINDOWS = 16
 _PAYLOAD = (None,)

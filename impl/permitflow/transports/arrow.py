@@ -449,7 +449,7 @@ class _Gathering:
         return message
 
     def _values_of_slices(self, batch: pa.RecordBatch, sizes: Sequence[int]) -> Sequence[Buffer] | None:
-        """As above, for columns that are slices of their buffers, or have a null bitmap."""
+        """Find the values of columns that are slices of their buffers, or have a null bitmap; None if one has nulls."""
         found: list[Buffer] = []
         for column, width, size in zip(batch.columns, self._widths, sizes, strict=True):
             if column.null_count:

@@ -11,10 +11,8 @@ from permitflow.audit.laws import Before, BookLaw, Counter, Laws, Line, Order
 from permitflow.protocol.demand import DEMAND, Demand
 from permitflow.protocol.recording import ParameterValue
 
-__all__ = ["BATCHED", "LAWS"]
-
 BATCHED = "RequestsBatched"
-"""The receiver requests a batch once it was consumed, and what it withholds once.
+"""The receiver requests a batch when that many messages were consumed, and the withheld messages a single time.
 
 Spec: RequestsBatched, Consume, Ask.
 """

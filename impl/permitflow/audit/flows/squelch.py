@@ -13,8 +13,6 @@ from permitflow.audit.laws import Before, BookLaw, Counter, Laws, Line, Order
 from permitflow.protocol.recording import ParameterValue
 from permitflow.protocol.squelch import SQUELCH_ACTIONS, SquelchParameters
 
-__all__ = ["LAWS", "SILENT_WHILE_STOPPED", "TOLD_WHEN_DUE"]
-
 SILENT_WHILE_STOPPED = "SilentWhileStopped"
 """A sender that has heard that it must stop sends nothing."""
 

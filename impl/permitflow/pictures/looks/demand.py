@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from permitflow.pictures.look import Look
 from permitflow_model.demand import SYSTEM
 
-__all__ = ["LOOK", "WORDS"]
-
 WORDS: Mapping[str, Callable[..., str]] = {
     "state.waiting.size() < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
     "parameters.withdrawals": lambda: "a message that waits here is never withdrawn",

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from permitflow.pictures.look import Look
 from permitflow_model.squelch import SYSTEM
 
-__all__ = ["LOOK", "WORDS"]
-
 WORDS: Mapping[str, Callable[..., str]] = {
     "state.waiting < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
     "state.waiting > 0": lambda _waiting, _none: "nothing waits",

@@ -14,8 +14,6 @@ from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import StepByStep
 
-__all__ = ["SUBJECT", "DemandPair", "messages_out"]
-
 _ENDS = 2
 
 

@@ -27,8 +27,6 @@ from permitflow_model.permit_channel import Message as ModelMessage
 from permitflow_model.permit_channel import Permits as ModelPermits
 from permitflow_model.permit_channel_trace import PermitChannelReplay, ReceiverAlone, SenderAlone, permits_of, rows_of
 
-__all__ = ["SUBJECT", "CorePair", "agreed_of", "largest_rows", "model_of", "permits_of", "row_permits", "rows_of"]
-
 _ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
     frozenset({"sender"}): SenderAlone,
     frozenset({"receiver"}): ReceiverAlone,

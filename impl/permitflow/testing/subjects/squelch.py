@@ -13,8 +13,6 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import StepByStep
 from permitflow_model.squelch import SYSTEM, Parameters, Signal, State
 
-__all__ = ["SUBJECT", "SquelchPair", "model_parameters"]
-
 _ENDS = 2
 
 
