@@ -1,0 +1,69 @@
+"""A stream into an exchange, and one out of it: over every carrier the consumer sets the pace of the producer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+import pytest
+
+from permitflow import ChannelParameters
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.frames import EndOutcome
+from permitflow.stages import Source
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.same_host import SameHost
+
+CARRIERS = {
+    "gRPC": ("127.0.0.1:0", SameHost.NEVER),
+    "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
+    "same host": ("127.0.0.1:0", SameHost.REQUIRE),
+}
+SCHEMA = pa.schema([("n", pa.int64())])
+WINDOW, BUFFER = 8, 2
+# The windows of the producer's stream, of the channel and of the consumer's stream; the buffer; one waits to be sent,
+# one is with the consumer.
+MOST_AHEAD = 3 * WINDOW + BUFFER + 2
+TAKEN_FIRST = 3
+COUNT = 60
+# A guard against hangs.
+SECONDS = 60
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_a_consumer_behind_an_exchange_sets_the_pace_of_the_producer_before_it(carrier: str) -> None:
+    address, same_host = CARRIERS[carrier]
+    given = consumed = ahead = 0
+    full = asyncio.Event()
+
+    async def batches() -> AsyncIterator[pa.RecordBatch]:
+        nonlocal given, ahead
+        for number in range(COUNT):
+            given += 1
+            ahead = max(ahead, given - consumed)
+            if given == TAKEN_FIRST + 3 * WINDOW:
+                full.set()
+            yield pa.record_batch({"n": [number]}, schema=SCHEMA)
+
+    exchange = Exchange()
+    exchange.add_channel("numbers", ChannelParameters(row_permits=WINDOW, permit_batch=1), schema=SCHEMA)
+    async with (
+        asyncio.timeout(SECONDS),
+        ExchangeServer(exchange, address) as server,
+        put(server.address, "numbers", SCHEMA, same_host=same_host) as sender,
+        get(server.address, "numbers", same_host=same_host) as receiver,
+    ):
+        sending = asyncio.create_task(Source(batches()).map(lambda batch: batch).run_to(sender))
+        received = Source.receive(receiver).map(lambda message: message.payload["n"][0].as_py()).buffer(BUFFER)
+        async with received.open() as numbers:
+            while consumed < TAKEN_FIRST:
+                assert await anext(numbers) == consumed
+                consumed += 1
+            # The consumer stands still, until as much has come as must.
+            await full.wait()
+            async for number in numbers:
+                assert number == consumed
+                consumed += 1
+        assert await sending is EndOutcome.CONSUMED
+    assert (given, consumed) == (COUNT, COUNT)
+    assert ahead <= MOST_AHEAD
