@@ -10,7 +10,7 @@ import pytest
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.errors import EndOfStream, HandshakeError, ParameterMismatchError
+from permitflow.errors import EndOfStream, HandshakeError, InboxOverflowError, ParameterMismatchError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import Demand
@@ -147,6 +147,22 @@ async def test_a_stream_ends_also_if_its_last_message_is_consumed_after_its_end_
         with pytest.raises(EndOfStream):
             await receiver.receive()
         await ending
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_a_sender_that_was_faster_than_its_squelch_assumes_is_told_the_numbers(carrier: str) -> None:
+    slow = SquelchParameters(high=1, low=0, rate=1, signal_delay=0, data_delay=1)
+    address, same_host = CARRIERS[carrier]
+    exchange = Exchange()
+    exchange.add_channel("c", slow)
+    async with ExchangeServer(exchange, address) as server:
+
+        async def send_too_fast() -> None:
+            async with put(server.address, "c", SCHEMA, same_host=same_host) as sender:
+                await send_all(sender)
+
+        with pytest.raises(InboxOverflowError, match="and there are places for 2: more than 1 messages left in a tick"):
+            await send_too_fast()
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

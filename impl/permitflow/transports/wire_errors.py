@@ -68,6 +68,7 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.LogReplacedError: grpc.StatusCode.DATA_LOSS,
     errors.ProducerReplacedError: grpc.StatusCode.ABORTED,
     errors.LocalProtocolError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.InboxOverflowError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StagingFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.TooManyAttemptsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.TooManyProducersError: grpc.StatusCode.RESOURCE_EXHAUSTED,
