@@ -31,6 +31,7 @@ from permitflow.testing.traces import judge, judge_all
 from permitflow.tracing import ChannelTrace, FileTrace, Header, MemoryTrace, read_trace
 from permitflow.tracing.parquet import ParquetWriter
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow_model.demand import SYSTEM, Parameters
 from permitflow_model.kernel.explore import explore
 
@@ -326,6 +327,29 @@ def test_an_application_that_does_not_wait_asks_too(run: asyncio.Runner) -> None
         assert receiver.receive_nowait().payload == "a"
 
     run.run(poll())
+
+
+@pytest.mark.parametrize("parameters", [Demand(size=1), Demand(size=4, initial=0), Demand(size=4, batch=4)], ids=str)
+def test_blocking_clients_ask_and_report_in_time(run: asyncio.Runner, parameters: Demand) -> None:
+    async def serve() -> int:
+        exchange = Exchange()
+        exchange.add_channel("c", parameters, schema=CHUNK.schema)
+        async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server, asyncio.TaskGroup() as group:
+            consuming = group.create_task(asyncio.to_thread(consume, server.address))
+            group.create_task(asyncio.to_thread(produce, server.address))
+            return await consuming
+
+    def produce(address: str) -> None:
+        with open_sink(address, "c", CHUNK.schema) as sink:
+            for _ in range(50):
+                sink.send(CHUNK)
+            sink.end(closes_channel=True)
+
+    def consume(address: str) -> int:
+        with open_source(address, "c") as source:
+            return sum(1 for _ in source)
+
+    assert run.run(serve()) == 50
 
 
 # What the ends refuse.
