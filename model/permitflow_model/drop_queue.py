@@ -90,7 +90,7 @@ def arrive(state: State, parameters: Parameters) -> State:
 
 
 def arrive_watched(state: State, parameters: Parameters) -> State:
-    """A job comes that is watched from here on, as any other may be; it is let in."""
+    """A job comes and is let in, and this one is watched from here on; it may be any job."""
     require(not state.watched)
     require(state.size < parameters.capacity or parameters.drops != "incoming")
     after = arrive(state, parameters)

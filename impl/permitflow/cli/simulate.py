@@ -384,13 +384,13 @@ def _window_as_json(window: Window) -> dict[str, object]:
 
 
 class _Row(NamedTuple):
-    """One combination, and what became of it."""
+    """One combination of parameters, and its outcome."""
 
     point: Point
     run: SimulatedRun | None
-    """None where the combination cannot be."""
+    """None where the combination is impossible."""
     reason: str = ""
-    """Why it cannot be."""
+    """Why it is impossible."""
 
     @property
     def verdict(self) -> str:

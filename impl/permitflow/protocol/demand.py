@@ -322,7 +322,7 @@ class DemandFlow(Flow):
         """The smaller number wins; if the client states a size, its other numbers follow from that.
 
         Raises:
-            InvalidParametersError: the wishes cannot work at all.
+            InvalidParametersError: the client's numbers cannot work.
         """
         ours = self.state(own) if wanted.size is None else StatedDemand()
         stated = {name: value for name, value in wanted._asdict().items() if value is not None}

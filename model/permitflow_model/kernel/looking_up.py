@@ -666,7 +666,7 @@ class LookUp(Generic[S, P]):
         self.packing = Packing(start, most_values=most_states + len(moves) + 1)
         self.start = self.packing.pack(start)
         self.repackings = 0
-        """How often looks were given bits; states that were packed before must be packed again each time."""
+        """How often the looks got new bits; each time, states that were packed before must be packed again."""
         self._moves: list[_Function[S, _Change | None]] = [
             _Function(partial(_after, action.perform, parameters, arguments)) for action, arguments in moves
         ]
