@@ -12,7 +12,8 @@ from permitflow_proofs import Verdict, catalogue
 from permitflow_proofs.document import theorems_document
 
 NAMES = [theorem.id for theorem in catalogue()]
-REFUTED = {"2014-sign", "2014-stored"}
+REFUTED_OF_2014 = {"2014-sign", "2014-stored"}
+REFUTED = REFUTED_OF_2014 | {"drop-wrong-end", "squelch-one-way", "token-bucket-unsafe"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,7 +36,7 @@ def test_every_action_keeps_every_clause_of_the_invariant() -> None:
             assert [obligation.name for obligation in theorem.obligations] == ["holds initially", *kept]
 
 
-@pytest.mark.parametrize("name", sorted(REFUTED))
+@pytest.mark.parametrize("name", sorted(REFUTED_OF_2014))
 def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_on: Callable[[str], Verdict]) -> None:
     counterexample = verdict_on(name).counterexample
     assert counterexample is not None
