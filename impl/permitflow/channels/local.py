@@ -81,6 +81,20 @@ class _Sending(Enum):
     CLOSED = "closed"
 
 
+def _delivery(sender: Outbound[T], takers: ReceiveLine[T], stopped: Stopwatch) -> Callable[[Message[T]], None]:
+    """Passes a message on to the receiver.
+
+    No method of the channel: the line of sends keeps this function, and the channel would keep itself alive.
+    """
+
+    def deliver(message: Message[T]) -> None:
+        takers.deliver(message)
+        if message.kind is Kind.BARRIER:
+            stopped.follow(sender.is_stopped)
+
+    return deliver
+
+
 class _Channel(Generic[T]):
     """The common part of both ends: the two cores, the waiting tasks, and the end of the channel.
 
@@ -115,6 +129,7 @@ class _Channel(Generic[T]):
         """May messages be sent?  Both ends are open and the stream has not been ended."""
         self._waiting, self._stopped = Stopwatch(clock), Stopwatch(clock)
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
+        self._deliver = _delivery(self.sender, self.takers, self._stopped)
         self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting)
         self._clock = clock
         self._opened_at = clock()
@@ -143,11 +158,6 @@ class _Channel(Generic[T]):
             if self._announces:
                 self.line.go(parked)
         return parked
-
-    def _deliver(self, message: Message[T]) -> None:
-        self.takers.deliver(message)
-        if message.kind is Kind.BARRIER:
-            self._stopped.follow(self.sender.is_stopped)
 
     def _hear(self, said: AnyFeedback) -> None:
         self.sender.on_feedback(said)
