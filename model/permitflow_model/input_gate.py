@@ -32,6 +32,7 @@ __all__ = [
     "due_after",
     "effect_of",
     "initial",
+    "opened",
     "promise_of",
     "resumed",
     "takes_back",
@@ -76,21 +77,35 @@ class Parameters:
     announce: bool = True
     """Does a sender without credit announce its backlog, if there are no exclusive buffers?"""
 
+    skip: int = 0
+    """So many barriers may an input leave out at once; if any, numbers are not modulo, but below ``epochs``."""
+
+    ends: bool = False
+    """May inputs end?"""
+
+    losses: bool = False
+    """May inputs be lost?"""
+
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.
 
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("backlog", 1)):
+        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("backlog", 1), ("skip", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.epochs not in (0, 1) and self.epochs <= self.backlog + 1:
             raise ValueError(f"epochs must be 0, 1 or above backlog + 1 = {self.backlog + 1}, not {self.epochs}")
+        if self.skip > 0 and self.epochs == 1:
+            raise ValueError(f"skip must be 0 if epochs are not told apart, not {self.skip}")
 
 
 class Item(NamedTuple):
-    """A message that waits, travels or is stored."""
+    """A message that waits, travels or is stored.
+
+    Data has the epoch behind the last barrier before it; a barrier has its own number, which may be larger.
+    """
 
     kind: Literal["data", "barrier", "backlog"]
     epoch: int
@@ -102,6 +117,9 @@ class Channel(NamedTuple):
     """One input: its sender, both wires, and what the gate has of it."""
 
     epoch: int
+    """Of what is offered next."""
+    sent: int
+    """Of what is sent next."""
     waiting: Queue[Item]
     stopped: bool
     told: int
@@ -114,6 +132,10 @@ class Channel(NamedTuple):
     free: int
     borrowed: int
     grants: Queue[int]
+    closed: bool
+    """Nothing more is offered."""
+    over: bool
+    """Its end was consumed, or it was lost."""
 
 
 class State(NamedTuple):
@@ -122,6 +144,9 @@ class State(NamedTuple):
     channels: Family[Channel]
     pool: int
     epoch: int
+    """The number of the barrier that is pending, or may be next."""
+    failed: bool
+    """An input was lost."""
 
 
 # What queues hold.
@@ -213,6 +238,29 @@ def promise_in(messages: Any) -> Promise:
     return promise
 
 
+class Span(NamedTuple):
+    """Of some messages: the newest epoch of those that are no barriers, and what barriers begin, added up."""
+
+    newest: int
+    """-1: there is none."""
+    begun: int
+
+
+def span_of(message: Item) -> Span:
+    """Of one message."""
+    return Span(-1, message.epoch + 1) if message.kind == "barrier" else Span(message.epoch, 0)
+
+
+def _spanned_with(earlier: Span, later: Span) -> Span:
+    return Span(max(earlier.newest, later.newest), earlier.begun + later.begun)
+
+
+def span_in(messages: Any) -> Span:
+    """Of a queue, or of what a proof knows of one."""
+    span: Span = messages.sum_of(span_of, _spanned_with, Span(-1, 0))
+    return span
+
+
 def _counted(epochs: int, parameters: Parameters) -> int:
     """The epoch after so many."""
     return epochs if parameters.epochs == 0 else epochs % parameters.epochs
@@ -234,14 +282,15 @@ def _starts(queue: Queue[Item], kind: str) -> bool:
 # Actions.
 
 
-def initial(parameters: Parameters) -> State:
-    """Each sender has its exclusive credit, and nothing was offered yet."""
-    opened = Channel(
+def opened(credit: int) -> Channel:
+    """An input of which nothing was offered yet, with so much credit."""
+    return Channel(
         epoch=0,
+        sent=0,
         waiting=Fifo(),
         stopped=False,
         told=0,
-        credit=parameters.exclusive,
+        credit=credit,
         wire=Fifo(),
         inbox=Fifo(),
         blocked=False,
@@ -250,8 +299,15 @@ def initial(parameters: Parameters) -> State:
         free=0,
         borrowed=0,
         grants=Fifo(),
+        closed=False,
+        over=False,
     )
-    return State(channels=family(opened, parameters.inputs), pool=parameters.floating, epoch=0)
+
+
+def initial(parameters: Parameters) -> State:
+    """Each sender has its exclusive credit, and nothing was offered yet."""
+    channels = family(opened(parameters.exclusive), parameters.inputs)
+    return State(channels=channels, pool=parameters.floating, epoch=0, failed=False)
 
 
 def _with(state: State, name: int, **changes: Any) -> State:
@@ -260,7 +316,8 @@ def _with(state: State, name: int, **changes: Any) -> State:
 
 def _has_room(channel: Channel, parameters: Parameters) -> bool:
     contents = [content_in(queue) for queue in (channel.inbox, channel.wire, channel.waiting)]
-    return sum(content.data + content.barriers for content in contents) < parameters.backlog
+    room = parameters.backlog - sum(content.data + content.barriers for content in contents)
+    return not channel.closed and room > 0
 
 
 def offer_data(state: State, parameters: Parameters, name: int) -> State:
@@ -272,10 +329,32 @@ def offer_data(state: State, parameters: Parameters, name: int) -> State:
 
 def offer_barrier(state: State, parameters: Parameters, name: int) -> State:
     """A barrier ends the epoch of an input."""
+    return _numbered(state, parameters, name, state.channels.get(name).epoch)
+
+
+def offer_newer_barrier(state: State, parameters: Parameters, name: int, skipped: int) -> State:
+    """A barrier ends the epoch of an input, which leaves some barriers out."""
+    require(1 <= skipped <= parameters.skip)
+    return _numbered(state, parameters, name, state.channels.get(name).epoch + skipped)
+
+
+def _numbered(state: State, parameters: Parameters, name: int, number: int) -> State:
     channel = state.channels.get(name)
     require(_has_room(channel, parameters))
-    epoch = _counted(channel.epoch + 1, parameters)
-    return _with(state, name, waiting=channel.waiting.push(Item("barrier", channel.epoch, 0)), epoch=epoch)
+    # Where barriers are compared, their numbers do not begin anew.
+    require(parameters.skip == 0 or parameters.epochs == 0 or number + 1 < parameters.epochs)
+    epoch = _counted(number + 1, parameters)
+    return _with(state, name, waiting=channel.waiting.push(Item("barrier", number, 0)), epoch=epoch)
+
+
+def offer_end(state: State, parameters: Parameters, name: int) -> State:
+    """The application of an input sends nothing more.
+
+    The end is in band, behind all that was offered, free of charge: it is consumed when nothing is in front of it.
+    """
+    require(parameters.ends)
+    require(not state.channels.get(name).closed)
+    return _with(state, name, closed=True)
 
 
 def send_data(state: State, _parameters: Parameters, name: int) -> State:
@@ -300,6 +379,7 @@ def send_barrier(state: State, parameters: Parameters, name: int) -> State:
         waiting=channel.waiting.without_head(),
         stopped=parameters.stop,
         told=0,
+        sent=_counted(channel.waiting.head().epoch + 1, parameters),
         credit=0 if parameters.revoke and not parameters.stop else channel.credit,
         wire=channel.wire.push(Item("barrier", channel.waiting.head().epoch, 0)),
     )
@@ -313,7 +393,7 @@ def announce_backlog(state: State, parameters: Parameters, name: int) -> State:
     require(channel.credit == 0)
     backlog = content_in(channel.waiting).data
     require(channel.told < backlog)
-    wire = channel.wire.push(Item("backlog", channel.waiting.head().epoch, backlog))
+    wire = channel.wire.push(Item("backlog", channel.sent, backlog))
     return _with(state, name, told=backlog, wire=wire)
 
 
@@ -349,6 +429,7 @@ def deliver(state: State, parameters: Parameters, name: int) -> State:
 def consume_data(state: State, _parameters: Parameters, name: int) -> State:
     """The buffer is free again: a floating one goes home, an exclusive one is granted again."""
     channel = state.channels.get(name)
+    require(not state.failed)
     require(not channel.blocked)
     require(_starts(channel.inbox, "data"))
     inbox = channel.inbox.without_head()
@@ -357,12 +438,68 @@ def consume_data(state: State, _parameters: Parameters, name: int) -> State:
     return _with(state, name, inbox=inbox, free=channel.free + 1)
 
 
-def consume_barrier(state: State, _parameters: Parameters, name: int) -> State:
+def consume_barrier(state: State, parameters: Parameters, name: int) -> State:
     """The channel is blocked until the barriers of all others have been consumed."""
+    number = _barrier_here(state, name)
+    blocked = _with(state, name, **_behind(state, name))
+    if parameters.skip == 0:
+        return blocked
+    pending = is_pending(state)
+    require(number == state.epoch or (number > state.epoch and not pending))
+    return blocked._replace(epoch=number)
+
+
+def consume_newer_barrier(state: State, parameters: Parameters, name: int) -> State:
+    """A newer barrier subsumes the pending one, whose alignment is aborted: the channels that it blocks go on."""
+    require(parameters.skip > 0)
+    require(is_pending(state))
+    number = _barrier_here(state, name)
+    require(number > state.epoch)
+    others_freed = state._replace(channels=state.channels.map(freed, parameters), epoch=number)
+    return _with(others_freed, name, **_behind(state, name))
+
+
+def consume_older_barrier(state: State, parameters: Parameters, name: int) -> State:
+    """An older barrier was given up: the channel goes on at once."""
+    require(parameters.skip > 0)
+    require(_barrier_here(state, name) < state.epoch)
+    passed = state.channels.get(name)._replace(**_behind(state, name))
+    return state._replace(channels=state.channels.put(name, resumed(passed, parameters)))
+
+
+def _barrier_here(state: State, name: int) -> int:
+    """The number of the barrier that the gate can consume."""
     channel = state.channels.get(name)
+    require(not state.failed)
     require(not channel.blocked)
     require(_starts(channel.inbox, "barrier"))
-    return _with(state, name, inbox=channel.inbox.without_head(), blocked=True)
+    return channel.inbox.head().epoch
+
+
+def _behind(state: State, name: int) -> dict[str, Any]:
+    return {"inbox": state.channels.get(name).inbox.without_head(), "blocked": True}
+
+
+def consume_end(state: State, _parameters: Parameters, name: int) -> State:
+    """An input ends: nobody waits for it, and its buffers go home."""
+    channel = state.channels.get(name)
+    require(not state.failed)
+    require(channel.closed and not channel.over)
+    require(not channel.stopped and not channel.blocked)
+    require(channel.waiting.is_empty() and channel.wire.is_empty() and channel.inbox.is_empty())
+    over = _with(state, name, over=True, borrowed=0, free=0)
+    return over._replace(pool=state.pool + channel.borrowed)
+
+
+def lose(state: State, parameters: Parameters, name: int) -> State:
+    """An input is lost with all that it has; the gate fails, consumes nothing more, and gives up what is pending."""
+    require(parameters.losses)
+    channel = state.channels.get(name)
+    require(not channel.over)
+    epoch = _counted(state.epoch + 1, parameters) if is_pending(state) else state.epoch
+    lost = opened(0)._replace(closed=True, over=True)
+    channels = state.channels.map(freed, parameters).put(name, lost)
+    return State(channels=channels, pool=state.pool + channel.borrowed, epoch=epoch, failed=True)
 
 
 def borrow(state: State, _parameters: Parameters, name: int) -> State:
@@ -370,6 +507,7 @@ def borrow(state: State, _parameters: Parameters, name: int) -> State:
     channel = state.channels.get(name)
     require(state.pool > 0)
     require(not channel.released)
+    require(not channel.over)
     require(channel.borrowed - content_in(channel.inbox).data < channel.wanted)
     return _with(state, name, borrowed=channel.borrowed + 1, free=channel.free + 1)._replace(pool=state.pool - 1)
 
@@ -387,17 +525,54 @@ def is_blocked(channel: Channel) -> bool:
     return channel.blocked
 
 
+def is_open(channel: Channel) -> bool:
+    """Is it not behind a barrier that others have not reached?"""
+    return not channel.blocked
+
+
+def is_awaited_no_more(channel: Channel) -> bool:
+    """Does no alignment wait for it?"""
+    return channel.blocked or channel.over
+
+
+def is_joined(state: State) -> bool:
+    """Have all inputs reached the pending barrier, or ended?"""
+    joined = state.channels.every(is_awaited_no_more)
+    return is_pending(state) and joined
+
+
+def is_pending(state: State) -> bool:
+    """Does an input wait behind a barrier that others have not reached?"""
+    return not state.channels.every(is_open)
+
+
 def resumed(channel: Channel, parameters: Parameters) -> Channel:
-    """The channel when it is aligned: its sender is told, if it waits to be."""
+    """The channel when it goes on: its sender is told, if it waits to be."""
     # A product does not fork a proof, and RESUME is 0.
     grants = channel.grants.push(REVOKE * channel.released) if parameters.stop else channel.grants
     return channel._replace(blocked=False, released=False, grants=grants)
 
 
+def freed(channel: Channel, parameters: Parameters) -> Channel:
+    """The channel when what has blocked it is no longer pending."""
+    return resumed(channel, parameters) if channel.blocked else channel
+
+
 def align(state: State, parameters: Parameters) -> State:
-    """All barriers have arrived: the next epoch begins, and each sender is told."""
-    require(state.channels.every(is_blocked))
-    return state._replace(channels=state.channels.map(resumed, parameters), epoch=_counted(state.epoch + 1, parameters))
+    """All barriers have arrived, but for inputs that have ended: the next epoch begins, and each sender is told."""
+    require(is_joined(state))
+    return state._replace(channels=state.channels.map(freed, parameters), epoch=_counted(state.epoch + 1, parameters))
+
+
+def is_over(channel: Channel) -> bool:
+    """Has it ended, or was it lost?"""
+    return channel.over
+
+
+def done(state: State, _parameters: Parameters) -> State:
+    """The gate has failed, or all inputs have ended."""
+    require(state.failed or state.channels.every(is_over))
+    return state
 
 
 # Counts.
@@ -406,7 +581,7 @@ def align(state: State, parameters: Parameters) -> State:
 def valid_credit(channel: Channel) -> int:
     """Credit at the sender and on its way that may still be used."""
     effect = effect_in(channel.grants)
-    if channel.released:
+    if channel.released or channel.over:
         return 0
     return effect.adds if effect.keeps == 0 else channel.credit + effect.adds
 
@@ -440,11 +615,11 @@ def is_grant(grant: int, _parameters: Parameters) -> bool:
     return grant >= REVOKE
 
 
-# Clauses: each is about one channel and the epoch that may be consumed.  Each computes its counts before it decides
-# anything: in each case, a proof knows only the counts that were computed.
+# Clauses: each is about one channel, the epoch that may be consumed, and whether the gate has failed.  Each computes
+# its counts before it decides anything: in each case, a proof knows only the counts that were computed.
 
 
-def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """Every part of a channel is in its range."""
     contents = (channel.waiting.every(is_content, parameters), channel.inbox.every(is_content, parameters))
     messages = (channel.wire.every(is_item, parameters), channel.grants.every(is_grant, parameters))
@@ -452,6 +627,7 @@ def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> b
         all(contents)
         and all(messages)
         and _is_epoch(channel.epoch, parameters)
+        and _is_epoch(channel.sent, parameters)
         and channel.told >= 0
         and channel.credit >= 0
         and channel.wanted >= 0
@@ -460,13 +636,14 @@ def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int) -> b
     )
 
 
-def _channel_conserves(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+def _channel_conserves(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """Each buffer of a channel is granted, holds data, or is free."""
     held = data_here(channel) + channel.free
-    return valid_credit(channel) + held == parameters.exclusive + channel.borrowed
+    own = 0 if channel.over else parameters.exclusive
+    return valid_credit(channel) + held == own + channel.borrowed
 
 
-def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """One barrier stops its sender, from the time it is sent until the sender is told to resume."""
     words, barriers = effect_in(channel.grants).words, barriers_here(channel)
     if not parameters.stop:
@@ -474,12 +651,20 @@ def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch
     return _one(channel.stopped) == barriers + _one(channel.blocked) + words
 
 
-def _channel_has_nothing_behind(channel: Channel, _parameters: Parameters, _epoch: int) -> bool:
+def _channel_has_nothing_behind(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """A barrier is the last of all that it has sent."""
     inbox, wire = content_in(channel.inbox), content_in(channel.wire)
     if channel.blocked:
         return inbox.items + wire.items == 0
     return inbox.behind + wire.behind == 0 and (inbox.barriers == 0 or wire.items == 0)
+
+
+def _channel_has_nothing_after_end(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
+    """An input that has ended has nothing, and nobody waits behind its end."""
+    items = sum(content_in(queue).items for queue in (channel.waiting, channel.wire, channel.inbox))
+    if not channel.over:
+        return True
+    return channel.closed and not channel.blocked and items + channel.borrowed + channel.free == 0
 
 
 OUT_OF_ORDER = -1
@@ -488,27 +673,43 @@ OUT_OF_ORDER = -1
 
 def due_after(due: int, item: Item, parameters: Parameters) -> int:
     """The epoch that is due behind an item, or ``OUT_OF_ORDER`` if the item's is not the one that was due."""
-    if item.epoch != due:
+    is_newer = parameters.skip > 0 and item.kind == "barrier" and item.epoch > due > OUT_OF_ORDER
+    if item.epoch != due and not is_newer:
         return OUT_OF_ORDER
-    return _counted(due + 1, parameters) if item.kind == "barrier" else due
+    return _counted(item.epoch + 1, parameters) if item.kind == "barrier" else due
 
 
 def _is_of(item: Item, epoch: int) -> bool:
     return item.epoch == epoch
 
 
-def _channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int) -> bool:
-    """All that was sent is of this epoch, and all that waits is in order behind it."""
-    wire, inbox, barriers = (
-        channel.wire.every(_is_of, epoch),
-        channel.inbox.every(_is_of, epoch),
-        barriers_here(channel),
-    )
-    due = _counted(epoch + barriers + _one(channel.blocked), parameters)
-    return wire and inbox and channel.waiting.fold(due_after, due, parameters) == channel.epoch
+def _channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int, failed: bool) -> bool:
+    """All that was sent is of this epoch, or of one that was given up, and all that waits is in order behind it."""
+    in_order = channel.waiting.fold(due_after, channel.sent, parameters) == channel.epoch
+    wire, inbox = channel.wire.every(_is_of, epoch), channel.inbox.every(_is_of, epoch)
+    barriers = barriers_here(channel)
+    if parameters.skip > 0:
+        in_time = _in_time(channel, epoch, barriers)
+    else:
+        due = _counted(epoch + barriers + _one(channel.blocked), parameters)
+        in_time = wire and inbox and channel.sent == due
+    return failed or channel.over or (in_order and in_time)
 
 
-def _channel_released_by_barrier(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+def _in_time(channel: Channel, epoch: int, barriers: int) -> bool:
+    """Where barriers may be left out: of those that were sent, there is one at most."""
+    wire, inbox = span_in(channel.wire), span_in(channel.inbox)
+    begun = wire.begun + inbox.begun
+    if channel.blocked:
+        follows = begun == 0 and channel.sent == epoch + 1
+    elif barriers > 0:
+        follows = begun == channel.sent
+    else:
+        follows = begun == 0 and channel.sent <= epoch
+    return follows and wire.newest <= epoch and inbox.newest <= epoch
+
+
+def _channel_released_by_barrier(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """Its credit is taken back from the arrival of a barrier to its alignment."""
     barriers = content_in(channel.inbox).barriers
     due = takes_back(parameters) and (channel.blocked or barriers > 0)
@@ -517,7 +718,7 @@ def _channel_released_by_barrier(channel: Channel, parameters: Parameters, _epoc
     return not due
 
 
-def _channel_backlog_known(channel: Channel, _parameters: Parameters, _epoch: int) -> bool:
+def _channel_backlog_known(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """The gate will know what its sender has told, and no more than waits or travels."""
     waiting, promise = content_in(channel.waiting).data, promise_in(channel.wire)
     return (
@@ -528,23 +729,30 @@ def _channel_backlog_known(channel: Channel, _parameters: Parameters, _epoch: in
     )
 
 
-def _channel_hoards_nothing(channel: Channel, parameters: Parameters, _epoch: int) -> bool:
+def _channel_hoards_nothing(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """There is data for each of its buffers that may hold more."""
     needed = parameters.exclusive + content_in(channel.waiting).data
     return valid_credit(channel) + channel.free <= needed
 
 
-ChannelClause = Callable[[Channel, Parameters, int], bool]
+def _channel_is_freed_by_loss(channel: Channel, _parameters: Parameters, _epoch: int, failed: bool) -> bool:
+    """An alignment is aborted where an input is lost: nobody stays behind a barrier."""
+    return not (failed and channel.blocked)
+
+
+ChannelClause = Callable[[Channel, Parameters, int, bool], bool]
 
 CHANNEL_CLAUSES: Mapping[str, ChannelClause] = {
     "TypeOK": _channel_type_ok,
     "Conservation": _channel_conserves,
     "StoppedByBarrier": _channel_stopped_by_barrier,
     "NothingBehind": _channel_has_nothing_behind,
+    "NothingAfterEnd": _channel_has_nothing_after_end,
     "InEpoch": _channel_in_epoch,
     "ReleasedByBarrier": _channel_released_by_barrier,
     "BacklogKnown": _channel_backlog_known,
     "NothingHoarded": _channel_hoards_nothing,
+    "LossFrees": _channel_is_freed_by_loss,
 }
 """What the invariants of these names say of each channel."""
 
@@ -576,7 +784,7 @@ def _everywhere(name: str) -> Callable[[State, Parameters], bool]:
         # The gate first: a fact about all channels must not depend on one of them.
         if of_gate is not None and not of_gate(state, parameters):
             return False
-        return state.channels.every(of_channel, parameters, state.epoch)
+        return state.channels.every(of_channel, parameters, state.epoch, state.failed)
 
     return holds
 
@@ -592,18 +800,23 @@ def bounded(state: State, parameters: Parameters) -> bool:
 
 
 def is_waiting(channel: Channel) -> bool:
-    """Does something wait that need not wait for an alignment?"""
-    return not channel.waiting.is_empty() and not channel.blocked
+    """Does something wait, an end included, that need not wait for an alignment?"""
+    if channel.blocked:
+        return False
+    return not channel.waiting.is_empty() or (channel.closed and not channel.over)
 
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
-    """Where something waits and is not blocked, the protocol can move."""
-    waits = any(is_waiting(state.channels.get(name)) for name in state.channels.names())
-    return not waits or SYSTEM.can_move(state, parameters)
+    """Where something waits and is not blocked, or nothing is waited for, the protocol can move."""
+    return not needs_to_move(state) or SYSTEM.can_move(state, parameters)
 
 
-def _is_open(channel: Channel) -> bool:
-    return not channel.blocked
+def needs_to_move(state: State) -> bool:
+    """Is there something to do, in a gate that has not failed?"""
+    joined = is_joined(state)
+    if state.failed:
+        return False
+    return joined or any(is_waiting(state.channels.get(name)) for name in state.channels.names())
 
 
 def _starts_cold(channel: Channel) -> bool:
@@ -611,16 +824,26 @@ def _starts_cold(channel: Channel) -> bool:
     return not starts or channel.credit == 0
 
 
-def _names(parameters: Parameters) -> list[tuple[int]]:
+def _names(parameters: Parameters) -> list[tuple[int, ...]]:
     return [(name,) for name in range(parameters.inputs)]
+
+
+def _names_and_skipped(parameters: Parameters) -> list[tuple[int, ...]]:
+    return [(*name, skipped) for name in _names(parameters) for skipped in range(1, parameters.skip + 1)]
 
 
 def _channels(state: State) -> Family[Channel]:
     return state.channels
 
 
-def _of_channel(name: str, perform: Callable[..., State], end: str, **more: bool) -> Action[State, Parameters]:
-    return Action(name, perform, _names, end=end, members=_channels, **more)
+def _of_channel(
+    name: str,
+    perform: Callable[..., State],
+    end: str,
+    arguments: Callable[[Parameters], list[tuple[int, ...]]] = _names,
+    **more: bool,
+) -> Action[State, Parameters]:
+    return Action(name, perform, arguments, end=end, members=_channels, **more)
 
 
 SYSTEM: System[State, Parameters] = System(
@@ -629,6 +852,10 @@ SYSTEM: System[State, Parameters] = System(
     actions=(
         _of_channel("OfferData", offer_data, "sender", is_environment=True),
         _of_channel("OfferBarrier", offer_barrier, "sender", is_environment=True),
+        _of_channel("OfferNewerBarrier", offer_newer_barrier, "sender", _names_and_skipped, is_environment=True),
+        _of_channel("OfferEnd", offer_end, "sender", is_environment=True),
+        _of_channel("Lose", lose, "receiver", is_environment=True),
+        Action("Done", done, is_environment=True),
         _of_channel("SendData", send_data, "sender"),
         _of_channel("SendBarrier", send_barrier, "sender"),
         _of_channel("AnnounceBacklog", announce_backlog, "sender"),
@@ -636,6 +863,9 @@ SYSTEM: System[State, Parameters] = System(
         _of_channel("Deliver", deliver, "receiver", is_arrival=True),
         _of_channel("ConsumeData", consume_data, "receiver"),
         _of_channel("ConsumeBarrier", consume_barrier, "receiver"),
+        _of_channel("ConsumeNewerBarrier", consume_newer_barrier, "receiver"),
+        _of_channel("ConsumeOlderBarrier", consume_older_barrier, "receiver"),
+        _of_channel("ConsumeEnd", consume_end, "receiver"),
         _of_channel("Borrow", borrow, "receiver"),
         _of_channel("Grant", grant, "receiver"),
         Action("Align", align, end="receiver"),
@@ -647,7 +877,7 @@ SYSTEM: System[State, Parameters] = System(
         "NeverStuck": never_stuck,
     },
     probes={
-        "NeverBlockedProbe": lambda state, _: state.channels.every(_is_open),
+        "NeverBlockedProbe": lambda state, _: state.channels.every(is_open),
         "PoolNeverEmptyProbe": lambda state, _: state.pool > 0,
         "StartsColdProbe": lambda state, _: state.channels.every(_starts_cold),
     },

@@ -21,9 +21,14 @@ from permitflow_model.input_gate import (
     data_here,
     due_after,
     effect_in,
+    is_awaited_no_more,
+    is_blocked,
     is_grant,
     is_item,
+    is_open,
+    needs_to_move,
     promise_in,
+    span_in,
     takes_back,
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
@@ -33,7 +38,7 @@ from permitflow_proofs.kernel.induction import Fault, Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations
-from permitflow_proofs.kernel.symbols import all_of, assume, assuming, integer, merged
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, assuming, implies, integer, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 __all__ = ["EPOCHS", "EPOCHS_INVARIANT", "INVARIANT", "STORING", "SUBJECT", "any_parameters", "any_state", "theorems"]
@@ -43,12 +48,14 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name !
 """What every reachable state satisfies where senders stop; proved by induction."""
 
 EPOCHS_INVARIANT = {
-    name: SYSTEM.invariants[name] for name in ("TypeOK", "StoppedByBarrier", "NothingBehind", "InEpoch")
+    name: SYSTEM.invariants[name]
+    for name in ("TypeOK", "StoppedByBarrier", "NothingBehind", "NothingAfterEnd", "InEpoch")
 }
 """The part of the invariant that the order of epochs needs."""
 
 STORING_INVARIANT = {
-    name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "StoppedByBarrier", "ReleasedByBarrier")
+    name: SYSTEM.invariants[name]
+    for name in ("TypeOK", "Conservation", "StoppedByBarrier", "ReleasedByBarrier", "NothingAfterEnd")
 }
 """The invariant where senders do not stop and nothing is taken back: the gate stores data behind a barrier."""
 
@@ -85,6 +92,7 @@ _PROMISED: tuple[Law, ...] = (
     lambda messages: content_in(messages).data - promise_in(messages).data,
     lambda messages: promise_in(messages).most,
 )
+_SPANNED: tuple[Law, ...] = (lambda messages: 1 + span_in(messages).newest,)
 _HEARD: tuple[Law, ...] = (
     lambda grants: 2 * effect_in(grants).keeps,
     lambda grants: 1 - effect_in(grants).keeps,
@@ -117,22 +125,22 @@ def _any_channel(name: str) -> Channel:
 
     queues = {
         "waiting": items("waiting"),
-        "wire": items("wire", *_PROMISED),
-        "inbox": items("inbox"),
+        "wire": items("wire", *_PROMISED, *_SPANNED),
+        "inbox": items("inbox", *_SPANNED),
         "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, _HEARD),
     }
     return arbitrary(Channel, f"{name}.", special=queues)
 
 
-def _lawful(channel: Channel, parameters: Parameters, epoch: int, names: tuple[str, ...]) -> bool:
+def _lawful(channel: Channel, parameters: Parameters, epoch: int, failed: bool, names: tuple[str, ...]) -> bool:
     """All clauses together: one question about all channels instead of one for each clause."""
-    return all_of([merged(partial(CHANNEL_CLAUSES[name], channel, parameters, epoch)) for name in names])
+    return all_of([merged(partial(CHANNEL_CLAUSES[name], channel, parameters, epoch, failed)) for name in names])
 
 
 def _any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
     channels = SymbolicFamily.any_family("channels", _any_channel)
     state = arbitrary(State, special={"channels": channels})
-    channels.assume_every(_lawful, parameters, state.epoch, tuple(names))
+    channels.assume_every(_lawful, parameters, state.epoch, state.failed, tuple(names))
     return assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
 
 
@@ -141,17 +149,36 @@ def any_state(parameters: Parameters) -> State:
     return _any_lawful_state(INVARIANT, parameters)
 
 
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+def _any_skip(parameters: Parameters) -> tuple[int, ...]:
+    skipped = natural("skipped", 1)
+    assume(skipped <= parameters.skip)
+    return (skipped,)
+
+
+_SKIPPED = {"OfferNewerBarrier": _any_skip}
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, _SKIPPED)
 """The gate whose senders stop, with any other parameters."""
 
-EPOCHS = Subject(SYSTEM, partial(any_parameters, epochs=0), partial(_any_lawful_state, EPOCHS_INVARIANT))
+EPOCHS = Subject(SYSTEM, partial(any_parameters, epochs=0), partial(_any_lawful_state, EPOCHS_INVARIANT), _SKIPPED)
 """The same, with the order of epochs, which are counted without end."""
 
-STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT))
+STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT), _SKIPPED)
 """The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
 
-_RESTING = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, ("TypeOK", "BacklogKnown")))
+_RESTING = Subject(
+    SYSTEM, any_parameters, partial(_any_lawful_state, ("TypeOK", "NothingAfterEnd", "BacklogKnown")), _SKIPPED
+)
 """The gate with what its ranks need of the invariant."""
+
+
+def _any_aligning_state(parameters: Parameters) -> State:
+    """In focus is a channel that is blocked, if one is: its step is what makes the ranks fall."""
+    state = _RESTING.any_state(parameters)
+    return state._replace(channels=cast("SymbolicFamily[Channel]", state.channels).with_some(is_blocked))
+
+
+_ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-")
 _EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-")
@@ -179,11 +206,24 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
+def _never_stuck(state: State, parameters: Parameters) -> bool:
+    """The invariant, each guard as one truth value: forks at each of them would multiply."""
+    # What is said of all channels is asked for first, so that it is known in all cases.
+    state.channels.every(is_awaited_no_more)
+    state.channels.every(is_open)
+    moves = [
+        merged(partial(SYSTEM.is_enabled, action, state, parameters, *name))
+        for action in SUBJECT.protocol_actions()
+        for name in SYSTEM.action(action).performers(state)
+    ]
+    return implies(merged(partial(needs_to_move, state)), any_of(moves))
+
+
 def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> bool:
     """In any state that satisfies the invariant: the channel that waits has a buffer of its own."""
     parameters = subject.any_parameters()
     assume(parameters.exclusive >= least)
-    return SYSTEM.invariants["NeverStuck"](subject.any_state(parameters), parameters)
+    return _never_stuck(subject.any_state(parameters), parameters)
 
 
 def _live_with_floating(switches: Mapping[str, object], least: int) -> bool:
@@ -192,20 +232,25 @@ def _live_with_floating(switches: Mapping[str, object], least: int) -> bool:
     assume(parameters.floating >= least)
     state = any_state(parameters)
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return SYSTEM.invariants["NeverStuck"](state._replace(channels=channels), parameters)
+    return _never_stuck(state._replace(channels=channels), parameters)
 
 
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:
     """The clauses without Stop, with so many buffers more."""
     state = state._replace(pool=state.pool + more)
-    return all(holds(state, parameters) for holds in STORING_INVARIANT.values())
+    names = tuple(STORING_INVARIANT)
+    # The gate first: a fact about all channels must not depend on one of them.
+    if not all(GATE_CLAUSES[name](state, parameters) for name in names if name in GATE_CLAUSES):
+        return False
+    return state.channels.every(_lawful, parameters, state.epoch, state.failed, names)
 
 
 def _barriers_left(channel: Channel) -> int:
-    """Steps that barriers of a channel still have to take."""
+    """Steps that barriers and the end of a channel still have to take."""
     waiting, wire, inbox = (content_in(queue).barriers for queue in (channel.waiting, channel.wire, channel.inbox))
-    blocked = 2 if channel.blocked else 0
-    return 5 * waiting + 4 * wire + 3 * inbox + blocked + effect_in(channel.grants).words
+    # Products do not fork.
+    ending = 1 * channel.closed - 1 * channel.over
+    return 5 * waiting + 4 * wire + 3 * inbox + 2 * channel.blocked + effect_in(channel.grants).words + ending
 
 
 def _data_left(channel: Channel) -> int:
@@ -216,18 +261,25 @@ def _data_left(channel: Channel) -> int:
     return 7 * waiting.data + 2 * (waiting.data - channel.told) + sent + credit
 
 
-def _ranks(state: State) -> tuple[int, int]:
-    return state.channels.sum_of(_barriers_left), state.channels.sum_of(_data_left) + 4 * state.pool
+def _barrier_rank(state: State) -> int:
+    return state.channels.sum_of(_barriers_left)
+
+
+def _data_rank(state: State) -> int:
+    return state.channels.sum_of(_data_left) + 4 * state.pool
 
 
 def _falls(least: int, before: State, after: State, _parameters: Parameters) -> bool:
     """Barriers first, then data."""
-    (barriers, data), (barriers_after, data_after) = _ranks(before), _ranks(after)
-    return barriers_after <= barriers - least or (barriers_after == barriers and data_after <= data - least)
+    barriers, barriers_after = _barrier_rank(before), _barrier_rank(after)
+    if barriers_after <= barriers - least:
+        return True
+    # Each sum is compared with all earlier ones, so data is asked for only here.
+    return barriers_after == barriers and _data_rank(after) <= _data_rank(before) - least
 
 
 def _never_below(least: int, state: State, _parameters: Parameters) -> bool:
-    return min(_ranks(state)) >= least
+    return min(_barrier_rank(state), _data_rank(state)) >= least
 
 
 # Runs into a failure without one of the switches, for any number of inputs.
@@ -327,6 +379,7 @@ def _of_queues() -> tuple[Theorem, ...]:
             "behind an item that is out of order.",
             *_laws("items", _COUNTED, _lawful_item),
             *_laws("promises", _PROMISED, _lawful_item),
+            *_laws("spans", _SPANNED, _lawful_item),
             *_laws("grants", _HEARD, _lawful_grant),
             dead_end_obligation(due_after, OUT_OF_ORDER, _item_in_range, lambda: _any_item("item"), any_parameters),
         ),
@@ -368,10 +421,26 @@ def _clauses() -> tuple[Theorem, ...]:
         _EPOCHS_CHAPTER.kept(
             "in-epoch",
             "InEpoch",
-            "All that is consumed is of the gate's epoch: nothing behind a barrier before the barriers of all inputs, "
-            "nothing in front of it after them.",
-            lambda state, _: state._replace(epoch=state.epoch + 1),
+            "All that is consumed is of the gate's epoch, or of one that was given up: nothing behind a barrier before "
+            "it is aligned or given up, nothing in front of it after its alignment, whatever barriers are left out.",
+            lambda state, _: state._replace(epoch=state.epoch + 1, failed=False),
             "after the step the gate is an epoch ahead",
+        ),
+        kept(
+            "after-end",
+            "NothingAfterEnd",
+            "Of an input that has ended or was lost, nothing is stored, lent or blocked.",
+            _first_changed(lambda channel, _: channel._replace(over=True, free=channel.free + 1)),
+            "after the step an input that is over has a buffer",
+        ),
+        kept(
+            "loss-frees",
+            "LossFrees",
+            "Where an input is lost, the pending alignment is aborted: nobody stays behind a barrier.",
+            lambda state, parameters: _first_changed(lambda channel, _: channel._replace(blocked=True))(
+                state._replace(failed=True), parameters
+            ),
+            "after the step an input stays behind a barrier in a gate that has failed",
         ),
         kept(
             "released",
@@ -454,7 +523,13 @@ def _consequences() -> tuple[Theorem, ...]:
             "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
             "to rest if nothing is offered. It is not stuck, so an alignment that all inputs have joined is completed.",
             *_RESTING.step_obligations(
-                SUBJECT.protocol_actions(), partial(_falls, 1), partial(_falls, 1_000_000), "by a million at a time"
+                [action for action in SUBJECT.protocol_actions() if action != "Align"],
+                partial(_falls, 1),
+                partial(_falls, 1_000_000),
+                "by a million at a time",
+            ),
+            *_ALIGNING.step_obligations(
+                ["Align"], partial(_falls, 1), partial(_falls, 1_000_000), "by a million at a time"
             ),
             _RESTING.holds_whenever_invariant(
                 "ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"

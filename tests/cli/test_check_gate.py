@@ -45,6 +45,22 @@ def test_a_deadlock_is_told_input_by_input_with_a_way_out(command: Command) -> N
     assert text.rstrip().endswith("to be live, choose --exclusive 1, or leave --no-stop and --no-release away")
 
 
+def test_it_says_who_blocks_whom_and_where_credit_is(command: Command) -> None:
+    _, text, _ = command(*GATE, "--no-release")
+    words = " ".join(text.split())
+    assert "blocked by input 0" in words
+    assert "credit 1 at the sender" in words
+
+
+@pytest.mark.parametrize(("floating", "is_shortest"), [(1, True), (2, False)])
+def test_it_says_whether_a_shorter_run_may_exist(
+    command: Command, report: Report, floating: int, is_shortest: bool
+) -> None:
+    gate = (*GATE[:-1], str(floating), "--no-release")
+    assert report(*gate)[1]["is_shortest"] is is_shortest
+    assert ("a shorter one may exist" in command(*gate)[1]) is not is_shortest
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

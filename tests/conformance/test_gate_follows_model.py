@@ -14,27 +14,58 @@ from tests.support.gate_ends import GateEnds
 
 # The gate lends by itself, as soon as it can.
 # The ends also announce a backlog where the model does not, if there is exclusive credit.
-MOVES = [action.name for action in SYSTEM.actions if action.name != "Borrow"]
+MOVES = [action.name for action in SYSTEM.actions if action.name not in ("Borrow", "Done")]
+BARRIERS = {"ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"}
+"""The gate looks at the number, and decides which of them it is."""
 
 
-def led(parameters: GateParameters, seed: int, steps: int, *, backlog: int = 3) -> tuple[GateEnds, list[str]]:
+RARE, RARELY = {"OfferEnd", "Lose"}, 0.02
+"""So that there is something to end."""
+
+
+def led(
+    parameters: GateParameters,
+    seed: int,
+    steps: int,
+    *,
+    backlog: int = 3,
+    skip: int = 0,
+    ends: bool = False,
+    losses: bool = False,
+) -> tuple[GateEnds, list[str]]:
     """Let the model lead the ends through a random behaviour; what it refuses, they must refuse."""
-    choose, ends = random.Random(seed), GateEnds(parameters)
-    constants = replace(model_parameters(parameters), backlog=backlog)
+    choose, gate = random.Random(seed), GateEnds(parameters)
+    constants = replace(model_parameters(parameters), backlog=backlog, skip=skip, ends=ends, losses=losses)
     explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
-    moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES]
+    off = {action for action, is_on in {"OfferEnd": constants.ends, "Lose": constants.losses}.items() if not is_on}
+    moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES and move.action not in off]
     world, made = explanation.start(), []
     for _ in range(steps):
         enabled = [move for move in moves if SYSTEM.is_enabled(move.action, world.state, constants, *move.arguments)]
-        never = {"OfferData", "OfferBarrier", *(["AnnounceBacklog"] if parameters.exclusive else [])}
-        refused = choose.choice([move for move in moves if move not in enabled and move.action not in never])
-        require_refused(ends, refused, world.state)
-        move = choose.choice(enabled)
-        world = explained(ends, move, explanation, world)
-        compare(ends.observe(), world.state, f"after {move!r}")
-        assert not (ends.gate.pool and any(member.lacks for member in ends.gate.members))
+        if not enabled:
+            break
+        never = {"OfferData", "OfferBarrier", "OfferNewerBarrier"}
+        if parameters.exclusive > 0:
+            never.add("AnnounceBacklog")
+        consumed = {move.arguments for move in enabled if move.action in BARRIERS}
+        refused = choose.choice(
+            [
+                move
+                for move in moves
+                if move not in enabled
+                and move.action not in never
+                and not (move.action in BARRIERS and move.arguments in consumed)
+            ]
+        )
+        require_refused(gate, refused, world.state)
+        move = choose.choice([move for move in enabled if move.action not in RARE] or enabled)
+        if choose.random() < RARELY:
+            move = choose.choice(enabled)
+        world = explained(gate, move, explanation, world)
+        compare(gate.observe(), world.state, f"after {move!r}")
+        assert not (gate.gate.pool and any(member.lacks for member in gate.gate.members))
         made.append(move.action)
-    return ends, made
+    return gate, made
 
 
 def require_refused(ends: GateEnds, move: Move, state: State) -> None:
@@ -53,7 +84,12 @@ def explained(ends: GateEnds, move: Move, explanation: GateExplanation, world: W
     """The world after the events of a move."""
     told = len(ends.events)
     ends.attempt(move)
-    for event in ends.events[told:]:
+    events = ends.events[told:]
+    if move.action in BARRIERS:
+        assert events[0].action == move.action
+    if move.action == "OfferEnd":  # not recorded: the end is judged when it is consumed
+        return World(SYSTEM.perform(move.action, world.state, explanation.parameters, *move.arguments))
+    for event in events:
         (world,) = explanation.perform(world, event)
         assert explanation.broken(world) == []
     return world
@@ -70,10 +106,29 @@ def test_the_model_leads_all_ends_of_a_gate(inputs: int, exclusive: int, floatin
     assert {"SendData", "Deliver", "ConsumeBarrier"} <= set(made)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("inputs", "exclusive", "floating"), [(2, 0, 1), (2, 1, 1), (3, 0, 2), (3, 1, 0), (4, 0, 1)])
+def test_it_leads_them_through_newer_barriers_and_ends(inputs: int, exclusive: int, floating: int, seed: int) -> None:
+    parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+    ends, made = led(parameters, seed, 400, skip=2, ends=True)
+    assert {"OfferNewerBarrier", "ConsumeBarrier"} <= set(made)
+    assert ends.gate.given_up > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("inputs", "exclusive", "floating"), [(2, 0, 1), (3, 1, 2)])
+def test_a_lost_input_aborts_what_is_pending(inputs: int, exclusive: int, floating: int, seed: int) -> None:
+    parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+    ends, made = led(parameters, seed, 400, skip=1, ends=True, losses=True)
+    assert "Lose" in made
+    assert not any(member.is_blocked for member in ends.gate.members)
+
+
 def test_such_behaviours_have_every_action() -> None:
     made: set[str] = set()
     for seed in range(10):
-        made.update(led(GateParameters(inputs=2, exclusive=0, floating=1), seed, 300)[1])
+        gate = GateParameters(inputs=2, exclusive=0, floating=1)
+        made.update(led(gate, seed, 300, skip=1, ends=True, losses=True)[1])
     assert made == set(MOVES)
 
 

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from permitflow_model.input_gate import SYSTEM, Channel, Parameters, State, content_in, is_blocked, resumed
+from permitflow_model.input_gate import (
+    SYSTEM,
+    Channel,
+    Parameters,
+    State,
+    content_in,
+    is_awaited_no_more,
+    is_blocked,
+    is_pending,
+    resumed,
+)
 from permitflow_model.kernel.system import require
 from permitflow_proofs.input_gate import EPOCHS, EPOCHS_INVARIANT, INVARIANT, SUBJECT
 from tests.support.faults import Fault, is_kept, with_fault
@@ -80,7 +90,50 @@ def without_loan(channel: Channel, parameters: Parameters) -> Channel:
 
 def aligns_and_forgets_loans(state: State, parameters: Parameters) -> State:
     require(state.channels.every(is_blocked))
+    require(is_pending(state))
     return state._replace(channels=state.channels.map(without_loan, parameters))
+
+
+def resumes_all(state: State, parameters: Parameters) -> State:
+    require(state.channels.every(is_awaited_no_more))
+    require(is_pending(state))
+    return state._replace(channels=state.channels.map(resumed, parameters), epoch=state.epoch + 1)
+
+
+def opened_only(channel: Channel) -> Channel:
+    return channel._replace(blocked=False)
+
+
+def does_not_resume(state: State, parameters: Parameters, name: int) -> State:
+    return state._replace(channels=frees_nobody(state, parameters, name).channels.map(opened_only))
+
+
+def frees_nobody(state: State, parameters: Parameters, name: int) -> State:
+    """The newer barrier is consumed, and nobody is freed."""
+    after = original("ConsumeNewerBarrier")(state, parameters, name)
+    return state._replace(channels=state.channels.put(name, after.channels.get(name)), epoch=after.epoch)
+
+
+def blocks_for_an_older_barrier(state: State, parameters: Parameters, name: int) -> State:
+    number = state.channels.get(name).inbox.head().epoch
+    original("ConsumeOlderBarrier")(state, parameters, name)
+    return original("ConsumeBarrier")(state._replace(epoch=number), parameters, name)._replace(epoch=state.epoch)
+
+
+def ends_before_its_data(state: State, parameters: Parameters, name: int) -> State:
+    channel = state.channels.get(name)
+    require(channel.closed and not channel.over and not channel.stopped and not channel.blocked)
+    over = changed(state, name, over=True, borrowed=0, free=0)
+    return over._replace(pool=state.pool + channel.borrowed)
+
+
+def is_lost_with_loans(state: State, parameters: Parameters, name: int) -> State:
+    return original("Lose")(state, parameters, name)._replace(pool=state.pool)
+
+
+def is_lost_alone(state: State, parameters: Parameters, name: int) -> State:
+    after = original("Lose")(state, parameters, name)
+    return after._replace(channels=state.channels.put(name, after.channels.get(name)))
 
 
 FAULTS = [
@@ -96,6 +149,11 @@ FAULTS = [
     Fault("Borrow", borrows_more_than_the_backlog, "NothingHoarded"),
     Fault("Deliver", forgets_the_backlog, "BacklogKnown"),
     Fault("SendData", tells_too_much, "BacklogKnown"),
+    Fault("Align", resumes_all, "StoppedByBarrier"),
+    Fault("ConsumeNewerBarrier", does_not_resume, "StoppedByBarrier"),
+    Fault("ConsumeEnd", ends_before_its_data, "NothingAfterEnd"),
+    Fault("Lose", is_lost_with_loans, "Conservation"),
+    Fault("Lose", is_lost_alone, "LossFrees"),
 ]
 
 
@@ -106,8 +164,16 @@ def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> Non
     assert not is_kept(clause, with_fault(fault, SUBJECT), fault.action)
 
 
-def test_an_epoch_that_begins_too_early_is_noticed() -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("Align", aligns_with_the_first_barrier, "InEpoch"),
+        Fault("ConsumeNewerBarrier", frees_nobody, "InEpoch"),
+        Fault("ConsumeOlderBarrier", blocks_for_an_older_barrier, "InEpoch"),
+    ],
+    ids=str,
+)
+def test_what_is_consumed_too_early_is_noticed(fault: Fault) -> None:
     clause = EPOCHS_INVARIANT["InEpoch"]
-    fault = Fault("Align", aligns_with_the_first_barrier, "InEpoch")
-    assert is_kept(clause, EPOCHS, "Align")
-    assert not is_kept(clause, with_fault(fault, EPOCHS), "Align")
+    assert is_kept(clause, EPOCHS, fault.action)
+    assert not is_kept(clause, with_fault(fault, EPOCHS), fault.action)

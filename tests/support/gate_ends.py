@@ -8,7 +8,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.moves import ActionRefused, Divergence, Move
 from permitflow.tracing.events import Event
-from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State
+from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State, opened
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
 
@@ -36,7 +36,9 @@ class GateEnds:
         self._wires = [deque() for _ in self.senders]
         self._inboxes: list[deque[Item]] = [deque() for _ in self.senders]
         self._grants: list[deque[int]] = [deque() for _ in self.senders]
-        self._epochs = [0] * parameters.inputs
+        self._epochs, self._sent = [0] * parameters.inputs, [0] * parameters.inputs
+        self._closed: set[int] = set()
+        self._lost: set[int] = set()
 
     def _recorder(self, channel: str, end: Any) -> Any:
         def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
@@ -59,9 +61,20 @@ class GateEnds:
         self.senders[name].offer(Kind.CHUNK, self._epochs[name], 1)
 
     def offer_barrier(self, name: int) -> None:
-        """Offer a barrier; its number is the epoch that it begins."""
-        self._epochs[name] += 1
-        self.senders[name].offer(Kind.BARRIER, self._epochs[name])
+        """Offer a barrier; its payload is its number."""
+        self.offer_newer_barrier(name, 0)
+
+    def offer_newer_barrier(self, name: int, skipped: int) -> None:
+        """Offer a barrier, and leave some out."""
+        number = self._epochs[name] + skipped
+        self._epochs[name] = number + 1
+        self.senders[name].offer(Kind.BARRIER, number)
+
+    def offer_end(self, name: int) -> None:
+        """End the stream of an input."""
+        if name in self._closed:
+            raise ActionRefused("it has ended")
+        self._closed.add(name)
 
     def send_data(self, name: int) -> None:
         """Send the oldest chunk, and tell the backlog behind it."""
@@ -76,18 +89,18 @@ class GateEnds:
         if not sender.waiting or sender.waiting[0].kind is not kind:
             raise ActionRefused(f"no {kind.value} is the oldest that waits")
         message = sender.send_oldest()
+        if kind is Kind.BARRIER:
+            self._sent[name] = message.payload + 1
         word = sender.take_announcement()
         self._wires[name].append((message, _item(message, sender.told), word))
 
     def announce_backlog(self, name: int) -> None:
         """Tell the backlog alone."""
         sender = self.senders[name]
-        word = sender.take_announcement()
+        word = None if name in self._lost else sender.take_announcement()
         if word is None:
             raise ActionRefused("there is nothing to announce")
-        self._wires[name].append(
-            (None, _item(sender.waiting[0], 0)._replace(kind="backlog", backlog=word.backlog), word)
-        )
+        self._wires[name].append((None, Item("backlog", self._sent[name], word.backlog), word))
 
     def hear(self, name: int) -> None:
         """Let the sender hear one word, or credit."""
@@ -101,7 +114,7 @@ class GateEnds:
     # The gate.
 
     def deliver(self, name: int) -> None:
-        """Deliver the oldest message of a wire, with the announcement behind it."""
+        """Deliver the oldest message of a wire, with what was told behind it."""
         if not self._wires[name]:
             raise ActionRefused("nothing is on the wire")
         message, item, word = self._wires[name].popleft()
@@ -116,11 +129,37 @@ class GateEnds:
         self._consume(name, Kind.CHUNK)
 
     def consume_barrier(self, name: int) -> None:
-        """Consume the barrier of an input."""
+        """Consume the barrier of an input; the gate looks at its number."""
         self._consume(name, Kind.BARRIER)
+
+    consume_newer_barrier = consume_older_barrier = consume_barrier
+
+    def consume_end(self, name: int) -> None:
+        """Consume the end of an input, which is behind all else."""
+        here = self.receivers[name].is_blocked or self._wires[name] or self._inboxes[name]
+        if name not in self._closed or here or not self.senders[name].may_end or self.receivers[name].is_over:
+            raise ActionRefused("no end is the oldest here")
+        self._require_going_on()
+        self.gate.leave(self.receivers[name])
+
+    def lose(self, name: int) -> None:
+        """Lose an input, with all that is on its way."""
+        if self.receivers[name].is_over:
+            raise ActionRefused("it is over")
+        self._closed.add(name)
+        self._lost.add(name)
+        self.receivers[name].drop()
+        self.senders[name].withdraw_all()
+        for queue in self._wires[name], self._inboxes[name], self._grants[name]:
+            queue.clear()
+
+    def _require_going_on(self) -> None:
+        if self.gate.has_failed:
+            raise ActionRefused("a gate that has failed consumes nothing")
 
     def _consume(self, name: int, kind: Kind) -> None:
         receiver = self.receivers[name]
+        self._require_going_on()
         if not receiver.inbox or receiver.inbox[0].kind is not kind:
             raise ActionRefused(f"no {kind.value} is the oldest here")
         (message,) = receiver.receive_many(1)
@@ -154,13 +193,20 @@ class GateEnds:
         channels = family(self._channel(0), len(self.senders))
         for name in range(1, len(self.senders)):
             channels = channels.put(name, self._channel(name))
-        return State(channels=channels, pool=self.gate.pool, epoch=self.gate.alignments)
+        gate = self.gate
+        newest = -1 if gate.last is None else gate.last
+        epoch = newest + 1 if gate.pending is None else gate.pending
+        return State(channels=channels, pool=gate.pool, epoch=epoch, failed=gate.has_failed)
 
     def _channel(self, name: int) -> Channel:
         sender, receiver = self.senders[name], self.receivers[name]
+        if name in self._lost:
+            lost = opened(0)._replace(blocked=receiver.is_blocked, free=receiver.free, borrowed=receiver.borrowed)
+            return lost._replace(closed=True, over=receiver.is_over)
         word: tuple[int, ...] = () if receiver.word_due is None else (REVOKE if receiver.word_due else RESUME,)
         return Channel(
             epoch=self._epochs[name],
+            sent=self._sent[name],
             waiting=Fifo([_item(message, 0) for message in sender.waiting]),
             stopped=sender.is_stopped,
             told=sender.told,
@@ -173,11 +219,11 @@ class GateEnds:
             free=receiver.free,
             borrowed=receiver.borrowed,
             grants=Fifo([*self._grants[name], *word]),
+            closed=name in self._closed,
+            over=receiver.is_over,
         )
 
 
 def _item(message: Message[int], backlog: int) -> Item:
-    """Data have the epoch that they are in; a barrier has the one that it ends."""
-    if message.kind is Kind.CHUNK:
-        return Item("data", message.payload, backlog)
-    return Item("barrier", message.payload - 1, backlog)
+    """The payload of data is their epoch, that of a barrier its number."""
+    return Item("data" if message.kind is Kind.CHUNK else "barrier", message.payload, backlog)

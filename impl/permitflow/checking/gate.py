@@ -4,7 +4,7 @@ The rules and the theorems: docs/protocols/gate.md.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from permitflow_model.input_gate import SYSTEM, Parameters, State
@@ -34,6 +34,9 @@ class GateFinding:
     advice: str = ""
     steps: tuple[Step[State], ...] = ()
     """The moves of the run into the failure."""
+
+    is_shortest: bool = True
+    """Is it known that no run is shorter?  Of a larger pool, it is not."""
 
 
 def check_gate(
@@ -89,7 +92,9 @@ def check_gate(
         return _explored(parameters)
     kept = "as credit that it may not use" if stop else "for data that is stored behind its barrier"
     reason = f"a blocked input keeps the whole pool, {kept}, and another one waits for it"
-    return _run(parameters, _kept(floating, as_data=not stop), "NeverStuck", "deadlock", reason)
+    finding = _run(parameters, _kept(floating, as_data=not stop), "NeverStuck", "deadlock", reason)
+    # Blocked inputs may also share the pool, and other moves may need fewer steps.
+    return replace(finding, is_shortest=floating == 1)
 
 
 def _ways_to_live(parameters: Parameters) -> str:

@@ -67,6 +67,7 @@ def _as_json(finding: "GateFinding", options: GateOptions) -> dict[str, object]:
         "reason": finding.reason,
         "advice": finding.advice or None,
         "run": run,
+        "is_shortest": finding.is_shortest if finding.steps else None,
     }
 
 
@@ -82,5 +83,8 @@ def _print(finding: "GateFinding", inputs: int, exclusive: int, floating: int) -
         console.print(finding.reason, soft_wrap=True)
     if finding.steps:
         print_table(console, run_table(SYSTEM.module, SYSTEM.initial(finding.parameters), finding.steps))
+        if not finding.is_shortest:
+            text = "one run of many: a single input takes the whole pool; a shorter one may exist"
+            console.print(text, soft_wrap=True)
     if finding.advice:
         console.print(f"to be live, {finding.advice}", soft_wrap=True)

@@ -170,6 +170,7 @@ class GateSender(Outbound[T]):
         "_has_sent",
         "_is_stopped",
         "_known",
+        "_last_number",
         "_peak_held",
         "_sent",
         "_told",
@@ -187,6 +188,7 @@ class GateSender(Outbound[T]):
         self._told = 0
         # Credit of chunks that will be offered next, and how much of it the chunk has that is being offered.
         self._expected = self._known = 0
+        self._last_number = 0
         self._watermark_permits = 1
         # Credit of chunks that have left, and of those that were consumed.
         self._sent = self._consumed = self._consumed_barriers = self._peak_held = 0
@@ -434,8 +436,11 @@ class GateSender(Outbound[T]):
             known = self._known if verb == "Offer" else 0
             if (cost := _cost_of(message.rows)) > known:
                 self._note(f"{verb}Data", cost - known)
+        elif message.kind is Kind.BARRIER and verb == "Offer":
+            self._last_number = _number_of(message.payload, self._last_number)
+            self._note("OfferBarrier", self._last_number)
         elif message.kind is Kind.BARRIER:
-            self._note(f"{verb}Barrier")
+            self._note("WithdrawBarrier")
 
     def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
@@ -656,8 +661,9 @@ class GateReceiver(Inbound[T]):
     def drop(self) -> None:
         """The stream is broken off: all of its credit goes home, and it leaves the gate."""
         super().drop()
-        self._inbox_cost = self._consumed_untold = self._barriers_untold = 0
+        self._consumed_untold = self._barriers_untold = 0
         self.gate.lose(self)
+        self._inbox_cost = 0
 
     # The gate acts on it.
 
@@ -689,10 +695,26 @@ class GateReceiver(Inbound[T]):
         self._note(action)
 
     def retire(self) -> int:
-        """Leave the gate; return the borrowed credit, which goes home."""
+        """Leave the gate at the end; return the borrowed credit, which goes home.
+
+        Spec: ConsumeEnd.
+        """
         home, taken, self._borrowed, self._free, self._wanted = self._borrowed, self._free, 0, 0, 0
-        self._is_over, self._is_blocked = True, False
+        self._is_over = True
         self._note("ConsumeEnd", home, taken)
+        return home
+
+    def perish(self) -> int:
+        """Leave the gate with all that is here; return the borrowed credit, which goes home.
+
+        Spec: Lose.
+        """
+        *here, is_behind = self._counters()
+        stored, taken, home = here
+        self._inbox_cost = self._borrowed = self._free = self._wanted = 0
+        self._is_over, self._is_blocked, self._is_released, self._is_behind_barrier = True, False, False, False
+        self._word = _NO_WORD
+        self._note("Lose", stored, is_behind, home, taken)
         return home
 
     # Credit to grant.
@@ -886,12 +908,8 @@ class Gate(Group):
 
     def leave(self, member: "GateReceiver[Any]") -> None:
         """Take out an input that has ended: no other input waits for it, and its credit goes home."""
-        if member.is_over:
-            return
-        home = member.retire()
-        if member in self._line:
-            self._line.remove(member)
-        self.take_home(home)
+        if not member.is_over:
+            self._dismiss(member, member.retire())
 
     def lose(self, member: "GateReceiver[Any]") -> None:
         """Fail the gate, because an input has failed: the pending barrier is given up.
@@ -900,13 +918,18 @@ class Gate(Group):
         """
         if member.is_over:
             return
-        self.leave(member)
+        self._dismiss(member, member.perish())
         if not member.is_admitted:
             self.members.remove(member)
             return
         self.has_failed = True
         if self.pending is not None:
             self._give_up([other for other in self.members if other.is_blocked])
+
+    def _dismiss(self, member: "GateReceiver[Any]", home: int) -> None:
+        if member in self._line:
+            self._line.remove(member)
+        self.take_home(home)
 
     def _give_up(self, members: Iterable["GateReceiver[Any]"]) -> None:
         assert self.pending is not None
@@ -925,7 +948,8 @@ GATE_ACTIONS = ActionTable(
     actions={
         "sender": {
             **dict.fromkeys(("OfferData", "WithdrawData", "SendData", "ReturnCredit"), ("data",)),
-            **dict.fromkeys(("OfferBarrier", "WithdrawBarrier", "SendBarrier"), ()),
+            "OfferBarrier": ("number",),
+            **dict.fromkeys(("WithdrawBarrier", "SendBarrier"), ()),
             "AnnounceBacklog": ("backlog",),
             "Hear": ("granted", "resume", "voided"),
         },
@@ -936,6 +960,7 @@ GATE_ACTIONS = ActionTable(
             **dict.fromkeys(("Borrow", "Grant"), ("data",)),
             **dict.fromkeys(("ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "Abort"), ()),
             "ConsumeEnd": ("home", "taken"),
+            "Lose": ("data", "barriers", "home", "taken"),
         },
     },
     counters={"sender": ("credit", "stopped"), "receiver": ("stored", "free", "borrowed", "behind_barrier")},

@@ -160,6 +160,9 @@ class _Unknown(Generic[T]):
         return cast(V, self._sums[measure])
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
+        for fold in self._folds:
+            if fold.follow is follow and fold.parameters is parameters and fold.start is start:
+                return cast(V, fold.value)
         value = any_like(start, f"{self.name}.{follow.__name__}")
         assume(sized(self.items, value, start))
         if follow in self._dead_ends:
@@ -204,8 +207,8 @@ class _Unknown(Generic[T]):
             rest._whole = (self, end, item)
             self._parts[end] = (item, rest)
             for (holds, _), (parameters, answer) in self._every.items():
-                if answer:
-                    assume(merged(partial(holds, item, parameters)))
+                # Without a fork: inside a condition that is merged, a part that is known asks nothing.
+                assume(implies(answer, merged(partial(holds, item, parameters))))
             rest.obey()
             for fold in tuple(self._folds):
                 self._relate(fold, end)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import z3
 
-from permitflow_proofs.kernel.paths import conjunction, current_explorer
+from permitflow_proofs.kernel.paths import conjunction, current_explorer, disjunction
 
 __all__ = [
     "Choice",
@@ -24,6 +24,7 @@ __all__ = [
     "Truth",
     "all_of",
     "any_like",
+    "any_of",
     "assume",
     "assuming",
     "choice",
@@ -323,6 +324,12 @@ def all_of(conditions: Iterable[bool]) -> bool:
     """Do all of them hold?  Does not fork."""
     parts = list(conditions)
     return cast(bool, Truth(lambda: conjunction([truth_term(part) for part in parts])))
+
+
+def any_of(conditions: Iterable[bool]) -> bool:
+    """Does one of them hold?  Does not fork."""
+    parts = list(conditions)
+    return cast(bool, Truth(lambda: disjunction([truth_term(part) for part in parts])))
 
 
 def merged(condition: Callable[[], bool]) -> bool:

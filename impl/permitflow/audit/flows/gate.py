@@ -61,26 +61,30 @@ LAWS = Laws(
             Counter(most=1, steps={"SendBarrier": 1, "Hear": "-resume"}),
         ],
         "receiver": [
-            Counter(most="window", steps={"Deliver": "data", "ConsumeData": "-data"}),
+            Counter(most="window", steps={"Deliver": "data", "ConsumeData": "-data", "Lose": "-data"}),
             Counter(
                 most="window",
                 steps={
                     "Borrow": "data",
                     "ConsumeData": "freed",
                     "Grant": "-data",
-                    **dict.fromkeys(("Deliver", "ConsumeEnd"), "-taken"),
+                    **dict.fromkeys(("Deliver", "ConsumeEnd", "Lose"), "-taken"),
                 },
             ),
             Counter(
                 most="floating",
                 steps={
                     "Borrow": "data",
-                    **dict.fromkeys(("Deliver", "DeliverBacklog", "ConsumeData", "ConsumeEnd"), "-home"),
+                    **dict.fromkeys(("Deliver", "DeliverBacklog", "ConsumeData", "ConsumeEnd", "Lose"), "-home"),
                 },
             ),
             Counter(
                 most=1,
-                steps={"Deliver": "barriers", **dict.fromkeys(("Align", "Abort", "ConsumeOlderBarrier"), -1)},
+                steps={
+                    "Deliver": "barriers",
+                    "Lose": "-barriers",
+                    **dict.fromkeys(("Align", "Abort", "ConsumeOlderBarrier"), -1),
+                },
             ),
         ],
     },

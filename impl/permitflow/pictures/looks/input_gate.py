@@ -23,19 +23,29 @@ def _item(item: Item) -> str:
     return f"backlog {item.backlog:,}" if item.kind == "backlog" else item.kind
 
 
-def _channel(channel: Channel) -> str:
-    """In the order of the way that data takes, and back."""
-    grants = ", ".join(_WORDS.get(grant, f"{grant:,}") for grant in channel.grants)
+def _credit(channel: Channel) -> str:
+    """Where it is, and the words behind which it travels."""
+    coming = sum(grant for grant in channel.grants if grant > 0)
+    here = f"{channel.credit:,} at the sender" if channel.credit else ""
+    on_its_way = f"{coming:,} on its way" if coming else ""
+    void = "void" if channel.released and (here or on_its_way) else ""
+    return ", ".join(part for part in (here, on_its_way, void) if part)
+
+
+def _channel(channel: Channel, awaited: str) -> str:
+    """In the order of the way that data takes, and back; ``awaited`` are the inputs for which the blocked ones wait."""
     parts = {
         "waiting": _items(channel.waiting),
-        "credit": channel.credit,
+        "ends": channel.closed and not channel.over,
+        "credit": _credit(channel),
         "stopped": channel.stopped,
         "wire": _items(channel.wire),
         "inbox": _items(channel.inbox),
-        "blocked": channel.blocked,
+        "blocked": channel.blocked and (f"by {awaited}" if awaited else True),
         "floating": channel.borrowed,
         "free": channel.free,
-        "granted": grants,
+        "told to": ", ".join(_WORDS[grant] for grant in channel.grants if grant in _WORDS),
+        "over": channel.over,
     }
     return "; ".join(name if value is True else f"{name} {value}" for name, value in parts.items() if value)
 
@@ -47,9 +57,11 @@ class InputGateLook(Look):
     at_rest = "everything that may be consumed has been consumed"
 
     def row(self, state: Any) -> dict[str, str]:
-        """The pool, and the non-empty parts of each input."""
-        inputs = {f"input {name}": _channel(channel) for name, channel in enumerate(state.channels)}
-        return {"pool": f"{state.pool:,}", **inputs}
+        """The pool, what is there of each input, and who blocks it."""
+        awaited = [f"input {name}" for name, each in enumerate(state.channels) if not (each.blocked or each.over)]
+        by = ", ".join(awaited)
+        inputs = {f"input {name}": _channel(channel, by) for name, channel in enumerate(state.channels)}
+        return {"pool": f"{state.pool:,}" + ("; the gate has failed" if state.failed else ""), **inputs}
 
 
 LOOK = InputGateLook(SYSTEM)

@@ -22,15 +22,21 @@ from permitflow_model.kernel.system import Disabled, Step
 
 _ENDS = 2
 
+_Move = tuple[str, tuple[int, ...]]
+"""An action, and its arguments but for the name of the channel."""
+
 
 def model_parameters(parameters: GateParameters) -> Parameters:
-    """The specification's constants for a real gate, with epochs and offers without end."""
+    """The specification's constants for a real gate, with numbers and offers without end."""
     return Parameters(
         inputs=parameters.inputs,
         exclusive=parameters.exclusive,
         floating=parameters.floating,
         backlog=UNLIMITED,
         epochs=0,
+        skip=UNLIMITED,
+        ends=True,
+        losses=True,
     )
 
 
@@ -56,16 +62,19 @@ class GateExplanation:
         """
         name = self._inputs.get(event.channel, 0)
         state, path = world
+        if state.failed and state.channels.get(name).over and event.end == "sender":
+            return (world,)  # what was lost is withdrawn and forgotten by both ends
         if event.action == "AnnounceBacklog":
             state = self._announced(state, name, *event.arguments)
-        for action in self._steps(state.channels.get(name), event):
-            arguments = () if action == "Align" else (name,)
+        for action, more in self._steps(state.channels.get(name), event):
+            arguments = () if action == "Align" else (name, *more)
             try:
                 state = SYSTEM.perform(action, state, self.parameters, *arguments)
             except KeyError:
                 raise Refused(f"the specification has no action {action!r}") from None
             except Disabled:
-                waits = SYSTEM.action(action).is_arrival
+                # The end is behind all that its sender does.
+                waits = SYSTEM.action(action).is_arrival or action == "ConsumeEnd"
                 raise (Starved if waits else Refused)(f"{action}{arguments} is impossible in {state}") from None
             if self._keep_path:
                 path = Path(Step(action, arguments, state), path, event)
@@ -80,10 +89,29 @@ class GateExplanation:
 
     def allowed(self, world: World[State]) -> list[str]:
         """The names of the actions by which the protocol can go on."""
-        steps = SYSTEM.successors(world.state, self.parameters)
-        return [step.action for step in steps if not SYSTEM.action(step.action).is_environment]
+        return [
+            action.name
+            for action in SYSTEM.actions
+            if not action.is_environment
+            for name in action.performers(world.state)
+            if SYSTEM.is_enabled(action.name, world.state, self.parameters, *name)
+        ]
 
-    def _steps(self, channel: Channel, event: Event) -> Sequence[str]:
+    @property
+    def _is_alone(self) -> bool:
+        """Is it one input, without the others of its gate?  Then barriers are only counted."""
+        return self.parameters.inputs == 1 and self.parameters.skip == 0
+
+    def _steps(self, channel: Channel, event: Event) -> Sequence[_Move]:
+        """The actions, and their arguments but for the name of the channel."""
+        if event.action == "OfferBarrier":
+            newer = 0 if self._is_alone else event.arguments[0] - channel.epoch
+            if newer < 0:
+                raise Refused(f"barrier {event.arguments[0]} follows barrier {channel.epoch - 1}: numbers must grow")
+            return [("OfferNewerBarrier", (newer,))] if newer else [("OfferBarrier", ())]
+        return [(action, ()) for action in self._plain_steps(channel, event)]
+
+    def _plain_steps(self, channel: Channel, event: Event) -> Sequence[str]:
         numbers = event.arguments
         match event.action:
             case "Hear":
@@ -100,11 +128,17 @@ class GateExplanation:
                 return ("Deliver",) * is_told_alone
             case "Align":
                 return ("Align",) if channel.blocked else ()
+            case "Abort" if self._is_alone:
+                return ("Align",)
             case "Abort":
-                return ("Align",) if self.parameters.inputs == 1 else ("Abort",)
-            case "ConsumeNewerBarrier" | "ConsumeOlderBarrier" if self.parameters.inputs == 1:
+                if channel.blocked:
+                    raise Refused("an input is freed, but no newer barrier came and no input was lost")
+                return ()
+            case "ConsumeNewerBarrier" | "ConsumeOlderBarrier" if self._is_alone:
                 return ("ConsumeBarrier", "Align")[: 1 + (event.action == "ConsumeOlderBarrier")]
-            case "ConsumeEnd" | "AnnounceBacklog":
+            case "ConsumeEnd":
+                return ("ConsumeEnd",) if channel.closed else ("OfferEnd", "ConsumeEnd")
+            case "AnnounceBacklog":
                 return ()
             case "OfferData" | "SendData" | "ConsumeData" | "Borrow":
                 return (event.action,) * numbers[0]
@@ -118,7 +152,7 @@ class GateExplanation:
             return state
         if channel.stopped or backlog != content_in(channel.waiting).data:
             raise Refused(f"backlog {backlog} must not be announced in {state}")
-        told = Item("backlog", channel.waiting.head().epoch if backlog else channel.epoch, backlog)
+        told = Item("backlog", channel.sent, backlog)
         changed = channel._replace(told=backlog, wire=channel.wire.push(told))
         return state._replace(channels=state.channels.put(name, changed))
 
@@ -154,7 +188,7 @@ def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) 
 
 def _parameters(channel: ChannelTrace) -> Parameters:
     stated = GateParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
-    return replace(model_parameters(stated), inputs=1)
+    return replace(model_parameters(stated), inputs=1, skip=0)
 
 
 def _places(state: State) -> dict[str, int]:
