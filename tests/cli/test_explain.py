@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from permitflow.channels.gate import InputGate
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.tracing import FileTrace
@@ -193,6 +195,34 @@ def test_a_recording_of_another_protocol_is_shown_by_its_variables(
     assert names == ["offered", "consumed", "waiting", "free", "wire", "inbox", "answers"]
     assert calls(document)[:5] == ["Offer", "Send", "Deliver", "Consume", "Answer"]
     assert "free 1 \u2192 0" in (folder / "run.svg").read_text()
+
+
+def test_an_input_of_a_gate_says_where_its_credit_is_and_that_it_is_blocked(
+    command: Command, run: asyncio.Runner, folder: Path
+) -> None:
+    async def produce(sender: LocalSender[int], chunks: int) -> None:
+        for _ in range(chunks):
+            await sender.send(1, 1)
+        await sender.send_barrier()
+        await sender.end()
+
+    async def gate_of(recording: FileTrace) -> None:
+        parameters = GateParameters(inputs=2, exclusive=0, floating=2)
+        async with InputGate[int](parameters) as gate, asyncio.TaskGroup() as group:
+            for name, chunks in (("a", 1), ("b", 3)):
+                group.create_task(produce(gate.open_channel(name, record=recording.recorder), chunks))
+            async for _ in gate:
+                pass
+
+    with FileTrace(folder / "gate.jsonl") as recording:
+        run.run(gate_of(recording))
+    code, stdout, _ = command("explain", "gate.jsonl", "--channel", "a", "-o", "a.html", "--svg", "a.svg")
+    assert code == 0
+    assert "are a behaviour of the specification" in " ".join(stdout.split())
+    made = {call.split("(")[0] for call in calls(embedded(folder / "a.html"))}
+    assert {"ConsumeBarrier", "Align", "ConsumeEnd"} <= made
+    drawing = (folder / "a.svg").read_text()
+    assert all(words in drawing for words in ("at the sender", "on its way", "blocked", "over"))
 
 
 def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -> None:

@@ -63,5 +63,11 @@ class InputGateLook(Look):
         inputs = {f"input {name}": _channel(channel, by) for name, channel in enumerate(state.channels)}
         return {"pool": f"{state.pool:,}" + ("; the gate has failed" if state.failed else ""), **inputs}
 
+    def variables(self, state: Any) -> dict[str, str]:
+        """As in the specification, but for the channels: they are told as in a row."""
+        _, *inputs = self.row(state).items()
+        told = " | ".join(f"{name}: {parts or 'nothing'}" for name, parts in inputs)
+        return {**super().variables(state), "channels": told}
+
 
 LOOK = InputGateLook(SYSTEM)
