@@ -8,6 +8,7 @@ import pytest
 
 from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
 from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.registry import systems
 from permitflow_proofs import Verdict, catalogue
 from permitflow_proofs.document import theorems_document
 
@@ -49,6 +50,21 @@ def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_o
     assert [step.action for step in run.steps] == ["OfferChunk", "SendChunk", "Deliver"][: len(run.steps)]
     assert SYSTEM.broken_invariants(state, run.parameters) == []
     assert all(name in str(counterexample) for name in ("row_permits=", "permits.rows="))
+
+
+@pytest.mark.parametrize("name", sorted(REFUTED - REFUTED_OF_2014))
+def test_a_false_statement_about_another_protocol_is_refuted_by_a_run_of_its_model(
+    name: str, verdict_on: Callable[[str], Verdict]
+) -> None:
+    verdict = verdict_on(name)
+    counterexample, system = verdict.counterexample, systems()[verdict.theorem.module].system
+    assert counterexample is not None
+    assert counterexample.run is not None
+    state = counterexample.run.start
+    for step in counterexample.run.steps:
+        state = system.perform(step.action, state, counterexample.run.parameters, *step.arguments)
+        assert state == step.state
+    assert counterexample.run.steps
 
 
 def test_a_theorem_points_at_the_definition_it_is_about(repository: Path) -> None:
