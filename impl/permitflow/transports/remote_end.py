@@ -30,7 +30,7 @@ from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
-from permitflow.transports.writing import Writing
+from permitflow.transports.writing import SIGN_BYTES, Writing
 
 # Time for the peer to learn of the failure and to close its half.
 BREAK_OFF_SECONDS = 1.0
@@ -297,7 +297,7 @@ class RemoteEnd(ABC, Generic[S]):
         before = session.state
         try:
             message = self._carrier.checked(message)
-            if not self._writing.take_sign(message):
+            if len(message) != SIGN_BYTES or not self._writing.take_sign(message):
                 self._take_in(message)
             if not has_more and self._batches is not None:
                 self._advance()

@@ -11,6 +11,7 @@ from permitflow.transports.carrier import Buffer, Carrier, Received
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 _ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
+SIGN_BYTES = len(_ASK)
 _MOST_UNANSWERED = 8
 """Times between signs for which a peer may leave one unanswered: twice the longest silence."""
 
@@ -100,9 +101,7 @@ class Writing:
         self._sign_timer = self._loop.call_later(seconds, self._give_sign)
 
     def take_sign(self, message: Received) -> bool:
-        """React to a sign of the peer; False: the message is none."""
-        if len(message) != len(_ASK):
-            return False
+        """React to a sign of the peer; False: the message, of ``SIGN_BYTES``, is none."""
         if message == _ASK:
             self._owes_answer = True
             self._answer()
@@ -117,7 +116,7 @@ class Writing:
         self._is_asking, self._unanswered = False, 0
 
     def _answer(self) -> None:
-        if self._owes_answer and not self._is_full:
+        if not self._is_full:
             self._is_full, self._owes_answer = not self._carrier.write((_ANSWER,)), False
 
     def now(self) -> None:
@@ -128,7 +127,8 @@ class Writing:
     def on_writable(self) -> None:
         """Continue writing: the carrier takes more."""
         self._is_full = False
-        self._answer()
+        if self._owes_answer:
+            self._answer()
         self._write()
 
     def _write(self) -> None:
