@@ -121,6 +121,7 @@ def test_producers_hear_that_it_drains_and_consumers_may_empty_it(command: Comma
     with serving("--stream", "orders", *REPLAY, "--drain-seconds", "20") as served:
         with open_sink(served.address, "orders/0", CHUNK.schema, producer="p") as sink:
             sink.send(CHUNK)
+            assert read(served.address, "", 100) == 100  # they are there
             served.process.send_signal(signal.SIGTERM)
             served.event("stopping")
             with pytest.raises(PeerGoneError, match="it is being stopped"):
