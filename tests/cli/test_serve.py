@@ -299,6 +299,11 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
             ["--stream", "a", "--flow", "gate", "--parameter", "exclusiv=1"],
             "a parameter of flow gate, which has inputs,",
         ),
+        (["--stream", "a", "--flow", "demand", "--parameter", "size=0"], "--parameter: size must be at least 1, not 0"),
+        (
+            ["--stream", "a", "--flow", "demand", "--parameter", "size=9999999999999999"],
+            "--parameter: 'size=9999999999999999' must be a number of at most 1,000,000,000,000,000",
+        ),
         (["--stream", "a", "--flow", "gate", *("--parameter", "inputs=2") * 2], "'inputs=2': it is given twice"),
         (["--stream", "a", "--parameter", "row_permits=2"], "use --row-permits"),
         (["--stream", "a", "--flow", "stop-and-wait", "--row-permits", "8"], "flow stop-and-wait, which has none"),

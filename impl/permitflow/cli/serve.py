@@ -277,6 +277,8 @@ def _numbers(stated: Sequence[str]) -> dict[str, int]:
             value = int(number)
         except ValueError:
             unusable(f"--parameter: {text!r} must be NAME=NUMBER")
+        if not -_MOST <= value <= _MOST:
+            unusable(f"--parameter: {text!r} must be a number of at most {_MOST:,}")
         if name in numbers or name in _WITH_OPTIONS:
             instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
             unusable(f"--parameter: {text!r}: {instead}")
@@ -308,6 +310,7 @@ def _parameters(flow: str, retention: Retention, **given: int | str | None) -> P
             return kept_parameters(**stated)
         return cast(Parameters, flow_named(flow).parse(stated))
     except InvalidParametersError as error:
-        unusable(f"--{error.name.replace('_', '-')}: {error}")
+        option_name = f"--{error.name.replace('_', '-')}" if error.name in _WITH_OPTIONS else "--parameter"
+        unusable(f"{option_name}: {error}")
     except ParameterMismatchError:
         unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")
