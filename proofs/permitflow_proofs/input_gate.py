@@ -521,7 +521,8 @@ def _consequences() -> tuple[Theorem, ...]:
             "comes-to-rest",
             "Protocol",
             "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
-            "to rest if nothing is offered. It is not stuck, so an alignment that all inputs have joined is completed.",
+            "to rest if nothing is offered. It is not stuck, so an alignment that all inputs join is completed or "
+            "aborted.",
             *_RESTING.step_obligations(
                 [action for action in SUBJECT.protocol_actions() if action != "Align"],
                 partial(_falls, 1),

@@ -348,6 +348,9 @@ class InputGate(Generic[T]):
 
     def _next(self) -> GateItem[T] | None:
         """The next item that is here: one message of each input in turn."""
+        if self._core.has_failed:
+            self._fail()
+            return None
         left = len(self._inputs)
         while left:
             each = self._inputs[self._turn % len(self._inputs)]
@@ -405,6 +408,18 @@ class InputGate(Generic[T]):
         self._note_blocked()
         self._failure = InputLostError(input=each.name, reason=str(ending))
         raise self._failure from ending
+
+    def _fail(self) -> None:
+        """Raise for an input that broke off; of a gate that has failed, nothing more is consumed.
+
+        Raises:
+            InputLostError: an input has failed.
+        """
+        for each in self._inputs:
+            if each.core.is_over and not each.has_left:
+                if each.ending is not None:
+                    self._leave(each)
+                each.is_empty.set()  # its messages are gone; then its ending is found out
 
     def _merged(self) -> MergedWatermark | None:
         """The least watermark, if it has grown."""

@@ -131,6 +131,46 @@ async def produce(sender: LocalSender[Any], most: int, choose: random.Random) ->
     await sender.end()
 
 
+@pytest.mark.parametrize(("exclusive", "floating"), [(0, 3), (2, 1)])
+@pytest.mark.parametrize("is_lossy", [False, True])
+async def test_runs_with_newer_barriers_early_ends_and_losses_are_behaviours_of_the_model(
+    exclusive: int, floating: int, is_lossy: bool
+) -> None:
+    recorded: Counter[str] = Counter()
+    for seed in range(6):
+        trace = MemoryTrace()
+        parameters = GateParameters(inputs=3, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+        gate = InputGate[int](parameters)
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group, gate:
+            for name in "abc":
+                sender = gate.open_channel(name, record=trace.recorder)
+                is_lost = is_lossy and name == "c"
+                group.create_task(leave_barriers_out(sender, random.Random(f"{seed}{name}"), is_lost=is_lost))
+            with suppress(InputLostError):
+                await all_of(gate)
+        judged = judge_gate(trace.events, parameters, "abc")
+        assert judged.is_valid, (judged.blocked, judged.broken)
+        assert judged.performed == len(trace.events)
+        recorded.update(event.action for event in trace.events)
+    due = {"ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd", "Abort"} | ({"Lose"} if is_lossy else set())
+    assert due <= set(recorded)
+
+
+async def leave_barriers_out(sender: LocalSender[int], choose: random.Random, *, is_lost: bool) -> None:
+    """Any numbers that grow, so that some barriers are newer than the pending one; then an end, or none."""
+    number = 0
+    with suppress(PeerGoneError):
+        for _ in range(choose.randint(2, 6)):
+            for _ in range(choose.randint(0, 3)):
+                await sender.send(number, 1)
+            number += choose.randint(1, 3)
+            await sender.send_barrier(number)
+        if is_lost:
+            sender.abort("broken")
+        else:
+            await sender.end()
+
+
 @pytest.mark.parametrize("exclusive", [0, 3])
 async def test_inputs_that_die_at_random_are_named_and_leave_nothing_behind(exclusive: int) -> None:
     for seed in range(25):
