@@ -249,7 +249,9 @@ def choice(name: str, options: tuple[C, ...]) -> C:
     """Any of some words."""
 
     def read(witness: z3.ModelRef, declared: str) -> str:
-        return options[_read_integer(witness, declared)]
+        index = _read_integer(witness, declared)
+        # Declared under a condition that does not hold here, it is bounded by nothing, and means nothing.
+        return options[index] if 0 <= index < len(options) else "any"
 
     name = current_explorer().declare(name, read)
     index = Integer(lambda: z3.Int(name))
