@@ -1,0 +1,262 @@
+"""The mute protocol: Wallaroo's rules, and where ours are stricter."""
+
+import random
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, LocalProtocolError
+from permitflow.mute import Edge, Marks, MuteGraph, Signal
+
+
+def graph(*edges: str, marks: Marks | None = None) -> MuteGraph:
+    """A graph with edges such as ``"source step"``: sources and sinks are known by their first letters."""
+    made = MuteGraph()
+    for name in dict.fromkeys(" ".join(edges).split()):
+        if name.startswith("source"):
+            made.add_source(name)
+            made.start(name)
+        elif name.startswith("sink"):
+            made.add_muter(name, marks)
+        else:
+            made.add_relay(name)
+    for edge in edges:
+        made.connect(*edge.split())
+    made.settle()
+    return made
+
+
+def test_a_sink_mutes_each_upstream_once_and_unmutes_it_once() -> None:
+    """V6.1."""
+    mute = graph("a sink", "b sink")
+    assert mute.report("sink", 10)
+    assert not mute.report("sink", 25)  # further short writes
+    both = {Edge("a", "sink"): (Signal("sink", 1),), Edge("b", "sink"): (Signal("sink", 1),)}
+    assert mute.in_flight == both
+    mute.settle()
+    assert mute.report("sink", 0)
+    assert not mute.report("sink", 0)
+    assert [*mute.in_flight.values()] == [(Signal("sink", 2),)] * 2
+
+
+def test_a_sink_that_has_not_muted_does_not_unmute() -> None:
+    """V6.2."""
+    mute = graph("source sink")
+    assert not mute.report("sink", 0)
+    assert mute.in_flight == {}
+
+
+def test_a_source_reads_again_when_all_muters_have_unmuted() -> None:
+    """V6.3."""
+    mute = graph("source sink1", "source sink2")
+    mute.report("sink1", 1)
+    mute.report("sink2", 1)
+    assert mute.settle() == {"source": True}
+    assert mute.muted_by("source") == {"sink1", "sink2"}
+    mute.report("sink1", 0)
+    assert mute.settle() == {}
+    mute.report("sink2", 0)
+    assert mute.settle() == {"source": False}
+
+
+def test_a_repeated_mute_changes_nothing() -> None:
+    """V6.4."""
+    mute = graph("source sink")
+    mute.report("sink", 1)
+    mute.remind("sink")
+    mute.settle()
+    mute.report("sink", 0)
+    assert mute.settle() == {"source": False}
+
+
+def test_an_unmute_of_a_stranger_changes_nothing() -> None:
+    """V6.5; Wallaroo's source calls ``_unmute`` once more."""
+    mute = graph("source step")
+    mute.add_remote("elsewhere")
+    mute.connect("step", "elsewhere")
+    mute.receive("step", "elsewhere", Signal("stranger", 2))
+    assert mute.settle() == {}
+    assert not mute.is_muted("source")
+
+
+def test_a_relay_forwards_the_original_muter_to_all_its_upstreams() -> None:
+    """V6.6."""
+    mute = graph("a step", "b step", "step sink")
+    mute.report("sink", 1)
+    assert mute.deliver("step", "sink") == Signal("sink", 1)
+    assert mute.in_flight == {Edge("a", "step"): (Signal("sink", 1),), Edge("b", "step"): (Signal("sink", 1),)}
+
+
+def test_a_boundary_mutes_at_its_limit_of_unacknowledged_messages() -> None:
+    """V6.7."""
+    mute = graph("source sink", marks=Marks(high_mark=16_384, low_mark=16_383))
+    assert not mute.report("sink", 16_383)
+    assert mute.report("sink", 16_384)
+    assert mute.report("sink", 16_383)
+
+
+def test_a_newcomer_is_muted_at_once() -> None:
+    """V6.8; Wallaroo's is not."""
+    mute = graph("source1 step", "step sink")
+    mute.report("sink", 1)
+    mute.settle()
+    mute.add_source("source2")
+    mute.connect("source2", "step")
+    mute.start("source2")
+    mute.settle()
+    assert mute.muted_by("source2") == {"sink"}
+    mute.report("sink", 0)
+    assert mute.settle() == {"source1": False, "source2": False}
+
+
+def test_a_source_does_not_read_before_it_is_started() -> None:
+    """W-4."""
+    mute = MuteGraph()
+    mute.add_source("source")
+    mute.add_muter("sink")
+    mute.connect("source", "sink")
+    mute.report("sink", 1)
+    mute.settle()
+    assert mute.muted_by("source") == {"source", "sink"}
+    mute.start("source")
+    mute.report("sink", 0)
+    assert mute.settle() == {"source": False}
+
+
+def test_of_two_paths_the_newer_epoch_counts() -> None:
+    """Mute and unmute over a, mute over b, mute again over a, and the first unmute over b: the second mute stands."""
+    mute = graph("source a", "source b", "a sink", "b sink")
+    mute.report("sink", 1)
+    for name in ("a", "b"):
+        mute.deliver(name, "sink")
+    mute.deliver("source", "a")
+    mute.report("sink", 0)
+    mute.report("sink", 1)
+    for _ in range(2):
+        mute.deliver("a", "sink")
+        mute.deliver("source", "a")
+    mute.deliver("source", "b")
+    mute.deliver("b", "sink")
+    assert mute.deliver("source", "b") == Signal("sink", 2)
+    assert mute.is_muted("source")
+    mute.settle()
+    assert mute.is_muted("source")
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: int) -> None:
+    draw = random.Random(seed)
+    mute = graph("source a", "source b", "a c", "b c", "c sink1", "c sink2", "b sink2")
+    for _ in range(60):
+        if draw.random() < 0.4:
+            mute.report(f"sink{draw.randrange(2) + 1}", draw.randrange(2))
+        elif mute.in_flight:
+            edge = draw.choice([*mute.in_flight])
+            fate = draw.choice(("deliver", "lose", "repeat"))
+            newest = mute.heard("source")
+            if fate == "lose":
+                mute.take(*edge)
+            else:
+                signal = mute.deliver(*edge)
+                if fate == "repeat":
+                    mute.receive(*edge, signal)
+            assert all(mute.heard("source").get(muter, 0) >= epoch for muter, epoch in newest.items())
+    for name in ("sink1", "sink2", "c", "a", "b"):
+        mute.settle()
+        mute.remind(name)
+    mute.settle()
+    assert mute.muted_by("source") == {name for name in ("sink1", "sink2") if mute.is_muting(name)}
+
+
+def test_a_disposed_muter_mutes_nobody() -> None:
+    mute = graph("source step", "step sink1", "step sink2")
+    mute.report("sink1", 1)
+    mute.report("sink2", 1)
+    mute.settle()
+    mute.dispose("sink1")
+    mute.settle()
+    assert mute.muted_by("source") == {"sink2"}
+    with pytest.raises(LocalProtocolError, match="no node 'sink1'"):
+        mute.report("sink1", 0)
+
+
+def test_an_upstream_that_leaves_is_not_muted_any_more_unless_another_path_leads_to_the_muter() -> None:
+    mute = graph("source a", "source b", "a sink", "b sink")
+    mute.report("sink", 1)
+    mute.settle()
+    mute.disconnect("a", "sink")
+    mute.settle()
+    assert mute.is_muted("source")
+    mute.disconnect("source", "b")
+    assert mute.settle() == {"source": False}
+
+
+def test_between_its_marks_a_muter_stays_as_it_is() -> None:
+    """A backlog that swings between the marks sends nothing: no storm (wally #2912)."""
+    mute = graph("source sink", marks=Marks(high_mark=100, low_mark=20))
+    backlogs = [99, *[100, 21] * 1_000, 20, *[99, 21] * 1_000]
+    assert sum(mute.report("sink", backlog) for backlog in backlogs) == 2
+
+
+def test_a_muter_that_is_not_connected_mutes_whatever_its_backlog() -> None:
+    mute = graph("source sink")
+    mute.set_open("sink", False)
+    assert mute.settle() == {"source": True}
+    assert not mute.report("sink", 0)
+    mute.report("sink", 5)
+    assert not mute.set_open("sink", True)
+    assert mute.report("sink", 0)
+
+
+def test_a_reconnected_boundary_states_anew_who_mutes() -> None:
+    """W-5: in Wallaroo a new connection loses the mutes of the old one."""
+    mute = graph("source sink_boundary")
+    mute.add_remote("worker2")
+    mute.connect("sink_boundary", "worker2")
+    mute.receive("sink_boundary", "worker2", Signal("out#1", 3))
+    assert mute.settle() == {"source": True}
+    mute.disconnect("sink_boundary", "worker2")  # the old process is gone; a new one says what holds now
+    mute.connect("sink_boundary", "worker2")
+    mute.receive("sink_boundary", "worker2", Signal("out#2", 1))
+    assert mute.settle() == {}
+    assert mute.muted_by("source") == {"out#2"}
+
+
+def test_a_remote_upstream_gets_its_signals_from_take() -> None:
+    mute = graph("inlet sink")
+    mute.report("sink", 1)
+    mute.settle()
+    mute.add_remote("worker1")
+    mute.connect("worker1", "inlet")
+    mute.settle()
+    assert mute.take("worker1", "inlet") == [Signal("sink", 1)]
+
+
+def test_signals_do_not_multiply_where_paths_part_and_join() -> None:
+    levels = 20
+    edges = [f"{left}{n} {right}{n + 1}" for n in range(levels) for left in "ab" for right in "ab"]
+    mute = graph(*edges, f"a{levels} sink", f"b{levels} sink")
+    mute.report("sink", 1)
+    mute.settle()
+    assert mute.signals == len(edges) + 2
+
+
+@pytest.mark.parametrize(
+    ("use", "complaint"),
+    [
+        (lambda mute: mute.connect("step", "source"), "cycle"),
+        (lambda mute: mute.connect("sink", "step"), "from 'sink' to 'step' would close a cycle"),
+        (lambda mute: mute.connect("source", "step"), "already"),
+        (lambda mute: mute.add_relay("step"), "'step' already"),
+        (lambda mute: mute.report("step", 1), "'step' is no muter"),
+        (lambda mute: mute.is_muted("sink"), "'sink' is no source"),
+        (lambda mute: mute.deliver("source", "step"), "no signal is in flight"),
+        (lambda mute: mute.take("source", "sink"), "not connected"),
+        (lambda mute: mute.report("sink", -1), "backlog must be at least 0, not -1"),
+        (lambda mute: Marks(high_mark=4, low_mark=4), "high_mark must be above low_mark = 4, not 4"),
+        (lambda mute: Marks(low_mark=-1), "low_mark must be at least 0, not -1"),
+    ],
+)
+def test_misuse_is_refused(use: object, complaint: str) -> None:
+    assert callable(use)
+    with pytest.raises((LocalProtocolError, InvalidParametersError), match=complaint):
+        use(graph("source step", "step sink"))

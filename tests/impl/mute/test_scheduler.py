@@ -1,0 +1,233 @@
+"""Pony's scheduler: who is muted, and when."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, LocalProtocolError
+from permitflow.mute import MuteScheduler
+from permitflow.mute.scheduler import BATCH
+
+Actors = MuteScheduler[str]
+Send = Callable[[str, str], None]
+
+
+def forwards(message: str, send: Send) -> None:
+    """Send a message to each actor that the message names."""
+    for to in message.split():
+        send(to, "")
+
+
+def scheduler(*names: str) -> Actors:
+    made = Actors()
+    for name in names:
+        made.spawn(name, forwards)
+    return made
+
+
+def overload(actors: Actors, name: str, more: int = 0) -> None:
+    """Give an actor work for a whole batch and ``more``, and let it run the batch."""
+    for _ in range(BATCH + more):
+        actors.send(name, "")
+    assert actors.run_one()
+    assert actors.is_overloaded(name)
+
+
+def test_a_sender_to_an_overloaded_actor_is_muted_until_that_one_has_drained() -> None:
+    """V6.9: it finishes its behaviour, and its message is delivered."""
+    actors = Actors(lambda ready: ready - 1)  # the newest first
+    for name in ("sender", "receiver"):
+        actors.spawn(name, forwards)
+    overload(actors, "receiver", more=50)
+    actors.send("sender", "receiver")
+    actors.send("sender", "")
+    actors.run_one()
+    assert actors.is_muted("sender")
+    assert actors.waiting() == {"sender": 1, "receiver": 51}
+    actors.run_one()
+    assert not actors.is_muted("sender")
+    actors.run()
+    assert actors.waiting()["sender"] == 0
+
+
+def muted(actors: Actors, *receivers: str, message: str | None = None) -> None:
+    """Let the sender send to receivers under pressure, and leave it a message."""
+    for receiver in receivers:
+        actors.apply_pressure(receiver)
+    actors.send("sender", message or " ".join(receivers))
+    actors.send("sender", "")
+    actors.run()
+    assert actors.is_muted("sender")
+
+
+def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
+    """P-2, P-6."""
+    actors = scheduler("sender", "receiver")
+    muted(actors, "receiver")
+    assert actors.waiting() == {"sender": 1, "receiver": 0}
+    assert actors.muted_by("sender") == {"receiver"}
+    actors.release_pressure("receiver")
+    actors.run()
+    assert not actors.is_muted("sender")
+    assert actors.waiting()["sender"] == 0
+
+
+def test_three_messages_to_one_muter_count_once() -> None:
+    """V6.10."""
+    actors = scheduler("sender", "receiver")
+    muted(actors, "receiver", message="receiver receiver receiver")
+    actors.release_pressure("receiver")
+    assert not actors.is_muted("sender")
+
+
+def test_a_sender_waits_for_all_its_muters() -> None:
+    """V6.11."""
+    actors = scheduler("sender", "first", "second")
+    muted(actors, "first", "second")
+    actors.release_pressure("first")
+    assert actors.is_muted("sender")
+    actors.release_pressure("second")
+    assert not actors.is_muted("sender")
+
+
+def test_an_overloaded_sender_is_not_muted() -> None:
+    """V6.12."""
+    actors = scheduler("sender", "receiver")
+    actors.apply_pressure("receiver")
+    overload(actors, "sender")
+    actors.send("sender", "receiver")
+    actors.run_one()
+    assert not actors.is_muted("sender")
+    assert actors.waiting()["receiver"] + actors.waiting()["sender"] == 1
+
+
+def test_a_sender_under_pressure_is_not_muted() -> None:
+    """V6.13 (ponyc #2644)."""
+    actors = scheduler("sender", "receiver")
+    actors.apply_pressure("receiver")
+    actors.apply_pressure("sender")
+    actors.send("sender", "receiver")
+    actors.run()
+    assert not actors.is_muted("sender")
+
+
+def test_a_message_to_oneself_does_not_mute() -> None:
+    """V6.14: not even if one has just become a muter."""
+    actors = Actors()
+    seen: list[str] = []
+
+    def asks_itself(message: str, send: Send) -> None:
+        seen.append(message)
+        if message == "first":
+            actors.apply_pressure("actor")
+            send("actor", "second")
+            actors.release_pressure("actor")
+
+    actors.spawn("actor", asks_itself)
+    actors.send("actor", "first")
+    actors.run()
+    assert seen == ["first", "second"]
+
+
+def test_muting_is_transitive() -> None:
+    """V6.15 (P-3): whoever sends to a muted actor is muted, and is released with it."""
+    actors = scheduler("far", "sender", "receiver")
+    muted(actors, "receiver")
+    actors.send("far", "sender")
+    actors.run()
+    assert actors.muted_by("far") == {"sender"}
+    actors.release_pressure("receiver")
+    assert not actors.is_muted("far")
+
+
+def test_pressure_and_overload_must_both_be_gone() -> None:
+    """V6.16 (P-1, P-2): each release looks at the other reason."""
+    actors = scheduler("sender", "receiver")
+    muted(actors, "receiver")
+    overload(actors, "receiver")
+    actors.run()
+    assert not actors.is_overloaded("receiver")
+    assert actors.is_muted("sender")
+    overload(actors, "receiver")
+    actors.release_pressure("receiver")
+    assert actors.is_muted("sender")
+    actors.run()
+    assert not actors.is_muted("sender")
+
+
+@pytest.mark.parametrize(("messages", "is_overloaded"), [(99, False), (100, True)])
+def test_a_whole_batch_overloads(messages: int, is_overloaded: bool) -> None:
+    """V6.17."""
+    actors = scheduler("actor")
+    for _ in range(messages):
+        actors.send("actor", "")
+    actors.run_one()
+    assert actors.is_overloaded("actor") == is_overloaded
+    actors.run()
+    assert not actors.is_overloaded("actor")
+
+
+NODES, TOKENS, TIME_TO_LIVE = 48, 600, 16
+
+
+def ring(seed: int) -> tuple[str, int]:
+    """Pony's systematic test: tokens go round a ring of nodes; the order of the runs, and how often a token came."""
+    actors: MuteScheduler[int] = MuteScheduler(random.Random(seed).randrange, batch=4)
+    came = 0
+
+    def node(to: str) -> Callable[[int, Callable[[str, int], None]], None]:
+        def pass_on(left: int, send: Callable[[str, int], None]) -> None:
+            nonlocal came
+            came += 1
+            if left:
+                send(to, left - 1)
+
+        return pass_on
+
+    for number in range(NODES):
+        actors.spawn(f"{number}", node(f"{(number + 1) % NODES}"))
+    for number in range(TOKENS):
+        actors.send(f"{number % 7}", TIME_TO_LIVE)
+    actors.run()
+    return actors.order_signature, came
+
+
+def test_a_seed_determines_the_order_of_all_runs() -> None:
+    """V6.18."""
+    runs = [ring(seed) for seed in range(5)]
+    assert [came for _, came in runs] == [TOKENS * (TIME_TO_LIVE + 1)] * 5
+    assert [ring(seed) for seed in range(5)] == runs
+    assert len({signature for signature, _ in runs}) == 5
+
+
+def test_a_cycle_of_senders_cannot_lock_itself_up() -> None:
+    """A ring in which every node has a batch of messages: overloaded senders are not muted."""
+    actors: MuteScheduler[int] = MuteScheduler(batch=2)
+
+    def node(to: str) -> Callable[[int, Callable[[str, int], None]], None]:
+        return lambda left, send: send(to, left - 1) if left else None
+
+    for number in range(3):
+        actors.spawn(f"{number}", node(f"{(number + 1) % 3}"))
+    for number in range(60):
+        actors.send(f"{number % 3}", 10)
+    actors.run()
+    assert set(actors.waiting().values()) == {0}
+
+
+def test_an_actor_whose_behaviour_fails_goes_on_with_the_next_message() -> None:
+    actors = scheduler("actor")
+    actors.send("actor", "stranger")
+    actors.send("actor", "")
+    with pytest.raises(LocalProtocolError, match="no actor 'stranger'"):
+        actors.run()
+    actors.run()
+    assert actors.waiting() == {"actor": 0}
+
+
+def test_misuse_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="'actor' already"):
+        scheduler("actor", "actor")
+    with pytest.raises(InvalidParametersError, match="batch must be at least 1, not 0"):
+        MuteScheduler[str](batch=0)
