@@ -251,10 +251,6 @@ def measure_stalled(field: Field) -> list[Stalled]:
     # The smallest first: a process does not always give memory back.
     entries = [Entry(way, job) for way in judged_ways(field) for job in jobs]
     return [
-        Stalled(
-            entry.way.name,
-            entry.job.row_permits,
-            Series.of(sample.peak_memory_bytes for sample in samples),
-        )
+        Stalled(entry.way.name, entry.job.row_permits, Series.of(sample.peak_memory_bytes for sample in samples))
         for entry, samples in in_rounds(field, entries, "a consumer that has stopped", in_order=True)
     ]

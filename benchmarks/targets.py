@@ -5,15 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.curves import Stalled
 from benchmarks.idle_channels import IdleChannels
-from benchmarks.imbalance import (
-    BOUNDS,
-    CONTROL,
-    EQUAL_COSTS,
-    PERMITS,
-    WIDE_BOUNDS,
-    WIDE_PERMITS,
-    Imbalance,
-)
+from benchmarks.imbalance import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS, Imbalance
 from benchmarks.latency import LATENCY_PEERS, Latency
 from benchmarks.local_channel import ANYIO, LocalRate
 from benchmarks.peers.way import ways_for

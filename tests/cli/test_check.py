@@ -159,8 +159,7 @@ def described(folder: Path, up: str, down: str = "", chunks: str = 'distribution
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict"),
-    [("orders", "live"), ("mismatch", "deadlock"), ("observed", "live"), ("sweep", "live")],
+    ("name", "verdict"), [("orders", "live"), ("mismatch", "deadlock"), ("observed", "live"), ("sweep", "live")]
 )
 def test_the_examples_come_to_what_they_say(report: Report, name: str, verdict: str) -> None:
     code, document = report("check", str(EXAMPLES / f"{name}.toml"))
@@ -213,13 +212,7 @@ def test_a_mistake_in_a_file_is_named_with_its_line(command: Command, tmp_path: 
     assert "channel.toml, line 3: upstream.btach is unknown; did you mean permit_batch?" in stderr
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--row-permits 8",
-        "--engine tlc",
-    ],
-)
+@pytest.mark.parametrize("option", ["--row-permits 8", "--engine tlc"])
 def test_a_file_and_options_do_not_go_together(command: Command, option: str) -> None:
     code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), *option.split())
     assert code == 2
@@ -397,12 +390,7 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
     _, stdout, _ = command("check", GRID, *SMALL, "--explore", "--plot", str(drawing))
     assert f"written: {drawing}" in stdout
     content = drawing.read_text()
-    for label in (
-        "4 row permits",
-        "live",
-        "deadlock",
-        "the proved line: row permits \N{MINUS SIGN} permit batch + 1",
-    ):
+    for label in ("4 row permits", "live", "deadlock", "the proved line: row permits \N{MINUS SIGN} permit batch + 1"):
         assert f">{label}<" in content
 
 

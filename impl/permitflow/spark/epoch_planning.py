@@ -48,12 +48,7 @@ class EpochPlanner(StreamPlanner):
     _has_epochs: ClassVar[bool] = True
 
     def __init__(
-        self,
-        channels: Sequence[str],
-        *,
-        consumer: str,
-        stall_seconds: float,
-        clock: Callable[[], float] = monotonic,
+        self, channels: Sequence[str], *, consumer: str, stall_seconds: float, clock: Callable[[], float] = monotonic
     ) -> None:
         """Plan nothing yet.
 

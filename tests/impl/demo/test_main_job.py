@@ -69,14 +69,7 @@ def test_the_answer_is_right_and_everything_about_it_is_checked(cache: dict[str,
     assert report["trace"]["events"] > 6 * sum(stream["chunks"] for stream in report["hops"][0]["streams"])
     assert all(item["holds"] and item["count"] > 0 for item in report["evidence"])
     assert len(report["evidence"]) == 3
-    assert set(report["seconds"]) == {
-        "checks",
-        "tables",
-        "jobs",
-        "query_through_exchange",
-        "query_directly",
-        "replay",
-    }
+    assert set(report["seconds"]) == {"checks", "tables", "jobs", "query_through_exchange", "query_directly", "replay"}
     assert (tmp_path / "kept" / "traces" / "exchange.jsonl").is_file()
 
 

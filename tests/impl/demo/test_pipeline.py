@@ -21,14 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.demo.consumer import Ledger
-from permitflow.demo.pipeline import (
-    ChannelWatch,
-    Kill,
-    Pipeline,
-    Position,
-    Victim,
-    plan_kills,
-)
+from permitflow.demo.pipeline import ChannelWatch, Kill, Pipeline, Position, Victim, plan_kills
 from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.streaming_demo import Counted, compared, lives_of
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode

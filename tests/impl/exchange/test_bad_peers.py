@@ -271,10 +271,7 @@ REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
     "a window that cannot be": (put_frame(**wishes(row_permits=0)), InvalidParametersError),
     "whole chunks": (put_frame(**wishes(oversize="whole")), ParameterMismatchError),
     "a long name": (put_frame(producer="p" * 201), InvalidParametersError),
-    "a staged window": (
-        put_frame(staging=STAGING, **wishes(row_permits=0)),
-        InvalidParametersError,
-    ),
+    "a staged window": (put_frame(staging=STAGING, **wishes(row_permits=0)), InvalidParametersError),
     "a name beside staging": (put_frame(staging=STAGING, producer="p"), InvalidParametersError),
     "staging for no query": (put_frame(staging=STAGING._replace(query="")), InvalidParametersError),
 }

@@ -14,10 +14,7 @@ from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeout
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.codec import encode_downstream
-from permitflow.transports.connection import (
-    GET_STREAM,
-    PUT_STREAM,
-)
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.tcp import HEADER_BYTES, Kind, header, read_header

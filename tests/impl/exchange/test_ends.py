@@ -168,10 +168,7 @@ async def test_an_end_that_asks_for_no_more_is_accepted_beside_a_slow_consumer(l
 
 
 async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) -> None:
-    async with (
-        serving(listen, Retention.REPLAY) as (_, address),
-        put(address, CHANNEL, SCHEMA, producer="p") as sender,
-    ):
+    async with serving(listen, Retention.REPLAY) as (_, address), put(address, CHANNEL, SCHEMA, producer="p") as sender:
         await sender.send(chunk(0, 10))
         assert await sender.end() is ACCEPTED
 

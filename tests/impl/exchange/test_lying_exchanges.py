@@ -147,10 +147,7 @@ LIES_TO_PRODUCERS: dict[str, tuple[Sequence[DownstreamFrame | bytes], type[Permi
     "another flow": ([ANOTHER_FLOW], ParameterMismatchError),
     "damaged feedback": ([AGREED, DAMAGED], UndecodableDataError),
     "a larger max_chunk_cost": ([agreed(max_chunk_cost=5)], ParameterMismatchError),
-    "another schema": (
-        [replace(AGREED, schema=BatchCodec(pa.schema([])).schema_bytes)],
-        SchemaMismatchError,
-    ),
+    "another schema": ([replace(AGREED, schema=BatchCodec(pa.schema([])).schema_bytes)], SchemaMismatchError),
     "a codec that was not offered": ([COMPRESSED], ParameterMismatchError),
     "permits first": ([Feedback(Permits(1))], UnexpectedFrameError),
     "permits out of thin air": ([AGREED, Feedback(Permits(barriers=1))], PermitOverrunError),

@@ -70,10 +70,7 @@ async def test_removing_a_channel_breaks_off_its_streams_and_frees_its_name() ->
     exchange = Exchange(parameters=SMALL)
     exchange.add_channel("orders/0", schema=BATCH.schema)
     async with ExchangeServer(exchange) as server:
-        async with (
-            get(server.address, "orders/0") as receiver,
-            put(server.address, "orders/0", BATCH.schema) as sender,
-        ):
+        async with get(server.address, "orders/0") as receiver, put(server.address, "orders/0", BATCH.schema) as sender:
             await sender.send(BATCH)
             await receiver.receive()
             exchange.remove_channel("orders/0")

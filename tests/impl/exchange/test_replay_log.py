@@ -10,12 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import (
-    ChannelClosedError,
-    InvalidParametersError,
-    RetentionError,
-    StoreWriteError,
-)
+from permitflow.errors import ChannelClosedError, InvalidParametersError, RetentionError, StoreWriteError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
 from permitflow.exchange.stores.store import ChannelStore, Store

@@ -69,10 +69,7 @@ async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_noth
                     [ChannelRow(CHANNEL, 4, log_id), ChannelRow(CHANNEL, 9)], consumer="etl"
                 ),
             ),
-            (
-                LogReplacedError,
-                lambda orders: orders.acknowledge([ChannelRow(CHANNEL, 1, "lost")], consumer="etl"),
-            ),
+            (LogReplacedError, lambda orders: orders.acknowledge([ChannelRow(CHANNEL, 1, "lost")], consumer="etl")),
         ]
         for kind, order in cases:
             async with control(address) as orders:

@@ -124,9 +124,7 @@ def chunk(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
-async def test_rows_are_seen_once_their_whole_batch_is_published_in_the_order_of_the_partitions(
-    listen: str,
-) -> None:
+async def test_rows_are_seen_once_their_whole_batch_is_published_in_the_order_of_the_partitions(listen: str) -> None:
     async with world(listen) as here:
         last = await here.stage([5, 6], 2)
         other = await here.stage([7], 1, channel="b")

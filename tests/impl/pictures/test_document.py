@@ -12,14 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from permitflow.pictures.document import document_of
-from permitflow.pictures.looks.permit_channel import (
-    LOOK,
-    NEVER,
-    PLACES,
-    fill_and_drain,
-    ledger_of,
-    stuck_run,
-)
+from permitflow.pictures.looks.permit_channel import LOOK, NEVER, PLACES, fill_and_drain, ledger_of, stuck_run
 from permitflow.pictures.run import Run, Section, Verdict, last_steps
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.state_graph import graph_page, reachable

@@ -7,13 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of
-from permitflow.pictures.state_graph import (
-    MOST_LABELS,
-    StateGraph,
-    graph_drawing,
-    graph_page,
-    reachable,
-)
+from permitflow.pictures.state_graph import MOST_LABELS, StateGraph, graph_drawing, graph_page, reachable
 from permitflow_model.kernel.explore import StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
 from tests.support.browser import Visit

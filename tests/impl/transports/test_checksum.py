@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import (
-    AlteredMessageError,
-    UndecodableDataError,
-)
+from permitflow.errors import AlteredMessageError, UndecodableDataError
 from permitflow.protocol.control import AskPositions, Published
 from permitflow.protocol.frames import End, Feedback
 from permitflow.protocol.permits import PERMITS, Permits

@@ -235,9 +235,7 @@ def test_few_unknown_fields_are_skipped_and_many_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "marker",
-    ["x" * ((1 << 20) + 1), b"x" * ((1 << 20) + 1), "\N{SNOWMAN}" * 400_000],
-    ids=["text", "bytes", "snowmen"],
+    "marker", ["x" * ((1 << 20) + 1), b"x" * ((1 << 20) + 1), "\N{SNOWMAN}" * 400_000], ids=["text", "bytes", "snowmen"]
 )
 def test_a_marker_that_would_not_fit_is_refused(marker: str | bytes) -> None:
     with pytest.raises(InvalidParametersError, match="must take at most 1048576 bytes"):

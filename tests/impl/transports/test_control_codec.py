@@ -125,9 +125,7 @@ def test_a_position_without_state_or_parameters_is_refused() -> None:
         pb.ControlReply(positions=pb.Positions(channels=[pb.ChannelPosition(channel="c")])),
         pb.ControlReply(
             positions=pb.Positions(
-                channels=[
-                    pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, flow="permits", parameters=SENSELESS),
-                ]
+                channels=[pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, flow="permits", parameters=SENSELESS)]
             )
         ),
     ):

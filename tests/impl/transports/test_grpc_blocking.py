@@ -27,14 +27,7 @@ from permitflow.errors import (
 )
 from permitflow.protocol.messages import Kind
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import (
-    BlockingSink,
-    EndOutcome,
-    control,
-    open_sink,
-    open_source,
-    probe,
-)
+from permitflow.transports.grpc_blocking import BlockingSink, EndOutcome, control, open_sink, open_source, probe
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
     SCHEMA,

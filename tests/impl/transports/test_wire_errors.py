@@ -39,13 +39,7 @@ from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import control, open_source
 from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
-from permitflow.transports.wire_errors import (
-    ERROR_KEY,
-    decode_status,
-    encode_status,
-    error_from_status,
-    status_of,
-)
+from permitflow.transports.wire_errors import ERROR_KEY, decode_status, encode_status, error_from_status, status_of
 
 SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),
@@ -53,10 +47,7 @@ SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (errors.UndecodableDataError(what="a chunk", reason="no"), grpc.StatusCode.INVALID_ARGUMENT),
     (errors.ChunkTooLargeError(rows=1, size_bytes=3, limit_bytes=2), grpc.StatusCode.INVALID_ARGUMENT),
     (PermitOverrunError(permit_class="rows", returned=5, outstanding=3), grpc.StatusCode.FAILED_PRECONDITION),
-    (
-        errors.OverspendError(permit_class="rows", cost=5, available=3),
-        grpc.StatusCode.FAILED_PRECONDITION,
-    ),
+    (errors.OverspendError(permit_class="rows", cost=5, available=3), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.OversizeChunkError(rows=5, most=4), grpc.StatusCode.FAILED_PRECONDITION),
     (UnexpectedFrameError(frame="Data", expected="Put"), grpc.StatusCode.FAILED_PRECONDITION),
     (errors.LedgerError(what="rows", here=1, peer=2), grpc.StatusCode.FAILED_PRECONDITION),

@@ -88,10 +88,7 @@ LAWS = Laws(
             ),
         ],
     },
-    books=[
-        BookLaw(NOTHING_BEHIND, "sender", _sent_behind),
-        BookLaw(NOTHING_BEHIND, "receiver", _delivered_behind),
-    ],
+    books=[BookLaw(NOTHING_BEHIND, "sender", _sent_behind), BookLaw(NOTHING_BEHIND, "receiver", _delivered_behind)],
     lines=[
         Line("data", "sender", {"OfferData": "data", "SendData": "-data", "WithdrawData": "-data"}),
         Line("barrier", "sender", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),

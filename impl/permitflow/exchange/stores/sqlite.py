@@ -136,11 +136,7 @@ WHERE channel = ? ORDER BY parts.id, position
 
 
 def stage_batches(
-    connection: sqlite3.Connection,
-    codec: BatchCodec,
-    channel: int,
-    staging: Staging,
-    batches: Sequence[pa.RecordBatch],
+    connection: sqlite3.Connection, codec: BatchCodec, channel: int, staging: Staging, batches: Sequence[pa.RecordBatch]
 ) -> None:
     """Append chunks to an attempt."""
     part = _found(connection, channel, staging)
@@ -471,12 +467,7 @@ class SqliteStore(Store):
             self._require_same(name, stored, parameters, consumers)
 
     def open_channels(
-        self,
-        names: Sequence[str],
-        *,
-        parameters: Parameters,
-        consumers: Sequence[str],
-        schema: pa.Schema | None = None,
+        self, names: Sequence[str], *, parameters: Parameters, consumers: Sequence[str], schema: pa.Schema | None = None
     ) -> list[SqliteChannelStore]:
         """Open several channels, in this order; write all new ones in one transaction.
 

@@ -247,12 +247,7 @@ class Store:
         self._published_batches = dict(published_batches)
 
     def open_channels(
-        self,
-        names: Sequence[str],
-        *,
-        parameters: Parameters,
-        consumers: Sequence[str],
-        schema: pa.Schema | None = None,
+        self, names: Sequence[str], *, parameters: Parameters, consumers: Sequence[str], schema: pa.Schema | None = None
     ) -> Sequence[ChannelStore]:
         """Open channels, each with its stored data; new ones are made together, all or none.
 
