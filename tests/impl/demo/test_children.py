@@ -19,10 +19,10 @@ T = TypeVar("T")
 Complete = Callable[[Coroutine[Any, Any, T]], T]
 
 
-def test_a_child_that_fails_shows_the_end_of_its_log(complete: Complete[Any], tmp_path: Path) -> None:
+async def test_a_child_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
     command = ["sh", "-c", 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7']
     with pytest.raises(DemoError) as caught:
-        complete(run_to_end(command, what="the child", log=tmp_path / "log"))
+        await run_to_end(command, what="the child", log=tmp_path / "log")
     assert str(caught.value).startswith("the child ended with exit code 7\nThe end of its log:\n")
     assert {"what happened", "why"} <= set(str(caught.value).splitlines())
 
@@ -94,36 +94,30 @@ def new_part(tmp_path: Path) -> NewPart:
     return new
 
 
-def test_a_part_that_is_killed_is_started_again_and_has_not_failed(run: asyncio.Runner, new_part: NewPart) -> None:
+async def test_a_part_that_is_killed_is_started_again_and_has_not_failed(new_part: NewPart) -> None:
     part = new_part(WAIT, END, may_fail=False)
 
-    async def killed() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(part.run())
-            await part.begun()
-            assert part.kill()
-
-    run.run(killed())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(part.run())
+        await part.begun()
+        assert part.kill()
     assert (part.is_done, part.starts, part.failures) == (True, 2, 0)
 
 
-def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(run: asyncio.Runner, new_part: NewPart) -> None:
+async def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(new_part: NewPart) -> None:
     part = new_part(FAIL, END, may_fail=False)
     with pytest.raises(DemoError, match=r"part has failed; the end of its log:\nno neighbour"):
-        run.run(part.run())
+        await part.run()
 
 
-def test_cancellation_leaves_no_process(run: asyncio.Runner, new_part: NewPart) -> None:
+async def test_cancellation_leaves_no_process(new_part: NewPart) -> None:
     part = new_part(WAIT)
 
-    async def cancelled() -> int:
-        running = asyncio.create_task(part.run())
-        await part.begun()
-        pid = part.pid
-        assert pid is not None
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        return pid
-
-    assert not Path(f"/proc/{run.run(cancelled())}").exists()
+    running = asyncio.create_task(part.run())
+    await part.begun()
+    pid = part.pid
+    assert pid is not None
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not psutil.pid_exists(pid)

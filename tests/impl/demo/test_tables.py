@@ -2,9 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -14,7 +13,6 @@ from permitflow.demo.settings import DemoSettings
 from permitflow.errors import DemoError, InvalidOptionError
 
 T = TypeVar("T")
-Complete = Callable[[Coroutine[Any, Any, T]], T]
 
 
 def test_a_folder_that_cannot_be_made_is_named() -> None:
@@ -42,18 +40,18 @@ def generator(folder: Path, script: str) -> str:
 WRITES_BOTH = 'echo x > "$out/lineitem.parquet"; echo y > "$out/orders.parquet"'
 
 
-def test_tables_are_generated_once(complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tables_are_generated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, WRITES_BOTH))
     cache = tmp_path / "cache"
-    folder, is_new = complete(tpch.cached_tables(0.5, cache))
+    folder, is_new = await tpch.cached_tables(0.5, cache)
     assert is_new
     assert sorted(os.listdir(folder)) == ["lineitem.parquet", "orders.parquet"]
     monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, "exit 1"))
-    assert complete(tpch.cached_tables(0.5, cache)) == (folder, False)
+    assert await tpch.cached_tables(0.5, cache) == (folder, False)
     assert os.listdir(cache) == [folder.name]
 
 
-def test_a_cache_that_cannot_be_written_is_named(complete: Complete[Any], tmp_path: Path) -> None:
+async def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DemoError, match=r"cannot be kept in .*file"):
-        complete(tpch.cached_tables(0.5, tmp_path / "file"))
+        await tpch.cached_tables(0.5, tmp_path / "file")

@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from typing import Any
 
 import grpc
 import psutil
@@ -23,8 +22,6 @@ from tests.support.carriers import message_of
 from tests.support.number_streams import SCHEMA, SMALL
 from tests.support.peers_by_hand import call, get_frame
 from tests.support.served_exchange import served_exchange
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 SOON_SECONDS = 0.3
 GUARD_SECONDS = 60.0
@@ -173,14 +170,14 @@ ROOM = 20
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def test_an_exchange_whose_table_of_descriptors_is_full_listens_on(complete: Complete, address: str) -> None:
+async def test_an_exchange_whose_table_of_descriptors_is_full_listens_on(address: str) -> None:
     with served_exchange(address=address) as exchange:
 
         async def statistics() -> int:
             async with control(exchange.address) as orders:
                 return len((await orders.statistics()).channels)
 
-        channels = complete(statistics())
+        channels = await statistics()
         most = exchange.limit_descriptors(ROOM)
         host, port = exchange.address.removeprefix("tcp://").rsplit(":", 1)
         crowd = [socket.create_connection((host, int(port))) for _ in range(2 * ROOM)]
@@ -188,4 +185,4 @@ def test_an_exchange_whose_table_of_descriptors_is_full_listens_on(complete: Com
             pass
         for connection in crowd:
             connection.close()
-        assert complete(statistics()) == channels
+        assert await statistics() == channels

@@ -1,10 +1,9 @@
 """How an exchange is emptied before it stops: who is sent away, who may go on, and for how long."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,8 +16,6 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import EndOutcome, control, get, put
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 CHUNK = pa.record_batch({"n": pa.array(range(4), pa.int64())})
 KEPT, ONCE = "kept/0", "once/0"
@@ -43,8 +40,8 @@ async def until_kept(exchange: Exchange, rows: int) -> None:
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_room(
-    complete: Complete, listen: str, tmp_path: Path, is_durable: bool
+async def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_room(
+    listen: str, tmp_path: Path, is_durable: bool
 ) -> None:
     async def produce(address: str) -> str:
         try:
@@ -62,7 +59,7 @@ def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_roo
             return await producing, exchange.replay_channel(KEPT).rows_of("p")
 
     with SqliteStore(tmp_path) as store:
-        reason, rows = complete(test(store if is_durable else None))
+        reason, rows = await test(store if is_durable else None)
     assert reason == "it is being stopped" + ("; what it has taken over is on disk" if is_durable else "")
     assert rows == 8
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,7 +28,6 @@ from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 Start = Callable[..., Any]
 
 CONSUMED, ACCEPTED = EndOutcome.CONSUMED, EndOutcome.ACCEPTED
@@ -190,7 +189,7 @@ def test_a_blocking_end_says_who_holds_the_rows_and_can_be_waited_for_again(star
 # Older releases.
 
 
-def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does_not_know(complete: Complete) -> None:
+async def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does_not_know() -> None:
     async def test(until: EndOutcome | None) -> list[Any]:
         exchange = Exchange()
         exchange.add_channel("orders/0", schema=BATCH.schema)
@@ -206,8 +205,8 @@ def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does
         assert isinstance(agreement, Agreement)
         return frames
 
-    assert complete(test(None)) == [Feedback(Permits(rows=3))]
-    assert complete(test(CONSUMED)) == [Feedback(Permits(rows=3)), Ended(ACCEPTED)]
+    assert await test(None) == [Feedback(Permits(rows=3))]
+    assert await test(CONSUMED) == [Feedback(Permits(rows=3)), Ended(ACCEPTED)]
 
 
 # A dialler breaks off; whatever it says of itself, it is gone.

@@ -1,6 +1,5 @@
 """A channel that keeps its rows keeps barriers in their places, and a store on disk keeps them across restarts."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -121,7 +120,7 @@ async def test_a_restarted_producer_sends_its_last_barrier_again(store: Store) -
     assert places(channel) == [(1, 2)]
 
 
-def test_barriers_survive_the_exchange_on_disk(run: asyncio.Runner, tmp_path: Path) -> None:
+async def test_barriers_survive_the_exchange_on_disk(tmp_path: Path) -> None:
     async def fill(channel: ReplayChannel) -> None:
         for number in (1, 2, 3):
             await channel.append(rows(number, number + 1))
@@ -143,4 +142,4 @@ def test_barriers_survive_the_exchange_on_disk(run: asyncio.Runner, tmp_path: Pa
 
     for step in (fill, finish, go_on):
         with SqliteStore(tmp_path / "store") as store:
-            run.run(step(keeping(store=store)))
+            await step(keeping(store=store))

@@ -132,8 +132,8 @@ def test_no_listener_and_no_such_service_are_errors(run: asyncio.Runner) -> None
         is_serving(address)
 
 
-def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
-    run: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+async def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As where an error comes at the same moment, and the peer that is to be told of it does not read."""
     begun, for_ever = asyncio.Event(), asyncio.Event()
@@ -146,17 +146,14 @@ def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchang
             await for_ever.wait()
         await for_ever.wait()
 
-    async def story() -> None:
-        monkeypatch.setattr("permitflow.exchange.server._FAREWELL_SECONDS", 0)
-        monkeypatch.setattr("permitflow.exchange.server.METHODS", dict.fromkeys(METHODS, serve))
-        server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
-        async with asyncio.timeout(GUARD_SECONDS), server:
-            with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
-                dialler.sendall(header(Kind.GET))
-                await begun.wait()
-                await server.stop()
-        (task,) = served
-        assert task is not None
-        assert task.cancelled()
-
-    run.run(story())
+    monkeypatch.setattr("permitflow.exchange.server._FAREWELL_SECONDS", 0)
+    monkeypatch.setattr("permitflow.exchange.server.METHODS", dict.fromkeys(METHODS, serve))
+    server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
+    async with asyncio.timeout(GUARD_SECONDS), server:
+        with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
+            dialler.sendall(header(Kind.GET))
+            await begun.wait()
+            await server.stop()
+    (task,) = served
+    assert task is not None
+    assert task.cancelled()

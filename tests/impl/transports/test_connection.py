@@ -1,9 +1,6 @@
-"""How clients reach an exchange: one address, and memory that stays."""
+"""How clients reach an exchange: at one address."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -38,25 +35,3 @@ def test_a_list_of_addresses_is_refused_in_words(dial: Callable[[str], object], 
     with pytest.raises(InvalidParametersError, match="address must be a single host:port, because") as caught:
         dial(address)
     assert caught.value.value == address
-
-
-FAULTS_OF_MANY_BLOCKS = """
-import resource
-from permitflow.transports.connection import expect_large_blocks
-{}
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-def blocks():
-    [b"x" * 1_000_000 for _ in range(8)]
-blocks()
-before = faults()
-for _ in range(50):
-    blocks()
-print(faults() - before)
-"""
-
-
-def faults(preparation: str, **environment: str) -> int:
-    command = [sys.executable, "-c", FAULTS_OF_MANY_BLOCKS.format(preparation)]
-    told = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
-    return int(told.stdout)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +27,6 @@ from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import describe, get, put
 from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving, until
-
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -75,7 +73,7 @@ async def test_a_block_that_forgets_the_end_aborts_the_channel() -> None:
             await read(server.address)
 
 
-def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed(complete: Complete) -> None:
+async def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed() -> None:
     async def test(how: str) -> None:
         async with (
             serving() as (_, server),
@@ -98,7 +96,7 @@ def test_sends_that_wait_fail_when_their_end_is_aborted_or_closed(complete: Comp
                 await sender.end()
 
     for how in ("abort", "close"):
-        complete(test(how))
+        await test(how)
 
 
 async def _refused(sending: Coroutine[Any, Any, Any]) -> BaseException | None:

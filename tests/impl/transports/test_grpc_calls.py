@@ -5,7 +5,7 @@ arrived, or after.  The order cannot be forced from outside, so that a call is p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -17,7 +17,6 @@ from permitflow.transports.carrier import Conversation
 from permitflow.transports.grpc_calls import ClientCall
 from permitflow.transports.wire_errors import Metadata, status_of
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 Status = tuple[grpc.StatusCode, str, Metadata]
 
 CROSSED: Status = (grpc.StatusCode.INTERNAL, "Internal error from Core", ())

@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -22,14 +21,13 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.tcp import HEADER_BYTES, Kind, calling, header
 from tests.support.carriers import connected, dialled_by_a_stranger
 
-Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 # No system has it: as IPv6 where that is switched off.
 UNKNOWN_FAMILY = 12_345
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, UNKNOWN_FAMILY], ids=["refused", "no such family"])
-def test_the_next_address_is_dialled_when_the_first_refuses(
-    complete: Complete, resolve_to: Callable[..., None], deaf_port: int, family: int
+async def test_the_next_address_is_dialled_when_the_first_refuses(
+    resolve_to: Callable[..., None], deaf_port: int, family: int
 ) -> None:
     async def test(listener: socket.socket) -> None:
         resolve_to((family, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
@@ -39,11 +37,11 @@ def test_the_next_address_is_dialled_when_the_first_refuses(
                 assert peer.recv(HEADER_BYTES) == header(Kind.GET)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        complete(test(listener))
+        await test(listener)
 
 
-def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
-    complete: Complete, resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
+async def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
+    resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(listener: socket.socket) -> None:
         resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
@@ -54,7 +52,7 @@ def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled
 
     monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        complete(test(listener))
+        await test(listener)
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\udcffb", "."])

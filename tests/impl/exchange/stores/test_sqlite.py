@@ -42,25 +42,19 @@ from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 
 
-def test_all_that_was_written_is_there_again(run: asyncio.Runner, open_store: OpenStore) -> None:
+async def test_all_that_was_written_is_there_again(open_store: OpenStore) -> None:
     parts = [Staging("q", batch, 0, "a") for batch in (1, 2, 3)]
 
-    async def write() -> str:
-        store = open_store()
-        place = await filled(store)
-        await place.acknowledge("default", 30, 0)
-        await place.acknowledge("audit", 12, 12)
-        for part in parts:
-            await place.stage(part, [rows(30, 2), rows(32, 3)])
-        await store.publish("q", 1, [PublishedPart("orders/0", parts[0], 30)])
-        await store.publish("q", 2, [PublishedPart("orders/0", parts[1], 35)])
-        await place.finish(ChannelState.BROKEN, "the producer gave up")
-        return place.load().log_id
-
-    async def read() -> list[pa.RecordBatch]:
-        return await place.read(12, 40)
-
-    log_id = run.run(write())
+    store = open_store()
+    place = await filled(store)
+    await place.acknowledge("default", 30, 0)
+    await place.acknowledge("audit", 12, 12)
+    for part in parts:
+        await place.stage(part, [rows(30, 2), rows(32, 3)])
+    await store.publish("q", 1, [PublishedPart("orders/0", parts[0], 30)])
+    await store.publish("q", 2, [PublishedPart("orders/0", parts[1], 35)])
+    await place.finish(ChannelState.BROKEN, "the producer gave up")
+    log_id = place.load().log_id
     store = open_store()
     place = channel(store)
     kept = place.load()
@@ -69,7 +63,7 @@ def test_all_that_was_written_is_there_again(run: asyncio.Runner, open_store: Op
     assert (kept.state, kept.reason) == (ChannelState.BROKEN, "the producer gave up")
     assert kept.staged == {parts[2]: [2, 3]}
     assert store.published_batches() == {"q": 2}
-    assert numbers(run.run(read())) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
+    assert numbers(await place.read(12, 40)) == [*range(12, 30), 30, 31, 32, 33, 34, 30, 31, 32, 33, 34]
 
 
 def test_a_store_that_is_open_cannot_be_opened_again(open_store: OpenStore, tmp_path: Path) -> None:
@@ -181,42 +175,33 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", list(REFUSED))
-def test_who_was_refused_can_try_again(run: asyncio.Runner, open_store: OpenStore, wrong: str) -> None:
-    async def keep() -> None:
-        await Exchange(store=open_store()).add_channel("old", retention=Retention.REPLAY).append(rows(0, 3))
-
-    async def try_twice() -> None:
-        exchange = Exchange(store=open_store())
-        with pytest.raises(PermitflowError):
-            exchange.add_channels(["new", "old"], retention=Retention.REPLAY, **REFUSED[wrong])
-        new, old = exchange.add_channels(["new", "old"], retention=Retention.REPLAY)
-        assert isinstance(new, ReplayChannel)
-        assert isinstance(old, ReplayChannel)
-        assert (new.books.next_row, old.books.next_row) == (0, 3)
-
-    run.run(keep())
-    run.run(try_twice())
+async def test_who_was_refused_can_try_again(open_store: OpenStore, wrong: str) -> None:
+    await Exchange(store=open_store()).add_channel("old", retention=Retention.REPLAY).append(rows(0, 3))
+    exchange = Exchange(store=open_store())
+    with pytest.raises(PermitflowError):
+        exchange.add_channels(["new", "old"], retention=Retention.REPLAY, **REFUSED[wrong])
+    new, old = exchange.add_channels(["new", "old"], retention=Retention.REPLAY)
+    assert isinstance(new, ReplayChannel)
+    assert isinstance(old, ReplayChannel)
+    assert (new.books.next_row, old.books.next_row) == (0, 3)
 
 
-def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
-    run: asyncio.Runner, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+async def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
+    open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def write() -> int:
-        place = await filled(open_store())
-        next_row = 30
-        with files_of_at_most(4 << 20), suppress(StoreWriteError):
-            while next_row < 10_000_000:
-                await place.append(next_row, [rows(next_row, 2000)], "p", next_row + 2000)
-                next_row += 2000
-        assert 2030 <= next_row < 10_000_000
-        # The channel stands where it stood: what failed can be sent again.
-        await place.append(next_row, [rows(next_row, 5)], "p", next_row + 5)
-        return next_row + 5
-
-    next_row = run.run(write())
+    place = await filled(open_store())
+    next_row = 30
+    with files_of_at_most(4 << 20), suppress(StoreWriteError):
+        while next_row < 10_000_000:
+            await place.append(next_row, [rows(next_row, 2000)], "p", next_row + 2000)
+            next_row += 2000
+    assert 2030 <= next_row < 10_000_000
+    # The channel stands where it stood: what failed can be sent again.
+    await place.append(next_row, [rows(next_row, 5)], "p", next_row + 5)
+    next_row += 5
     place = channel(open_store())
     assert (place.load().next_row, place.load().producers) == (next_row, {"p": next_row})
-    assert numbers(run.run(place.read(0, next_row))) == list(range(next_row))
+    assert numbers(await place.read(0, next_row)) == list(range(next_row))
     # Whoever runs the exchange is told as well.
     told = [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
     assert [message.partition("store ")[2].split()[1:4] for message in told] == [
@@ -225,7 +210,7 @@ def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_roo
     ]
 
 
-def test_forgotten_rows_make_room(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> None:
+async def test_forgotten_rows_make_room(open_store: OpenStore, tmp_path: Path) -> None:
     async def flow(place: ChannelStore, first_row: int, end: int, kept_rows: int) -> None:
         for row in range(first_row, end, 5000):
             await place.append(row, [rows(row, 5000)])
@@ -233,15 +218,12 @@ def test_forgotten_rows_make_room(run: asyncio.Runner, open_store: OpenStore, tm
             for consumer in CONSUMERS:
                 await place.acknowledge(consumer, first_kept_row, first_kept_row)
 
-    async def begin() -> None:
-        place = channel(open_store())
-        await place.declare(rows(0, 0).schema)
-        await flow(place, 0, 200_000, 50_000)
-
-    run.run(begin())
+    place = channel(open_store())
+    await place.declare(rows(0, 0).schema)
+    await flow(place, 0, 200_000, 50_000)
     open_store().close()
     early = (tmp_path / "store" / FILE_NAME).stat().st_size
-    run.run(flow(channel(open_store()), 200_000, 1_000_000, 50_000))
+    await flow(channel(open_store()), 200_000, 1_000_000, 50_000)
     # The log beside the file is cut off at 32 MiB; what it may hold beyond that is one transaction.
     assert (tmp_path / "store" / f"{FILE_NAME}-wal").stat().st_size < 34 << 20
     open_store().close()
@@ -249,40 +231,34 @@ def test_forgotten_rows_make_room(run: asyncio.Runner, open_store: OpenStore, tm
     assert late < early + (1 << 20) < 8 << 20
 
 
-def test_who_waits_for_the_disk_does_not_keep_others_from_running(run: asyncio.Runner, open_store: OpenStore) -> None:
+async def test_who_waits_for_the_disk_does_not_keep_others_from_running(open_store: OpenStore) -> None:
     may_go_on = threading.Event()
 
-    async def write() -> bool:
-        store = open_store()
-        place = await filled(store)
-        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
-        async with asyncio.TaskGroup() as group:
-            appended = group.create_task(place.append(30, [rows(30, 1)]))
-            for _ in range(100):
-                await asyncio.sleep(0)
-            is_early = appended.done()
-            may_go_on.set()
-        return is_early
-
-    assert not run.run(write())
-
-
-def test_orders_that_come_together_share_a_flush(run: asyncio.Runner, open_store: OpenStore) -> None:
-    async def write() -> int:
-        store = open_store()
-        places = [channel(store, f"orders/{number}") for number in range(20)]
-        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
-        before, may_go_on = store.commits, threading.Event()
-        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
-        async with asyncio.TaskGroup() as group:
-            for place in places:
-                group.create_task(place.append(0, [rows(0, 10)]))
+    store = open_store()
+    place = await filled(store)
+    store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
+    async with asyncio.TaskGroup() as group:
+        appended = group.create_task(place.append(30, [rows(30, 1)]))
+        for _ in range(100):
             await asyncio.sleep(0)
-            may_go_on.set()
-        return store.commits - before
+        is_early = appended.done()
+        may_go_on.set()
+    assert not is_early
 
+
+async def test_orders_that_come_together_share_a_flush(open_store: OpenStore) -> None:
     # That for which the disk was busy, and one for all that has come meanwhile.
-    assert run.run(write()) <= 2
+    store = open_store()
+    places = [channel(store, f"orders/{number}") for number in range(20)]
+    await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
+    before, may_go_on = store.commits, threading.Event()
+    store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+    async with asyncio.TaskGroup() as group:
+        for place in places:
+            group.create_task(place.append(0, [rows(0, 10)]))
+        await asyncio.sleep(0)
+        may_go_on.set()
+    assert store.commits - before <= 2
 
 
 def on_a_small_disk(disk: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -322,8 +298,8 @@ def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: P
     assert facts["is as it was"]
 
 
-def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
+async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     reserve = tmp_path / "store" / RESERVE_NAME
 
@@ -333,25 +309,22 @@ def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
         connection.execute("CREATE TABLE more (a)")
         connection.execute("DROP TABLE more")
 
-    async def write() -> None:
-        store = open_store()
-        place = await filled(store)
-        with pytest.raises(StoreWriteError, match="full"):
-            await store._database.submit(needs_the_reserve)
-        assert reserve.stat().st_size == RESERVE_BYTES
-        with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
-            await store._database.submit(needs_the_reserve, makes_room=True)
-            with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room"):
-                await place.append(30, [rows(30, 1)])
-            await place.acknowledge("audit", 30, 0)
-            assert not reserve.exists()
-        await place.append(30, [rows(30, 1)])
-        assert reserve.stat().st_size == RESERVE_BYTES
-
-    run.run(write())
+    store = open_store()
+    place = await filled(store)
+    with pytest.raises(StoreWriteError, match="full"):
+        await store._database.submit(needs_the_reserve)
+    assert reserve.stat().st_size == RESERVE_BYTES
+    with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
+        await store._database.submit(needs_the_reserve, makes_room=True)
+        with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room"):
+            await place.append(30, [rows(30, 1)])
+        await place.acknowledge("audit", 30, 0)
+        assert not reserve.exists()
+    await place.append(30, [rows(30, 1)])
+    assert reserve.stat().st_size == RESERVE_BYTES
 
 
-def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_store: OpenStore) -> None:
+async def test_dictionaries_and_nested_columns_come_back(open_store: OpenStore) -> None:
     table = {
         "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
         "list": pa.array([[1], [], None, [2, 3]]),
@@ -359,13 +332,10 @@ def test_dictionaries_and_nested_columns_come_back(run: asyncio.Runner, open_sto
     }
     batch = pa.record_batch(table)
 
-    async def write() -> None:
-        place = channel(open_store())
-        await place.declare(batch.schema)
-        await place.append(0, [batch.slice(1, 2), batch])
-
-    run.run(write())
-    read = run.run(channel(open_store()).read(0, 6))
+    place = channel(open_store())
+    await place.declare(batch.schema)
+    await place.append(0, [batch.slice(1, 2), batch])
+    read = await channel(open_store()).read(0, 6)
     assert pa.Table.from_batches(read).to_pylist() == [*batch.slice(1, 2).to_pylist(), *batch.to_pylist()]
 
 
@@ -380,17 +350,14 @@ def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monk
                 SqliteStore(tmp_path)
 
 
-def test_one_that_cannot_be_written_does_not_keep_others_from_being(run: asyncio.Runner, open_store: OpenStore) -> None:
-    async def write() -> list[BaseException | None]:
-        store = open_store()
-        places = [channel(store, f"orders/{number}") for number in range(3)]
-        await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
-        gap = 7
-        return await asyncio.gather(
-            *(place.append(first_row, [rows(0, 1)]) for place, first_row in zip(places, (0, gap, 0), strict=True)),
-            return_exceptions=True,
-        )
-
-    outcomes = run.run(write())
+async def test_one_that_cannot_be_written_does_not_keep_others_from_being(open_store: OpenStore) -> None:
+    store = open_store()
+    places = [channel(store, f"orders/{number}") for number in range(3)]
+    await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
+    gap = 7
+    outcomes = await asyncio.gather(
+        *(place.append(first_row, [rows(0, 1)]) for place, first_row in zip(places, (0, gap, 0), strict=True)),
+        return_exceptions=True,
+    )
     assert [type(outcome).__name__ for outcome in outcomes] == ["NoneType", "LocalProtocolError", "NoneType"]
     assert "row 7 does not follow" in str(outcomes[1])

@@ -112,14 +112,8 @@ def take_the_journal_of_another_store(left: Path) -> None:
 DAMAGED = "is damaged, so nothing tells whether rows are missing"
 JOURNALS: dict[str, tuple[Callable[[Path], None], str]] = {
     "gone": (lambda left: (left / JOURNAL_NAME).unlink(), "is not there, so nothing tells whether rows are missing"),
-    "empty": (
-        lambda left: os.truncate(left / JOURNAL_NAME, 0),
-        "is damaged, so nothing tells whether rows are missing",
-    ),
-    "damaged": (
-        lambda left: flip_bits(left, 20, SLOT_BYTES + 20),
-        "is damaged, so nothing tells whether rows are missing",
-    ),
+    "empty": (lambda left: os.truncate(left / JOURNAL_NAME, 0), DAMAGED),
+    "damaged": (lambda left: flip_bits(left, 20, SLOT_BYTES + 20), DAMAGED),
     # Commit 5 is in the other slot.
     "half": (lambda left: flip_bits(left, 20), "half of its journal, .* so nothing tells whether commit 6 is missing"),
     "older": (
@@ -144,26 +138,26 @@ def test_a_journal_that_proves_nothing_is_refused_and_can_be_put_back(left: Path
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
-def test_a_crash_between_a_commit_and_its_journal_loses_nothing(run: asyncio.Runner, left: Path, is_torn: bool) -> None:
+async def test_a_crash_between_a_commit_and_its_journal_loses_nothing(left: Path, is_torn: bool) -> None:
     shutil.copy(left.parent / "newest" / JOURNAL_NAME, left)
     if is_torn:
         flip(left / JOURNAL_NAME, SLOT_BYTES + 20)
     with SqliteStore(left) as store:
-        run.run(channel(store).append(3000, [rows(3000, 1)]))
+        await channel(store).append(3000, [rows(3000, 1)])
     assert next_row(left) == 3001
 
 
-def test_a_journal_with_another_history_of_the_same_length_is_refused(run: asyncio.Runner, left: Path) -> None:
+async def test_a_journal_with_another_history_of_the_same_length_is_refused(left: Path) -> None:
     other = copied(left, left.parent / "other")
     for folder, new_rows in ((left, 1), (other, 2)):
         with SqliteStore(folder) as store:
-            run.run(channel(store).append(3000, [rows(3000, new_rows)]))
+            await channel(store).append(3000, [rows(3000, new_rows)])
     shutil.copy(other / JOURNAL_NAME, left)
     with pytest.raises(StoreUnusableError, match=r"is not its journal.*commit 6 of another history"):
         SqliteStore(left)
 
 
-def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> None:
+async def test_who_wants_what_is_left_can_say_so(left: Path) -> None:
     take_an_older(left, LOG_NAME)
     with closing(sqlite3.connect(left / FILE_NAME)) as shell:
         shell.execute("PRAGMA user_version = 0")
@@ -171,14 +165,14 @@ def test_who_wants_what_is_left_can_say_so(run: asyncio.Runner, left: Path) -> N
         SqliteStore(left)  # the journal is there: it may as well be an older copy of the database
     (left / JOURNAL_NAME).unlink()
     with SqliteStore(left) as store:
-        run.run(channel(store).append(1000, [rows(1000, 1)]))
+        await channel(store).append(1000, [rows(1000, 1)])
     assert next_row(left) == 1001
 
 
-def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = run.run(filled(open_store()))
+    place = await filled(open_store())
 
     def fails(*_: object) -> int:
         raise OSError(errno.EIO, "the disk fails")
@@ -186,9 +180,9 @@ def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", fails)
         with pytest.raises(StoreWriteError, match=r"its journal cannot be written .the disk fails., so start"):
-            run.run(place.append(30, [rows(30, 1)]))
+            await place.append(30, [rows(30, 1)])
     with pytest.raises(StoreWriteError, match=r"its journal cannot be written .the disk fails., so start"):
-        run.run(place.append(30, [rows(30, 1)]))
+        await place.append(30, [rows(30, 1)])
     # As after a crash: nobody was told of the last row.
     open_store().close()
     assert next_row(tmp_path / "store") == 31
@@ -360,10 +354,8 @@ DAMAGES_OF_FILE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGES_OF_FILE)
-def test_a_damaged_store_is_refused_and_left_as_it_is(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, what: str
-) -> None:
-    run.run(filled(open_store()))
+async def test_a_damaged_store_is_refused_and_left_as_it_is(open_store: OpenStore, tmp_path: Path, what: str) -> None:
+    await filled(open_store())
     open_store().close()
     path = tmp_path / "store" / FILE_NAME
     DAMAGES_OF_FILE[what](path)
@@ -374,14 +366,11 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
-def test_any_bit_of_kept_rows_that_is_flipped_on_disk_is_named_with_its_channel_and_rows(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path, is_staged: bool
+async def test_any_bit_of_kept_rows_that_is_flipped_on_disk_is_named_with_its_channel_and_rows(
+    open_store: OpenStore, tmp_path: Path, is_staged: bool
 ) -> None:
-    async def fill(store: SqliteStore) -> None:
-        place = await filled(store)
-        await place.stage(Staging("q", 7, 0, "first"), [rows(30, 10)])
-
-    run.run(fill(open_store()))
+    place = await filled(open_store())
+    await place.stage(Staging("q", 7, 0, "first"), [rows(30, 10)])
     open_store().close()
     path = tmp_path / "store" / FILE_NAME
     with sqlite3.connect(path) as connection:
@@ -401,7 +390,7 @@ def test_any_bit_of_kept_rows_that_is_flipped_on_disk_is_named_with_its_channel_
         ):
             open_store()
     path.write_bytes(sound)
-    assert run.run(channel(open_store()).read(20, 30))[0].equals(rows(20, 10))
+    assert (await channel(open_store()).read(20, 30))[0].equals(rows(20, 10))
 
 
 def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -452,17 +441,12 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "store")
 
 
-def test_many_channels_with_long_names_fit_into_the_journal(
-    run: asyncio.Runner, open_store: OpenStore, tmp_path: Path
-) -> None:
-    async def write() -> None:
-        store = open_store()
-        for number in range(100):
-            place = channel(store, f"{number}/{'x' * 300}")
-            await place.declare(rows(0, 0).schema)
-            await place.append(0, [rows(0, 3)])
-
-    run.run(write())
+async def test_many_channels_with_long_names_fit_into_the_journal(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store()
+    for number in range(100):
+        place = channel(store, f"{number}/{'x' * 300}")
+        await place.declare(rows(0, 0).schema)
+        await place.append(0, [rows(0, 3)])
     left = copied(tmp_path / "store", tmp_path / "left")
     (left / LOG_NAME).unlink()
     with pytest.raises(StoreUnusableError, match=r"the 300 commits.*: 3 rows of channel '99/x"):

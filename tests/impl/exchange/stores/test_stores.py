@@ -3,7 +3,6 @@
 A store on disk, closed and opened again at any moment, is the store in memory.
 """
 
-import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,47 +34,36 @@ def attempt(batch: int, partition: int = 0, name: str = "a", query: str = "q") -
     return Staging(query, batch, partition, name)
 
 
-def test_batches_of_a_reader_outlive_their_place_in_the_store(run: asyncio.Runner, store: Store) -> None:
-    async def read() -> list[pa.RecordBatch]:
-        place = await opened(store, rows(0, 0).schema)
-        await place.append(0, [rows(0, 10)])
-        batches = await place.read(0, 10)
-        await place.acknowledge("default", 10, 10)
-        return batches
-
-    assert numbers(run.run(read())) == list(range(10))
+async def test_batches_of_a_reader_outlive_their_place_in_the_store(store: Store) -> None:
+    place = await opened(store, rows(0, 0).schema)
+    await place.append(0, [rows(0, 10)])
+    batches = await place.read(0, 10)
+    await place.acknowledge("default", 10, 10)
+    assert numbers(batches) == list(range(10))
 
 
-def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are_gone(
-    run: asyncio.Runner, store: Store
-) -> None:
-    async def read() -> list[pa.RecordBatch]:
-        place = await opened(store, rows(0, 0).schema)
-        for staging, first in ((attempt(1, 1), 30), (attempt(1, 0), 20), (attempt(1, 0, "b"), 90), (attempt(0), 80)):
-            await place.stage(staging, [rows(first, 2)])
-        parts = [PublishedPart("orders/0", attempt(1, 0), 0), PublishedPart("orders/0", attempt(1, 1), 2)]
-        await store.publish("q", 1, parts)
-        # The same name again is another attempt; and a later batch stands behind.
-        await place.stage(attempt(2), [rows(40, 2)])
-        without_rows = PublishedPart("orders/0", attempt(2, 1, "without rows"), 6)
-        await store.publish("q", 2, [PublishedPart("orders/0", attempt(2), 4), without_rows])
-        return await place.read(0, 6)
-
-    assert numbers(run.run(read())) == [20, 21, 30, 31, 40, 41]
+async def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are_gone(store: Store) -> None:
+    place = await opened(store, rows(0, 0).schema)
+    for staging, first in ((attempt(1, 1), 30), (attempt(1, 0), 20), (attempt(1, 0, "b"), 90), (attempt(0), 80)):
+        await place.stage(staging, [rows(first, 2)])
+    parts = [PublishedPart("orders/0", attempt(1, 0), 0), PublishedPart("orders/0", attempt(1, 1), 2)]
+    await store.publish("q", 1, parts)
+    # The same name again is another attempt; and a later batch stands behind.
+    await place.stage(attempt(2), [rows(40, 2)])
+    without_rows = PublishedPart("orders/0", attempt(2, 1, "without rows"), 6)
+    await store.publish("q", 2, [PublishedPart("orders/0", attempt(2), 4), without_rows])
+    assert numbers(await place.read(0, 6)) == [20, 21, 30, 31, 40, 41]
     assert store.published_batches() == {"q": 2}
 
 
-def test_a_name_is_free_again_once_its_channel_is_removed(run: asyncio.Runner, store: Store) -> None:
-    async def read() -> list[pa.RecordBatch]:
-        place = await opened(store, rows(0, 0).schema)
-        await place.append(0, [rows(90, 10)], "p", 10)
-        await place.stage(attempt(0), [rows(90, 2)])
-        place.remove()
-        place = await opened(store, rows(0, 0).schema)
-        await place.append(0, [rows(0, 3)])
-        return await place.read(0, 3)
-
-    assert numbers(run.run(read())) == [0, 1, 2]
+async def test_a_name_is_free_again_once_its_channel_is_removed(store: Store) -> None:
+    place = await opened(store, rows(0, 0).schema)
+    await place.append(0, [rows(90, 10)], "p", 10)
+    await place.stage(attempt(0), [rows(90, 2)])
+    place.remove()
+    place = await opened(store, rows(0, 0).schema)
+    await place.append(0, [rows(0, 3)])
+    assert numbers(await place.read(0, 3)) == [0, 1, 2]
 
 
 LARGE_ROWS = 20_000
@@ -110,30 +98,26 @@ async def kept(place: ChannelStore, batches: Sequence[pa.RecordBatch]) -> list[p
     ],
     ids=str,
 )
-def test_large_batches_are_not_copied_wherever_small_ones_stand(
-    run: asyncio.Runner, sizes: list[int], found: list[int]
-) -> None:
+async def test_large_batches_are_not_copied_wherever_small_ones_stand(sizes: list[int], found: list[int]) -> None:
     given = [batch(size) for size in sizes]
-    read = run.run(kept(ChannelStore(), given))
+    read = await kept(ChannelStore(), given)
     assert [each.num_rows for each in read] == found
     assert pa.Table.from_batches(read).equals(pa.Table.from_batches(given))
     large = [[address_of(each) for each in batches if each.num_rows == LARGE_ROWS] for batches in (given, read)]
     assert large[0] == large[1]
 
 
-def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(
-    run: asyncio.Runner, tmp_path: Path
-) -> None:
+async def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(tmp_path: Path) -> None:
     sizes = [1, 1_500_000_000, 1_500_000_000]
 
     async def lengths(place: ChannelStore) -> list[int]:
         return [len(row) for each in await kept(place, [nulls(size) for size in sizes]) for row in each.column(0)]
 
-    assert run.run(lengths(ChannelStore())) == sizes
+    assert await lengths(ChannelStore()) == sizes
     with SqliteStore(tmp_path) as store:
-        assert run.run(lengths(channel(store))) == sizes
+        assert await lengths(channel(store)) == sizes
     with SqliteStore(tmp_path) as store:
-        found = run.run(channel(store).read(0, 3))
+        found = await channel(store).read(0, 3)
     assert [len(row) for each in found for row in each.column(0)] == sizes
 
 
@@ -248,38 +232,29 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_disk_that_is_opened_again_and_again_is_memory(run: asyncio.Runner, open_store: OpenStore, seed: int) -> None:
-    async def play() -> None:
-        both = Run(open_store, seed)
-        await both.declare()
-        for _ in range(STEPS):
-            await both.step()
-
-    run.run(play())
+async def test_a_disk_that_is_opened_again_and_again_is_memory(open_store: OpenStore, seed: int) -> None:
+    both = Run(open_store, seed)
+    await both.declare()
+    for _ in range(STEPS):
+        await both.step()
 
 
-def test_publishing_concerns_one_query_and_the_channels_that_are_named(run: asyncio.Runner, store: Store) -> None:
-    async def read() -> list[list[pa.RecordBatch]]:
-        first, second = await opened(store, rows(0, 0).schema, "a/0"), await opened(store, rows(0, 0).schema, "a/1")
-        other = attempt(0, query="other")
-        await first.stage(attempt(5), [rows(0, 1)])
-        await second.stage(attempt(5, 1), [rows(10, 1)])
-        await first.stage(other, [rows(20, 1)])
-        await store.publish("q", 5, [PublishedPart("a/0", attempt(5), 0), PublishedPart("a/1", attempt(5, 1), 0)])
-        await store.publish("other", 0, [PublishedPart("a/0", other, 1)])
-        return [await first.read(0, 2), await second.read(0, 1)]
-
-    assert [numbers(batches) for batches in run.run(read())] == [[0, 20], [10]]
+async def test_publishing_concerns_one_query_and_the_channels_that_are_named(store: Store) -> None:
+    first, second = await opened(store, rows(0, 0).schema, "a/0"), await opened(store, rows(0, 0).schema, "a/1")
+    other = attempt(0, query="other")
+    await first.stage(attempt(5), [rows(0, 1)])
+    await second.stage(attempt(5, 1), [rows(10, 1)])
+    await first.stage(other, [rows(20, 1)])
+    await store.publish("q", 5, [PublishedPart("a/0", attempt(5), 0), PublishedPart("a/1", attempt(5, 1), 0)])
+    await store.publish("other", 0, [PublishedPart("a/0", other, 1)])
+    assert [numbers(batches) for batches in [await first.read(0, 2), await second.read(0, 1)]] == [[0, 20], [10]]
     assert store.published_batches() == {"q": 5, "other": 0}
 
 
-def test_forgotten_attempts_can_be_staged_anew(run: asyncio.Runner, store: Store) -> None:
-    async def read() -> list[pa.RecordBatch]:
-        place = await opened(store, rows(0, 0).schema)
-        await place.stage(attempt(0), [rows(90, 2)])
-        await place.forget([attempt(0), attempt(7, name="never here")])
-        await place.stage(attempt(0), [rows(0, 2)])
-        await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 0)])
-        return await place.read(0, 2)
-
-    assert numbers(run.run(read())) == [0, 1]
+async def test_forgotten_attempts_can_be_staged_anew(store: Store) -> None:
+    place = await opened(store, rows(0, 0).schema)
+    await place.stage(attempt(0), [rows(90, 2)])
+    await place.forget([attempt(0), attempt(7, name="never here")])
+    await place.stage(attempt(0), [rows(0, 2)])
+    await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 0)])
+    assert numbers(await place.read(0, 2)) == [0, 1]
