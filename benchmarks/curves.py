@@ -223,8 +223,6 @@ WINDOWS_SENT = 3
 
 @dataclass(frozen=True)
 class Stalled(Record):
-    """One way with one window."""
-
     way: str
     row_permits: int
     peak_memory_bytes: Series

@@ -22,8 +22,6 @@ from permitflow.protocol.permits import ChannelParameters
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of one run."""
-
     rounds: int = 5
     job_seconds: float = 0.15
     """How long each job should take, roughly."""
@@ -98,8 +96,6 @@ ANSWER_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One job's figures."""
-
     chunks_per_second: float
     """After warming up, by the consumer's clock; infinite if all came at once.  It means nothing if the producer
     paused."""

@@ -73,8 +73,6 @@ FAR_SECONDS = 0.010
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """When barriers are due."""
-
     barriers: int = 12
     warm_up_barriers: int = 2
     interval_seconds: float = 0.2
@@ -155,8 +153,6 @@ class Aligning(Protocol):
 
 
 class Gate:
-    """The gate."""
-
     def __init__(self, gate: InputGate[pa.RecordBatch]) -> None:
         self._gate = gate
         self.receive = gate.receive
@@ -270,7 +266,6 @@ class PermitAligner:
 
 @asynccontextmanager
 async def aligning_here(setting: str) -> AsyncIterator[tuple[Aligning, dict[str, SendEnd[pa.RecordBatch]]]]:
-    """Inputs inside this process, and their senders."""
     senders: dict[str, SendEnd[pa.RecordBatch]] = {}
     if isinstance(parameters := SETTINGS[setting], GateParameters):
         gate: InputGate[pa.RecordBatch]
@@ -322,8 +317,6 @@ START_SECONDS = 0.020
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """One barrier at the consumer."""
-
     seconds: float
     """Since it was due."""
     held_rows: int
@@ -397,7 +390,6 @@ def _observed(
 
 
 async def run_here(setting: str, rates: str, schedule: Schedule) -> Observed:
-    """Inputs and consumer in one process."""
     schedule = _beginning(schedule)
     async with aligning_here(setting) as (aligning, senders), asyncio.TaskGroup() as group:
         for name, seconds in chunk_seconds(rates).items():

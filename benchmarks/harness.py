@@ -80,7 +80,6 @@ class Partner:
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """Has it ended by itself until now?"""
         return not self._process.is_alive()
 
     def kill(self) -> None:

@@ -38,8 +38,6 @@ MOST_ON_SAME_HOST = 100
 
 
 class Cost(NamedTuple):
-    """Of all channels, at one end."""
-
     memory_bytes: int
     cpu_share: float
 

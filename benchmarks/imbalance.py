@@ -49,8 +49,6 @@ WIDE_ROW_BYTES = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """One experiment."""
-
     name: str
     uses_permits: bool
     permit_batch: int = PERMIT_BATCH
@@ -100,7 +98,6 @@ class Work:
         self._due = 0.0
 
     def begin(self) -> None:
-        """Stop waiting; work that was not done meanwhile is lost."""
         self._due = time.monotonic()
 
     def do(self) -> None:

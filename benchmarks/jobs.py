@@ -168,7 +168,6 @@ class Job:
                 await asyncio.sleep(self.pause_seconds)
 
     def feed(self) -> Iterator[pa.RecordBatch]:
-        """All chunks, one after the other, with pauses if the job is paced."""
         for burst in self.bursts():
             yield from burst
 
@@ -178,15 +177,12 @@ class Job:
             yield self.shape.stamped(burst, time.monotonic_ns) if self.is_stamped else burst
 
     def checksum(self) -> int:
-        """The consumer's checksum if every chunk arrives."""
         sums = [sum_of_serials([chunk]) for chunk in self.shape.distinct()]
         rounds, rest = divmod(self.chunks, len(sums))
         return rounds * sum(sums) + sum(sums[:rest])
 
 
 class Outcome(NamedTuple):
-    """A consumer's observations."""
-
     chunks: int
     """After warming up, while the clock ran."""
     seconds: float

@@ -16,8 +16,6 @@ LATENCY_PEERS = {"remote": "grpc.aio, permits by hand", "same host": "Flight DoE
 
 @dataclass(frozen=True)
 class Latency(Record):
-    """Of one way."""
-
     way: str
     median_microseconds: Series
     percentile_99_microseconds: Series

@@ -159,7 +159,6 @@ class LocalRate(Record):
 
 
 def measure_local(settings: Settings) -> list[LocalRate]:
-    """All candidates at all sizes, in shuffled rounds."""
     order, found = random.Random(settings.seed), list[LocalRate]()
     messages = SMOKE_MESSAGES if settings.is_smoke else MESSAGES
     # Else a collection would look through all that this process has loaded: longer than a round takes.

@@ -133,8 +133,6 @@ def proved(_: str) -> Work:
 
 @dataclass(frozen=True)
 class Task:
-    """Something to measure."""
-
     what: str
     prepared: Callable[[str], Work]
     name: str

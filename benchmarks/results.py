@@ -116,8 +116,6 @@ R = TypeVar("R", bound=Record)
 
 @dataclass
 class Results:
-    """Records by part."""
-
     machine: dict[str, str]
     settings: dict[str, Any]
     failures: list[str] = field(default_factory=list)
@@ -126,7 +124,6 @@ class Results:
     """Of each part."""
 
     def put(self, part: str, records: Sequence[Record]) -> None:
-        """Replace a part."""
         self.parts[part] = [asdict(record) for record in records]
         self.rounds[part] = self.settings["rounds"]
 

@@ -63,7 +63,6 @@ class _Sample:
 
 
 def measure_schedules(settings: Settings) -> list[Schedule]:
-    """Each schedule at each distance."""
     delays, messages = (DELAYS_MILLISECONDS[:1], 16) if settings.is_smoke else (DELAYS_MILLISECONDS, 320)
     return [_measured(name, delay, messages, settings.rounds) for delay, name in product(delays, SCHEDULES)]
 

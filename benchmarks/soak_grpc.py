@@ -40,8 +40,6 @@ class Sample(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The result of one run."""
-
     seconds: float
     source: dict[str, Any]
     """The statistics of the channel, as its exchange told them."""

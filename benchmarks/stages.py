@@ -50,7 +50,6 @@ def selected(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def unchanged(element: Any) -> Any:
-    """Nothing."""
     return element
 
 
@@ -74,7 +73,6 @@ class StageCost(Record):
 
     @property
     def ratio(self) -> Series:
-        """Stages to generators."""
         return self.stage_microseconds.ratio_to(self.generator_microseconds)
 
 
@@ -135,7 +133,6 @@ Opening = Callable[[list[Any], Work, int], Stream]
 
 
 def measure_stages(settings: Settings) -> list[StageCost]:
-    """All kinds of steps on both kinds of elements, in shuffled rounds."""
     count = SMOKE_ELEMENTS if settings.is_smoke else ELEMENTS
     chunks = [*PAYLOADS[f"{CHUNK_ROWS:,}"].chunks(count)]
     singles = [*range(count)]

@@ -31,8 +31,6 @@ STREAM = "kept"
 
 @dataclass(frozen=True)
 class StoreRate(Record):
-    """The rate of all producers together."""
-
     store: str
     payload: str
     """One of ``PAYLOADS``."""
@@ -102,7 +100,6 @@ async def _feed(address: str, channel: str, payload: Payload, seconds: float) ->
 
 
 async def _acknowledge(orders: AioControl, channels: list[str]) -> None:
-    """Acknowledge all rows that were taken over, again and again."""
     while True:
         positions = await orders.positions(channels)
         await orders.acknowledge({position.channel: position.next_row for position in positions})

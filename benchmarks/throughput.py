@@ -20,16 +20,12 @@ ROUNDS_BESIDE = 3
 
 
 class Entry(NamedTuple):
-    """A way and its job."""
-
     way: Way
     job: Job
 
 
 @dataclass(frozen=True)
 class Cell(Record):
-    """A way at a size."""
-
     way: str
     payload: str
     is_tuned: bool
@@ -111,8 +107,6 @@ ENDS_CHUNKS = 40
 
 @dataclass(frozen=True)
 class StreamEnds(Record):
-    """Of one way."""
-
     way: str
     streams: int
     failed: int

@@ -23,15 +23,12 @@ Exchange = Callable[[Job, "_Permits", flight.MetadataRecordBatchWriter], None]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no annotations
-    """Serves the current job."""
-
     def __init__(self, exchange: Exchange) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self._exchange = exchange
         self.job: Job
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """Without permits."""
         return flight.GeneratorStream(self.job.shape.schema, self.job.feed())
 
     def do_exchange(
@@ -113,8 +110,6 @@ class FlightProducer(Producer):
 
 
 class GetConsumer(Consumer):
-    """``DoGet``."""
-
     def __init__(self, address: str) -> None:
         self._client = flight.connect(address)
 

@@ -99,8 +99,6 @@ class ExchangeConsumer(Consumer):
 
 
 class BlockingConsumer(Consumer):
-    """The client for threads and scripts."""
-
     def __init__(self, address: str, *, same_host: SameHost = SameHost.NEVER) -> None:
         super().__init__(address)
         self._same_host = same_host

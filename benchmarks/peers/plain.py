@@ -35,8 +35,6 @@ class PipeProducer(Producer):
 
 
 class PipeConsumer(Consumer):
-    """Dials for each job."""
-
     def consume(self, job: Job, tally: Tally) -> None:
         schema = job.shape.schema
         with Client(self.address, family="AF_UNIX") as connection:
@@ -81,8 +79,6 @@ class SocketProducer(Producer):
 
 
 class SocketConsumer(Consumer):
-    """Dials for each job."""
-
     def consume(self, job: Job, tally: Tally) -> None:
         is_path = os.sep in self.address
         with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as connection:

@@ -95,8 +95,6 @@ class _Subscriber(DefaultSubscriber):  # type: ignore[misc]  # rsocket has no an
 
 
 class RSocketConsumer(Consumer):
-    """Dials for each job."""
-
     async def consume(self, job: Job, tally: Tally) -> None:
         logging.getLogger("pyrsocket").setLevel(logging.ERROR)
         host, port = self.address.split(":")

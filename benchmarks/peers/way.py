@@ -14,8 +14,6 @@ from benchmarks.jobs import Job, Tally
 
 
 class Group(StrEnum):
-    """Whose it is."""
-
     PLAIN = "without permits"
     """Moves chunks without a bound in rows: shows the cost of the operating system and of serialising."""
     PEER = "peer"
@@ -46,8 +44,6 @@ class Producer:
 
 
 class Consumer(ABC):
-    """Lives in the consumer's process."""
-
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -58,8 +54,6 @@ class Consumer(ABC):
 
 @dataclass(frozen=True)
 class Way:
-    """A way to move chunks."""
-
     name: str
     """The name in tables."""
     group: Group

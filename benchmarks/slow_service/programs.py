@@ -42,8 +42,6 @@ LONGEST_REQUEST_SECONDS = 300.0
 
 
 class Answer(NamedTuple):
-    """A server's answer."""
-
     status: int
     body: bytes = b""
 

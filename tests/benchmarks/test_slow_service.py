@@ -27,7 +27,6 @@ COMMANDS = ("make ", "permitflow ")
 
 @contextmanager
 def serving(listening: Callable[[Settings], tuple[ThreadingHTTPServer, str]], settings: Settings) -> Iterator[str]:
-    """Serve in a thread."""
     server, url = listening(settings)
     with server:
         thread = Thread(target=server.serve_forever)
@@ -48,7 +47,6 @@ def settings() -> Iterator[Settings]:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[tuple[int, float]]:
-    """Ids and scores."""
     return list(zip(*batch.to_pydict().values(), strict=True))
 
 

@@ -32,8 +32,6 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
 
 @pytest.fixture
 def report(command: Callable[..., Answer]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """Run a command with ``--json`` and read its report."""
-
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
         code, stdout, _stderr = command(*arguments, "--json")
         document = json.loads(stdout)

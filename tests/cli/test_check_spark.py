@@ -48,7 +48,6 @@ def session_that_cannot_stop(*_: object, **__: object) -> Iterator[None]:
 
 
 def swept(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """The exit code and the words of a check on Spark."""
     with pytest.raises(typer.Exit) as ended:
         sweep_on("local[2]", Check.DECIDE, GRID, max_states=1)
     return ended.value.exit_code, capfd.readouterr().err

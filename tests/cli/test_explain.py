@@ -25,14 +25,11 @@ STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Commands run in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 class Embedded(HTMLParser):
-    """The data that a page carries."""
-
     def __init__(self, page: Path) -> None:
         super().__init__()
         self._is_data = False

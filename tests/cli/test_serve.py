@@ -57,20 +57,17 @@ def serving(*arguments: str, by: Sequence[str] = ()) -> "Iterator[subprocess.Pop
 
 
 def line_of(process: "subprocess.Popen[str]") -> str:
-    """The next line that it prints."""
     assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
 
 
 def address_of(process: "subprocess.Popen[str]") -> str:
-    """Where it listens, as its first line says."""
     line = line_of(process)
     assert line.startswith("listening at 127.0.0.1:")
     return line.removeprefix("listening at ")
 
 
 def events_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
-    """What it prints with ``--json``."""
     while line := line_of(process):
         event = json.loads(line)
         assert isinstance(event, dict)
@@ -325,7 +322,6 @@ CHUNK = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
 
 
 def scraped(address: str) -> Samples:
-    """Every sample by its name and the values of its labels."""
     with urlopen(address, timeout=30) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return {(found.name, *found.labels.values()): found.value for family in families for found in family.samples}

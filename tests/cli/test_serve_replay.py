@@ -25,15 +25,12 @@ REPLAY = ("--retention", "replay")
 
 
 class Served:
-    """A running ``permitflow serve --json``."""
-
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         self.listening = self.event("listening")
         self.address: str = self.listening["address"]
 
     def event(self, name: str) -> dict[str, Any]:
-        """The next event of this name; those before it do not matter."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             event: dict[str, Any] = json.loads(line)

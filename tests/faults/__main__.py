@@ -25,7 +25,6 @@ Result = tuple[Evidence, Verdict]
 
 
 async def run_all(schedules: Sequence[Schedule], options: argparse.Namespace, folder: Path) -> list[Result]:
-    """Run them, several at once, those that wait longest first."""
     ahead = sorted(schedules, key=_takes_long, reverse=True)
     results: list[Result] = []
 
@@ -77,7 +76,6 @@ def _report(evidence: Evidence, verdict: Verdict, options: argparse.Namespace, f
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
-    """A line for each kind of fault."""
     runs: dict[Kind, list[Result]] = defaultdict(list)
     for evidence, verdict in results:
         for kind in {fault.kind for fault in evidence.schedule.faults}:
@@ -96,7 +94,6 @@ def _went_well(evidence: Evidence) -> bool:
 
 
 def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
-    """The verdict, in the last lines."""
     yield from table(results)
     broken = Counter(law for _, verdict in results for law in {law for law, _ in verdict.broken})
     for law, count in broken.items():
@@ -106,7 +103,6 @@ def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run them and say what came of it."""
     options = _parser().parse_args(arguments)
     numbers = options.only or range(options.schedules)
     schedules = [draw(options.seed, number) for number in numbers]

@@ -15,8 +15,6 @@ Law = Callable[[Evidence], Iterator[str]]
 
 
 class Verdict(NamedTuple):
-    """About one schedule."""
-
     broken: list[tuple[str, str]]
     """Laws, and how they were broken."""
     outcomes: dict[str, str]
@@ -24,7 +22,6 @@ class Verdict(NamedTuple):
 
 
 def events(evidence: Evidence, party: Party, *kinds: str) -> Events:
-    """Of an end, in order."""
     return [event for event in evidence.journals[party] if event["event"] in kinds]
 
 
@@ -42,7 +39,6 @@ def attempts(evidence: Evidence) -> list[tuple[int, list[list[int]], bool]]:
 
 
 def rows_of(runs: list[list[int]]) -> Iterator[int]:
-    """Their numbers, in order."""
     for first, count in runs:
         yield from range(first, first + count)
 
@@ -70,7 +66,6 @@ def has_all(evidence: Evidence) -> bool:
 
 
 def ends_in_time(evidence: Evidence) -> Iterator[str]:
-    """Nobody hangs."""
     for life in evidence.lives:
         if life.hung:
             yield f"the {life.party} (process {life.pid}) was still there after {SECONDS_TO_HEAR:.0f} s"
@@ -192,7 +187,6 @@ LAWS: tuple[Law, ...] = (
 
 
 def told_last(evidence: Evidence, party: Party) -> str:
-    """In words."""
     told = events(evidence, party, "ended", "failed")
     if not told:
         return "nothing"
@@ -202,7 +196,6 @@ def told_last(evidence: Evidence, party: Party) -> str:
 
 
 def judged(evidence: Evidence) -> Verdict:
-    """Hold all laws against what happened."""
     return Verdict(
         broken=[(law.__name__.replace("_", " "), words) for law in LAWS for words in law(evidence)],
         outcomes={party: told_last(evidence, party) for party in evidence.journals},

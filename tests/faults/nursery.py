@@ -59,7 +59,6 @@ def be(order: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Until the input ends."""
     assert "grpc" not in sys.modules, "it does not survive a fork"
     children: set[int] = set()
     woken, wake = os.pipe()

@@ -91,7 +91,6 @@ class Journal:
         os.write(self._file, line.encode() + b"\n")
 
     def took(self, batch: pa.RecordBatch) -> None:
-        """The consumer has rows."""
         runs, altered = rows_in(batch)
         self.tell("took", rows=batch.num_rows, runs=runs, altered=altered)
         self.rows += batch.num_rows
@@ -105,17 +104,14 @@ class Journal:
         self.tell("ended", outcome="consumed" if outcome is None else str(getattr(outcome, "value", outcome)))
 
     def failed(self, error: PermitflowError) -> None:
-        """This end was told that it did not go well."""
         self.tell("failed", type=type(error).__name__, message=str(error))
 
     def note(self, statistics: "ChannelStatistics") -> None:
-        """The numbers of an end of a stream."""
         facts = asdict(statistics)
         self.tell("numbers", peaks={name: facts[name] for name in ("peak_inbox_rows", "peak_rows_held")})
 
     @property
     def has_patience(self) -> bool:
-        """May this end try once more?"""
         return time.monotonic() - self.last_progress < PATIENCE_SECONDS
 
 
@@ -135,7 +131,6 @@ class Role:
             self.wanted = GateParameters(inputs=2, exclusive=schedule.exclusive, floating=floating)
 
     def play(self) -> None:
-        """Until it has ended well, or need not try again."""
         if self.own.client is Client.ASYNCIO:
             # All tries in one event loop: gRPC keeps the first one of a process.
             asyncio.run(self._play_on())

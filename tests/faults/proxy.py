@@ -141,7 +141,6 @@ class Link:
         self._open_at = asyncio.get_running_loop().time() + seconds
 
     async def accept(self, near: StreamReader, writer: StreamWriter) -> None:
-        """Dial the exchange for somebody who has dialled."""
         await asyncio.sleep(self._open_at - asyncio.get_running_loop().time())
         try:
             far, far_writer = await asyncio.open_connection(*self.proxy.target)
@@ -154,15 +153,12 @@ class Link:
 
 
 class Proxy:
-    """Both links."""
-
     def __init__(self, schedule: Schedule, target: str) -> None:
         host, _, port = target.rpartition(":")
         self.schedule, self.target = schedule, (host, int(port))
         self._done: dict[int, asyncio.Event] = {}
 
     async def serve(self) -> None:
-        """Until the input ends."""
         ports = {}
         tasks = set()
         dice = generator(self.schedule.seed, self.schedule.number, "proxy")

@@ -29,8 +29,6 @@ POLL_SECONDS = 0.02
 
 @dataclass
 class Life:
-    """One process of a party, from its start to its end."""
-
     party: Party
     pid: int
     status: int | None = None
@@ -65,8 +63,6 @@ class Evidence:
 
 
 class Nursery:
-    """The process from which parties are forked; see ``tests.faults.nursery``."""
-
     def __init__(self) -> None:
         self._lives: dict[int, Life] = {}
         self._starting: list[tuple[Party, asyncio.Future[Life]]] = []
@@ -106,7 +102,6 @@ class Nursery:
                 life.ended.set()
 
     async def start(self, party: Party, arguments: Sequence[str], output: Path, errors: Path) -> Life:
-        """Let a party live."""
         assert self._process.stdin is not None
         started: asyncio.Future[Life] = asyncio.get_running_loop().create_future()
         self._starting.append((party, started))
@@ -116,7 +111,6 @@ class Nursery:
 
 
 async def run_schedule(schedule: Schedule, nursery: Nursery, folder: Path) -> Evidence:
-    """Run it in an empty folder."""
     run = _Run(schedule, nursery, folder)
     try:
         await run.begin()
@@ -151,12 +145,10 @@ class _Run:
 
     @property
     def are_ends_running(self) -> bool:
-        """Is the producer or the consumer not over yet?"""
         return any(life.status is None for life in self.lives if life.party is not Party.EXCHANGE)
 
     @property
     def seconds_left(self) -> float:
-        """For both ends to be over."""
         return self.last_event + SECONDS_TO_HEAR - self.loop.time()
 
     async def begin(self) -> None:

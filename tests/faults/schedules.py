@@ -30,8 +30,6 @@ ROW_BYTES = 24
 
 
 class Carrier(StrEnum):
-    """Between both ends and the exchange."""
-
     GRPC = "grpc"
     TCP = "tcp"
 
@@ -44,8 +42,6 @@ class Retention(StrEnum):
 
 
 class Party(StrEnum):
-    """A process that can be stopped or killed; the first two name a link as well."""
-
     PRODUCER = "producer"
     CONSUMER = "consumer"
     EXCHANGE = "exchange"
@@ -60,15 +56,11 @@ class Direction(StrEnum):
 
 
 class Client(StrEnum):
-    """The library that an end uses."""
-
     ASYNCIO = "asyncio"
     BLOCKING = "blocking"
 
 
 class Kind(StrEnum):
-    """What goes wrong."""
-
     CUT = "cut"
     HALF_CLOSE = "half-close"
     BLACK_HOLE = "black hole"
@@ -104,8 +96,6 @@ _VICTIMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong."""
-
     kind: Kind
     link: Party
     """On which it happens, or whose bytes say when: the producer's or the consumer's."""
@@ -124,15 +114,12 @@ class Fault:
     """Of a cut: by RST instead of FIN."""
 
     def __str__(self) -> str:
-        """In words."""
         who = f" {self.victim}" if self.kind is Kind.STOP else ""
         return f"{self.kind}{who} after {self.after_bytes:,} bytes {self.direction} the {self.link}'s link"
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """How a producer or a consumer goes about it."""
-
     client: Client
     largest_chunk_rows: int
     """Of a producer: the most rows that are sent at once; of a consumer: after how many at the latest it acknowledges
@@ -145,8 +132,6 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """One run."""
-
     seed: int
     number: int
     carrier: Carrier
@@ -180,16 +165,13 @@ class Schedule:
 
     @property
     def has_flips(self) -> bool:
-        """Are bits flipped?"""
         return any(fault.kind is Kind.BIT_FLIP for fault in self.faults)
 
     def as_json(self) -> str:
-        """In one line."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "Schedule":
-        """As ``as_json`` has written it."""
         facts: dict[str, Any] = json.loads(text)
         facts["faults"] = tuple(_fault(fault) for fault in facts["faults"])
         facts["producer"], facts["consumer"] = (_end(facts[who]) for who in ("producer", "consumer"))

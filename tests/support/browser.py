@@ -29,7 +29,6 @@ FLAGS = (
 
 
 def find_chromium() -> str | None:
-    """The path of an installed Chromium, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -81,12 +80,10 @@ class Visit:
         self.page.goto(self._address + (f"#{fragment}" if fragment else ""))
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other."""
         for key in keys:
             self.page.keyboard.press(key)
 
     def close(self) -> None:
-        """Close the window."""
         self.page.context.close()
 
     def _note_request(self, url: str) -> None:

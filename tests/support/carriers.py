@@ -30,7 +30,6 @@ from tests.support.number_streams import SCHEMA, turns
 
 
 def message_of(pieces: Sequence[Buffer]) -> bytes:
-    """As it goes over a network."""
     return b"".join(with_checksum(pieces))
 
 
@@ -38,7 +37,6 @@ class MemoryCarrier(Carrier):
     """One end of a stream within this process; it is full once the other end has so much to hear."""
 
     def __init__(self, room: int = 4) -> None:
-        """Use ``memory_carriers``."""
         self._room = room
         self._loop = asyncio.get_running_loop()
         self._peer = self
@@ -47,20 +45,16 @@ class MemoryCarrier(Carrier):
         self._is_paused = self._is_full = False
 
     def connect(self, peer: "MemoryCarrier") -> None:
-        """What is written goes there."""
         self._peer = peer
 
     def listen(self, listener: Listener) -> None:
-        """See ``Carrier``."""
         self._listener = listener
         self._loop.call_soon(self._tell)
 
     def pause(self) -> None:
-        """See ``Carrier``."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """See ``Carrier``."""
         self._is_paused = False
         self._loop.call_soon(self._tell)
 
@@ -83,23 +77,19 @@ class MemoryCarrier(Carrier):
             self._peer.make_room()
 
     def make_room(self) -> None:
-        """The other end has heard something."""
         if self._is_full and self._listener is not None:
             self._is_full = False
             self._loop.call_soon(self._listener.on_writable)
 
     def write(self, message: Sequence[Buffer]) -> bool:
-        """See ``Carrier``."""
         assert not self._is_full, "nothing may be written before there is room"
         self._is_full = not self._peer.put(b"".join(message))
         return not self._is_full
 
     def half_close(self) -> None:
-        """See ``Carrier``."""
         self._peer.put(None)
 
     async def stop(self) -> None:
-        """See ``Carrier``."""
         if self._listener is not None:
             self._listener = None
             self._peer.put(PeerGoneError(who="the other end", reason="it left"))
@@ -115,13 +105,11 @@ class LossyCarrier(MemoryCarrier):
         self._written = 0
 
     def write(self, message: Sequence[Buffer]) -> bool:
-        """See ``Carrier``."""
         number, self._written = self._written, self._written + 1
         return True if self._is_lost(number) else super().write(message)
 
 
 def joined(one: MemoryCarrier, other: MemoryCarrier) -> tuple[MemoryCarrier, MemoryCarrier]:
-    """Both ends of a stream."""
     one.connect(other)
     other.connect(one)
     return one, other
@@ -137,24 +125,20 @@ class PlayedCarrier(Carrier):
         self._listener: Listener | None = None
 
     def listen(self, listener: Listener) -> None:
-        """See ``Carrier``."""
         self._listener = listener
         first, self._first = self._first, []
         asyncio.get_running_loop().call_soon(self.bring, *first)
 
     def bring(self, *messages: Sequence[Buffer]) -> None:
-        """Let messages come together."""
         assert self._listener is not None, "nobody listens yet"
         for behind, message in zip(reversed(range(len(messages))), messages, strict=True):
             self._listener.on_message(b"".join(self.checksums.add(message)), behind > 0)
 
     def take_more(self) -> None:
-        """Take messages again."""
         assert self._listener is not None, "nobody listens yet"
         self._listener.on_writable()
 
     def write(self, message: Sequence[Buffer]) -> bool:
-        """See ``Carrier``."""
         return True
 
     def pause(self) -> None:
@@ -174,7 +158,6 @@ class PlayedProducer(PlayedCarrier):
     """Sends when the test calls it, and notes what returns."""
 
     def __init__(self) -> None:
-        """It has dialled."""
         super().__init__(encode_upstream([Put(PROTOCOL_VERSION, "numbers")]))
         self._codec = BatchCodec(SCHEMA)
         self._sent_chunks = self._sent_rows = 0
@@ -189,11 +172,9 @@ class PlayedProducer(PlayedCarrier):
         self.bring(*encode_upstream([EncodedChunks(rows, [b"".join(self._codec.encode([batch]))])]))
 
     def end(self) -> None:
-        """Nothing more will be sent."""
         self.bring(*encode_upstream([End(self._sent_chunks, self._sent_rows, 0)]))
 
     def write(self, message: Sequence[Buffer]) -> bool:
-        """The receiving end says something."""
         frames = decode_downstream(self.checksums.check(b"".join(message)), PERMITS)
         self.returned_rows += [frame.said.rows for frame in frames if isinstance(frame, Feedback)]
         return True
@@ -290,7 +271,6 @@ class MemoryEnds(NamedTuple):
     reader: RingReader
 
     def close(self) -> None:
-        """Give everything back."""
         for end in self:
             end.close()
 

@@ -37,12 +37,10 @@ def chunk(first: int, rows: int) -> pa.RecordBatch:
 
 
 def say(event: str, **facts: object) -> None:
-    """Tell the parent."""
     print(json.dumps({"event": event, **facts}, default=str), flush=True)
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Serve a channel until the process is stopped."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
     async with ExchangeServer(exchange, options.listen, silence_seconds=options.silence_seconds) as server:
@@ -64,7 +62,6 @@ async def source(options: argparse.Namespace) -> None:
 
 
 async def produce(options: argparse.Namespace) -> None:
-    """Put rows into the channel of an exchange."""
     async with put(
         options.address,
         CHANNEL,
@@ -128,7 +125,6 @@ ROLES = {"serve": serve, "source": source, "produce": produce, "resume": resume,
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play a role to its end; 1 if it failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=list(ROLES))
     parser.add_argument("address", nargs="?", default="")

@@ -22,7 +22,6 @@ LARGE = ChannelParameters(row_permits=64, permit_batch=8)
 
 
 def rows(start: int, stop: int) -> pa.RecordBatch:
-    """A chunk whose rows say which they are."""
     return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
@@ -44,7 +43,6 @@ async def serving(
 
 
 async def numbers(chunks: AsyncIterable[Message[pa.RecordBatch] | pa.RecordBatch]) -> list[int]:
-    """All numbers up to the end, in messages that were received or in batches that were read from a log."""
     batches = [chunk.payload if isinstance(chunk, Message) else chunk async for chunk in chunks]
     return [number for batch in batches for number in batch.column(0).to_pylist()]
 
@@ -58,7 +56,6 @@ async def read(
 
 
 async def fill(address: str, start: int, stop: int, *, producer: str = "", closes: bool = False) -> None:
-    """Put rows into the channel, one by one."""
     async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
         for row in range(start, stop):
             await sender.send(rows(row, row + 1))
@@ -66,7 +63,6 @@ async def fill(address: str, start: int, stop: int, *, producer: str = "", close
 
 
 def has_rows(channel: ReplayChannel, next_row: int) -> bool:
-    """Have so many rows come?"""
     return channel.books.next_row >= next_row
 
 
@@ -88,6 +84,5 @@ async def send_for_ever(sender: RemoteSender) -> None:
 
 
 def keeping(*consumers: str, parameters: ChannelParameters = SMALL, store: Store | None = None) -> ReplayChannel:
-    """A channel that keeps its rows."""
     exchange = Exchange(parameters=parameters, store=store)
     return exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY, consumers=consumers or ("default",))

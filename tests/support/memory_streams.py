@@ -16,11 +16,9 @@ class StreamChannel(ChannelAdapter):
     receiver: MemoryObjectReceiveStream[tuple[int, int]]
 
     async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-        """Make a stream."""
         self.sender, self.receiver = anyio.create_memory_object_stream(parameters.row_permits)
 
     async def close(self) -> None:
-        """Close both ends."""
         self.sender.close()
         self.receiver.close()
 

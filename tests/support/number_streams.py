@@ -20,7 +20,6 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
-    """A chunk of these numbers."""
     return pa.record_batch({"n": pa.array(numbers, pa.int64())})
 
 
@@ -33,7 +32,6 @@ def numbers(messages: Sequence[Message[pa.RecordBatch]]) -> list[int]:
 async def serving(
     parameters: ChannelParameters = SMALL, schema: pa.Schema | None = SCHEMA, names: tuple[str, ...] = (CHANNEL,)
 ) -> AsyncIterator[tuple[Exchange, ExchangeServer]]:
-    """An exchange with some channels, served."""
     exchange = Exchange(parameters=parameters)
     for name in names:
         exchange.add_channel(name, schema=schema)
@@ -42,12 +40,10 @@ async def serving(
 
 
 async def everything(receiver: ReceiveEnd[pa.RecordBatch]) -> list[Message[pa.RecordBatch]]:
-    """All messages up to the end."""
     return [message async for message in receiver]
 
 
 async def read(address: str, name: str = CHANNEL) -> list[Message[pa.RecordBatch]]:
-    """All messages of a channel."""
     async with get(address, name) as receiver:
         return await everything(receiver)
 

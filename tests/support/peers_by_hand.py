@@ -40,12 +40,10 @@ GET = Get(PROTOCOL_VERSION, CHANNEL)
 
 
 def put_frame(**changes: Any) -> Put:
-    """How a producer begins."""
     return replace(PUT, **changes)
 
 
 def get_frame(**changes: Any) -> Get:
-    """How a consumer begins."""
     return replace(GET, **changes)
 
 
@@ -74,7 +72,6 @@ class ByHand(Conversation):
         return None if message is None else bytes(self._checksums.check(message))
 
     async def write(self, message: Sequence[Buffer]) -> None:
-        """Write a message and its checksum."""
         await super().write(self._checksums.add(message))
 
 
@@ -82,17 +79,14 @@ class CallByHand(ByHand):
     """A call on which a test may write anything."""
 
     def __init__(self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str) -> None:
-        """See ``ClientCall``."""
         self._call = ClientCall(call, who)
         super().__init__(self._call)
 
     @property
     def code(self) -> grpc.StatusCode | None:
-        """As that of ``ClientCall``."""
         return self._call.code
 
     async def settle(self) -> None:
-        """As that of ``ClientCall``."""
         await self._call.settle()
 
 
@@ -106,7 +100,6 @@ async def dialling(address: str, method: str) -> AsyncIterator[CallByHand]:
 
 
 def answered(method: str, answer: Buffer) -> Sequence[Any]:
-    """The frames of what an exchange says."""
     return decode_upstream(answer) if method == GET_STREAM else decode_downstream(answer, PERMITS)
 
 
@@ -176,7 +169,6 @@ def encoded(method: str, frame: Any) -> bytes:
 
 
 async def send_for_ever(sender: SendEnd[pa.RecordBatch], batch: pa.RecordBatch) -> None:
-    """Until it fails."""
     while True:
         await sender.send(batch)
 

@@ -36,7 +36,6 @@ class ServedExchange:
     """A running exchange, and streams that are not used yet: a channel is used once."""
 
     def __init__(self, process: "subprocess.Popen[str]", address: str, parameters: ChannelParameters) -> None:
-        """Use ``served_exchange``."""
         self.address = address
         self.parameters = parameters
         """Of all channels."""
@@ -44,11 +43,9 @@ class ServedExchange:
         self._streams = iter(STREAMS)
 
     def stream(self) -> str:
-        """An unused stream of two channels."""
         return next(self._streams)
 
     def channel(self) -> str:
-        """An unused channel."""
         return stream_channels(self.stream(), 1)[0]
 
     @property
@@ -105,7 +102,6 @@ SHORT_SECONDS = 0.3
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
-    """A chunk of these numbers."""
     return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
@@ -113,17 +109,14 @@ SCHEMA = numbers(0, 0).schema
 
 
 def values(batches: Sequence[pa.RecordBatch]) -> list[int]:
-    """The numbers in chunks."""
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 
 def sink_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSink:
-    """A sink for numbers."""
     return open_sink(exchange.address, channel, SCHEMA, timeout_seconds=timeout_seconds)
 
 
 def source_of(exchange: ServedExchange, channel: str, timeout_seconds: float = PATIENCE_SECONDS) -> BlockingSource:
-    """A source of all rows in the channel."""
     return open_source(exchange.address, channel, timeout_seconds=timeout_seconds)
 
 
@@ -136,7 +129,6 @@ def source_of_first(exchange: ServedExchange, channel: str, sink: BlockingSink) 
 
 
 def send_for_ever(sink: BlockingSink) -> NoReturn:
-    """Until it fails."""
     while True:
         sink.send(numbers(0, 64))
 
@@ -151,7 +143,6 @@ def send_all(exchange: ServedExchange, channel: str, batches: Sequence[pa.Record
 
 
 def read_all(exchange: ServedExchange, channel: str) -> list[int]:
-    """All numbers up to the end."""
     with source_of(exchange, channel) as source:
         return values(list(source))
 
@@ -191,7 +182,6 @@ BESIDE_A_JOB_SECONDS = 60.0
 
 
 def produce(options: Options, channel: str, batches: Sequence[pa.RecordBatch]) -> None:
-    """Feed a channel and end it."""
     with open_sink(options["address"], channel, batches[0].schema, timeout_seconds=BESIDE_A_JOB_SECONDS) as sink:
         for batch in batches:
             sink.send(batch)
@@ -208,7 +198,6 @@ def consume(options: Options, channel: str) -> list[pa.RecordBatch] | str:
 
 
 def channels_of(options: Options) -> tuple[str, ...]:
-    """The channels of the stream that the options name."""
     return stream_channels(options["stream"], int(options["channels"]))
 
 

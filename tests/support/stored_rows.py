@@ -18,13 +18,11 @@ OpenStore: TypeAlias = Callable[[], SqliteStore]
 
 
 def rows(first_row: int, count: int) -> pa.RecordBatch:
-    """Rows that hold their own numbers."""
     numbers = range(first_row, first_row + count)
     return pa.record_batch([[*numbers], [f"row {number}" for number in numbers]], schema=SCHEMA)
 
 
 def numbers(batches: Sequence[pa.RecordBatch]) -> list[int]:
-    """The numbers that rows hold."""
     return [number for batch in batches for number in batch["number"].to_pylist()]
 
 
@@ -34,7 +32,6 @@ def channel(store: SqliteStore, name: str = "orders/0") -> ChannelStore:
 
 
 async def filled(store: SqliteStore) -> ChannelStore:
-    """A channel with 30 rows."""
     place = channel(store)
     await place.declare(SCHEMA)
     for first_row in (0, 10, 20):

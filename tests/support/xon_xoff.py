@@ -30,8 +30,6 @@ class XonXoff(flow.Parameters):
 
 
 class Wishes(NamedTuple):
-    """As ``XonXoff``."""
-
     value: int | None = None
 
 
@@ -47,7 +45,6 @@ class Sender(Outbound[T]):
     __slots__ = ("_is_on",)
 
     def __init__(self, parameters: XonXoff, *, record: Recorder | None = None) -> None:
-        """It may send."""
         super().__init__(parameters, record=record)
         self._is_on = True
 
@@ -65,7 +62,6 @@ class Sender(Outbound[T]):
         return f"the {kind.value} has to wait: the receiver has said Off"
 
     def on_feedback(self, feedback: Switch) -> None:
-        """Go on, or stop."""
         self._is_on = feedback.value
 
     def _may_leave(self, message: Message[T]) -> bool:
@@ -78,7 +74,6 @@ class Receiver(Inbound[T]):
     __slots__ = ("_is_on",)
 
     def __init__(self, parameters: XonXoff, *, record: Recorder | None = None) -> None:
-        """The sender may send."""
         super().__init__(parameters, record=record)
         self._is_on = True
 
@@ -90,7 +85,6 @@ class Receiver(Inbound[T]):
         return Haste.NOW if is_due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Switch | None:
-        """Switch the sender."""
         if not self.haste:
             return None
         self._is_on = not self._is_on
@@ -102,8 +96,6 @@ class Receiver(Inbound[T]):
 
 
 class XonXoffFlow(Flow):
-    """The flow of ``XonXoff``."""
-
     wire: ClassVar[str] = __name__
     wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Switch

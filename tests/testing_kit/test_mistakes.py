@@ -146,24 +146,18 @@ def test_a_window_of_two_is_not_taken_for_other_mistakes() -> None:
 
 
 class AnswersOnArrival(StopAndWaitPair):
-    """Answers a message when it arrives."""
-
     def deliver(self) -> None:
         super().deliver()
         self.consume()
 
 
 class LosesAnswers(StopAndWaitPair):
-    """Loses every answer."""
-
     def consume(self) -> None:
         super().consume()
         self.feedback.clear()
 
 
 class AnswersTwice(StopAndWaitPair):
-    """Sends each answer twice."""
-
     def consume(self) -> None:
         super().consume()
         self.feedback.append(self.feedback[-1])
@@ -203,8 +197,6 @@ class StackedWire(CorePair):
 
 
 class LosesMessages(CorePair):
-    """Loses every message, but not its permits."""
-
     def deliver(self) -> None:
         if self.wire:
             self.grants.append(held(self.wire.popleft(), self.receiver.parameters))
@@ -213,8 +205,6 @@ class LosesMessages(CorePair):
 
 
 class NeverFlushes(CorePair):
-    """Keeps the residue."""
-
     def flush(self) -> None:
         self.receiver.take_feedback()
 

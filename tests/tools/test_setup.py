@@ -38,7 +38,6 @@ def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def script(path: Path, *lines: str) -> Path:
-    """A program that runs these lines of shell."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
     path.chmod(0o755)

@@ -14,7 +14,6 @@ Table = dict[str, dict[str, str]]
 
 @pytest.fixture(scope="module")
 def matrix(repository: Path) -> ModuleType:
-    """The tool as a module."""
     spec = importlib.util.spec_from_file_location("version_matrix_under_test", repository / "tools/version_matrix.py")
     assert spec is not None
     assert spec.loader is not None
@@ -27,7 +26,6 @@ def matrix(repository: Path) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def declared(matrix: ModuleType, repository: Path) -> dict[str, SpecifierSet]:
-    """The ranges of pyproject.toml."""
     ranges: dict[str, SpecifierSet] = matrix.declared_ranges(repository / "pyproject.toml")
     return ranges
 

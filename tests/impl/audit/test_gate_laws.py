@@ -18,7 +18,6 @@ from permitflow.tracing.parquet import ParquetWriter
 
 
 async def produce(sender: LocalSender[list[int]], choose: random.Random) -> None:
-    """Chunks of any size, and barriers."""
     for epoch in range(6):
         for _ in range(5):
             await sender.send([epoch] * choose.randint(0, 4))
@@ -38,7 +37,6 @@ async def gate_of(trace: MemoryTrace) -> None:
 
 @pytest.fixture
 def recorded(run: asyncio.Runner) -> ChannelTrace:
-    """One of the inputs."""
     trace = MemoryTrace()
     run.run(gate_of(trace))
     return trace.trace().channels["a"]

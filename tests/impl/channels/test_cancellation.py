@@ -129,7 +129,6 @@ class Run:
         self.held -= messages
 
     def drain(self) -> list[Message[str]]:
-        """Receive everything that is here."""
         drained: list[Message[str]] = []
         while True:
             try:

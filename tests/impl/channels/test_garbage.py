@@ -14,8 +14,6 @@ Settle = Callable[[], Awaitable[None]]
 
 
 class Chunk:
-    """Can be watched."""
-
     def __init__(self, rows: int) -> None:
         self.num_rows = rows
 

@@ -32,12 +32,10 @@ SMALL = GateParameters(inputs=2, exclusive=4, floating=4)
 
 
 def opened(gate: InputGate[Any], names: str) -> list[LocalSender[Any]]:
-    """A sender for each letter."""
     return [gate.open_channel(name) for name in names]
 
 
 async def all_of(gate: InputGate[Any]) -> list[Any]:
-    """Everything until the end."""
     return [item async for item in gate]
 
 
@@ -462,6 +460,5 @@ async def test_the_pool_is_shared_fairly_by_busy_inputs() -> None:
 
 
 async def without_end(sender: LocalSender[int]) -> None:
-    """Send for ever."""
     while True:
         await sender.send(1)

@@ -32,7 +32,6 @@ Rows = Mapping[str, int]
 
 
 def main(settings: PartSettings, *, twice: bool) -> None:
-    """Run batch after batch, from the last one that was planned."""
     logs = Path(settings.work_dir) / "logs"
     logs.mkdir(exist_ok=True)
     with control(settings.address, timeout_seconds=settings.timeout_seconds) as orders:
@@ -65,7 +64,6 @@ def planned(orders: BlockingControl, settings: PartSettings, logs: Path) -> bool
 
 
 def committed(settings: PartSettings, logs: Path) -> tuple[int, Rows]:
-    """The number of the batch after the last one of the commit log, and the rows at which it starts."""
     number = len(list(logs.glob("commit-*")))
     if number == 0:
         return 0, dict.fromkeys(settings.line_items, 0)
@@ -73,7 +71,6 @@ def committed(settings: PartSettings, logs: Path) -> tuple[int, Rows]:
 
 
 def run_batch(orders: BlockingControl, settings: PartSettings, logs: Path, *, twice: bool) -> None:
-    """Read, stage, publish, commit."""
     number, start = committed(settings, logs)
     end = json.loads((logs / f"offset-{number}").read_text())
     for query in (QUERY, FORGETFUL) if twice and number == FORGOTTEN_BATCH else (QUERY,):
@@ -110,7 +107,6 @@ LATE_ITEMS = pa.schema(
 
 
 def late_items(batch: pa.RecordBatch, high: pa.ChunkedArray) -> pa.RecordBatch:
-    """What the query selects."""
     is_late = pc.and_(
         pc.less(batch["l_commitdate"], batch["l_receiptdate"]), pc.less(batch["l_shipdate"], batch["l_commitdate"])
     )
@@ -121,7 +117,6 @@ def late_items(batch: pa.RecordBatch, high: pa.ChunkedArray) -> pa.RecordBatch:
 
 
 def write(path: Path, value: Rows) -> None:
-    """Write a file of a log, whole or not at all."""
     partial = path.with_name(f".{path.name}")
     partial.write_text(json.dumps(value))
     os.replace(partial, path)

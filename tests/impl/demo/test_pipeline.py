@@ -120,13 +120,11 @@ BOUND = 64
 
 
 def at(acknowledged_row: int, next_row: int, log_id: str = "log") -> Position:
-    """A position of an open channel."""
     parameters = ChannelParameters(row_permits=BOUND, permit_batch=8)
     return ChannelPosition("a/0", acknowledged_row, next_row, ChannelState.OPEN, "", parameters, None, log_id)
 
 
 def seen(*positions: Position) -> ChannelWatch:
-    """What is known after these."""
     watch = ChannelWatch("a/0", BOUND)
     for position in positions:
         watch.see(position)

@@ -81,7 +81,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> PartSettings:
 
 
 def keys(settings: PartSettings, share: int, first_row: int = 0) -> list[int]:
-    """The order keys of what is sent."""
     return [key for batch in rows_of_share(settings, share, first_row) for key in batch["l_orderkey"].to_pylist()]
 
 

@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Endpoint:
-    """A process of ``tests.support.endpoints``."""
-
     def __init__(self, role: str, *arguments: str | int | float) -> None:
         self.role = role
         command = [sys.executable, "-m", "tests.support.endpoints", role, *map(str, arguments)]
@@ -46,18 +44,15 @@ class Endpoint:
         return told
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         self._process.send_signal(number)
 
     def discard(self) -> None:
-        """End it, however it stands."""
         self._process.kill()
         self._process.communicate()
 
 
 @pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
 def listen(request: pytest.FixtureRequest) -> str:
-    """Where an exchange listens."""
     return str(request.param)
 
 

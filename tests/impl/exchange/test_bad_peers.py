@@ -79,12 +79,10 @@ class Misdeed(NamedTuple):
 
 
 def gets(*frames: DownstreamFrame | bytes, hears: type[PermitflowError], **facts: object) -> Misdeed:
-    """A consumer's."""
     return Misdeed(GET_STREAM, frames, hears, facts)
 
 
 def puts(*frames: WireFrame | bytes, hears: type[PermitflowError], **facts: object) -> Misdeed:
-    """A producer's."""
     return Misdeed(PUT_STREAM, frames, hears, facts)
 
 
@@ -97,7 +95,6 @@ OF_120_COLUMNS = BatchCodec(
 
 
 def wishes(**stated: int | str) -> dict[str, Any]:
-    """The fields of a first frame that wishes for this."""
     return {"flow": PERMITS.name, "wanted": StatedParameters(**stated)}  # type: ignore[arg-type]  # as they are named
 
 

@@ -25,7 +25,6 @@ AUTO, NONE, LZ4, ZSTD = Compression
 async def serving(
     compression: Compression = AUTO, retention: Retention = Retention.ONCE
 ) -> AsyncIterator[tuple[Exchange, str]]:
-    """An exchange with one channel."""
     exchange = Exchange(compression=compression)
     exchange.add_channel(CHANNEL, retention=retention)
     async with ExchangeServer(exchange) as server:

@@ -34,7 +34,6 @@ async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterato
 
 
 async def until_kept(exchange: Exchange, rows: int) -> None:
-    """Wait until so many rows were taken over."""
     while exchange.replay_channel(KEPT).books.next_row < rows:  # noqa: ASYNC110  # it has no event for that
         await asyncio.sleep(0.001)
 

@@ -22,13 +22,11 @@ CHUNK_ROWS = 5_000
 
 
 def chunk(first_row: int) -> pa.RecordBatch:
-    """Rows that say which they are."""
     return pa.record_batch([pa.array(range(first_row, first_row + CHUNK_ROWS), pa.int64())], schema=SCHEMA)
 
 
 @asynccontextmanager
 async def serving(listen: str, folder: Path) -> AsyncIterator[str]:
-    """The address of an exchange on this store."""
     with SqliteStore(folder) as store:
         exchange = Exchange(parameters=ChannelParameters(row_permits=1_000_000), store=store)
         exchange.add_channel(CHANNEL, retention=Retention.REPLAY)

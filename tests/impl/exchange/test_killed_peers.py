@@ -105,7 +105,6 @@ async def read_until(channel: ReplayChannel, found: list[int], is_enough: Callab
 
 
 def has_rows(channel: ReplayChannel, next_row: int) -> bool:
-    """Have so many rows come?"""
     return channel.position().next_row >= next_row
 
 

@@ -179,7 +179,6 @@ ORDERS: list[ControlRequest] = [Acknowledge(tuple(ChannelRow(name, 5) for name i
 
 
 async def filled(names: Sequence[str] = NAMES) -> Exchange:
-    """An exchange whose channels have rows."""
     exchange = Exchange()
     for channel in exchange.add_channels(names, retention=Retention.REPLAY):
         await exchange.replay_channel(channel.name).append(CHUNK)
@@ -226,7 +225,6 @@ FOUR_ROWS = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Exchange, str]]:
-    """An exchange with a channel of each kind."""
     exchange = Exchange(parameters=SMALL)
     exchange.add_channel("once", schema=FOUR_ROWS.schema)
     exchange.add_channel("kept", schema=FOUR_ROWS.schema, retention=Retention.REPLAY, consumers=("etl", "audit"))

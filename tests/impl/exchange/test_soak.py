@@ -56,7 +56,6 @@ async def produce(address: str, producer: str, random: Random) -> None:
 
 
 async def kept(address: str, producer: str) -> int:
-    """How many rows of a producer the exchange has."""
     async with put(address, "c", SCHEMA, producer=producer) as sender:
         await sender.end(closes_channel=False)
         return sender.first_row or 0

@@ -46,27 +46,23 @@ class World:
     """A served exchange with two channels, and a query that writes into them."""
 
     def __init__(self, exchange: Exchange, address: str) -> None:
-        """Both are looked at, and spoken to, by tests."""
         self.exchange = exchange
         self.address = address
 
     def attempt(
         self, partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
     ) -> AbstractAsyncContextManager[RemoteSender]:
-        """An attempt at a partition of a batch of the query."""
         return put(self.address, channel, _SCHEMA, staging=Staging("q", batch, partition, attempt))
 
     async def stage(
         self, numbers: list[int], partition: int = 0, attempt: str = "x", *, batch: int = 0, channel: str = "a"
     ) -> StagedPart:
-        """An attempt that writes these numbers and ends."""
         async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
             await sender.send(chunk(numbers))
             await sender.end()
         return StagedPart(channel, partition, attempt, len(numbers))
 
     async def fail(self, partition: int, attempt: str, *, batch: int = 0, channel: str = "a") -> None:
-        """An attempt that fails halfway."""
         with contextlib.suppress(RuntimeError):
             async with self.attempt(partition, attempt, batch=batch, channel=channel) as sender:
                 await sender.send(chunk([-1, -2]))
@@ -78,7 +74,6 @@ class World:
             return (await orders.publish("q", batch, parts)).was_published
 
     async def read(self, rows: int, channel: str = "a", *, acknowledges: bool = True) -> list[int]:
-        """The next rows of a channel."""
         log, numbers = self.exchange.replay_channel(channel), list[int]()
         start = log.position().acknowledged_row
         while len(numbers) < rows:
@@ -91,7 +86,6 @@ class World:
         return numbers
 
     def staging(self, channel: str = "a") -> StagingStatistics:
-        """What is staged for a channel."""
         found = next(each for each in self.exchange.statistics() if each.name == channel).staging
         assert found is not None
         return found
@@ -103,13 +97,11 @@ class World:
         return found
 
     def next_row(self, channel: str = "a") -> int:
-        """How many rows a channel has ever had."""
         return self.exchange.replay_channel(channel).position().next_row
 
 
 @asynccontextmanager
 async def world(address: str) -> AsyncIterator[World]:
-    """Serve it there, for the block."""
     exchange = Exchange(parameters=_WINDOW)
     for name in CHANNELS:
         exchange.add_channel(name, retention=Retention.REPLAY, staging_rows=STAGING_ROWS)
@@ -120,7 +112,6 @@ async def world(address: str) -> AsyncIterator[World]:
 
 
 def chunk(numbers: list[int]) -> pa.RecordBatch:
-    """Rows that are numbers."""
     return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
@@ -252,7 +243,6 @@ async def stage(exchange: Exchange, numbers: list[int], batch: int, *, ends: boo
 
 
 async def read(channel: ReplayChannel, rows: int) -> list[int]:
-    """The next rows, acknowledged."""
     numbers: list[int] = []
     start = channel.position().acknowledged_row
     async for batch in channel.read(from_row=start):

@@ -32,7 +32,6 @@ def dialled(address: str) -> socket.socket:
 
 
 def frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> bytes:
-    """A frame of HTTP/2."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 

@@ -138,7 +138,6 @@ def replay_options(replaying: ServedExchange) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A client of a Spark Connect server of its own; it has no session of this machine."""
     # Made for this interpreter's releases; others cannot be mixed with it.
     packages = Path(sys.prefix) / "connect"
     if importlib.util.find_spec("grpc_status") is None and not packages.is_dir():

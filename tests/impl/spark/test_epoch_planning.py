@@ -57,8 +57,6 @@ def offset(barrier: int | None, **rows: int) -> StreamOffset:
 
 
 class Clock:
-    """Seconds, as the test sets them."""
-
     def __init__(self) -> None:
         self.seconds = 0.0
 

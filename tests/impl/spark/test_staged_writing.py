@@ -148,7 +148,6 @@ class Task:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Task:
-    """The task that this process is."""
     task = Task()
     monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: task)
     return task

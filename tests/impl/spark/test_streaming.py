@@ -320,8 +320,6 @@ T = TypeVar("T")
 
 
 class Driver(Protocol):
-    """See ``tests/impl/spark/conftest.py``."""
-
     def run(self, job: Callable[[SparkSession], T]) -> T: ...
     def failure(self, job: Callable[[SparkSession], object]) -> str: ...
 
@@ -449,11 +447,9 @@ class AcknowledgesInCommit(PermitflowDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format()``."""
         return "permitflow_commit"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader with this mistake."""
         return _CommitReader(StreamOptions.parse(self.options), schema)
 
 
@@ -462,11 +458,9 @@ class AcknowledgesInRead(PermitflowDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format()``."""
         return "permitflow_read"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader with this mistake."""
         return _ReadReader(StreamOptions.parse(self.options), schema)
 
 

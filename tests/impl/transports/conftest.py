@@ -38,7 +38,6 @@ def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
 
 @pytest.fixture(params=PATHS)
 def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
-    """An exchange that the test may kill."""
     with served_over(request.param) as served:
         yield served
 

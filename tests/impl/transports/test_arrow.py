@@ -17,7 +17,6 @@ NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 
 
 def batches() -> dict[str, pa.RecordBatch]:
-    """One of each kind of schema."""
     dictionary = pa.array(["x", "y", "x"]).dictionary_encode()
     nested = pa.array([["x"], [], ["y", "x"]]).cast(pa.list_(pa.dictionary(pa.int8(), pa.string())))
     kinds, either = pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, None]), pa.array(["a", "b", "c"])]
@@ -202,7 +201,6 @@ def test_slices_of_odd_lengths_arrive_as_one_batch(places: list[tuple[int, int]]
 
 
 def places(buffers: Iterable[pa.Buffer | None]) -> set[int]:
-    """Where they lie in memory."""
     return {buffer.address for buffer in buffers if buffer is not None}
 
 

@@ -35,7 +35,6 @@ def batches() -> dict[str, pa.RecordBatch]:
 
 
 def plain(batch: pa.RecordBatch) -> bytes:
-    """The message that is not compressed."""
     return b"".join(BatchCodec(batch.schema).encode([batch]))
 
 

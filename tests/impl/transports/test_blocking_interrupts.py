@@ -48,7 +48,6 @@ def kept(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
 
 
 def found(received: object) -> list[int]:
-    """The numbers in a message, a batch or joined chunks."""
     match received:
         case JoinedChunks():
             return values([received.batch])
@@ -97,8 +96,6 @@ class Interrupting:
         self._left = place
 
     def call(self, function: Callable[[], object]) -> object:
-        """Call a function."""
-
         def heed(frame: FrameType, event: str, arg: object) -> None:
             if event not in ("call", "c_return") or frame is own or self.where:
                 return

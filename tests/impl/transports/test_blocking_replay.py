@@ -47,7 +47,6 @@ def sink_of(exchange: ServedExchange, channel: str, producer: str = "") -> Block
 
 
 def filled(exchange: ServedExchange, rows: int, *, closes: bool = False) -> str:
-    """A channel with so many rows."""
     channel = exchange.channel()
     with sink_of(exchange, channel) as sink:
         sink.send(numbers(0, rows))

@@ -32,8 +32,6 @@ AGREEMENT: Agreement = replace(AGREED, parameters=PERMITS.state(ChannelParameter
 
 @dataclass
 class Call:
-    """What has called the exchange."""
-
     method: str
     network: Carrier
     connection: socket.socket | None = None
@@ -58,7 +56,6 @@ class LyingExchange:
         self.is_over = asyncio.Event()
 
     async def serve(self, call: Call) -> None:
-        """One stream."""
         carrier = HostCarrier(call.network, who="the client", checksums=True)
         talk = Conversation(carrier)
 
@@ -86,7 +83,6 @@ class LyingExchange:
 
 
 def over_grpc(exchange: LyingExchange) -> AbstractAsyncContextManager[str]:
-    """The address."""
     return answering_grpc(lambda method, context: exchange.serve(Call(method, ServerCall(context, "the client"))))
 
 
@@ -121,7 +117,6 @@ def altered(call: Call, _: HostCarrier) -> None:
 
 
 def undecodable(_: Call, carrier: HostCarrier) -> None:
-    """A message that is none."""
     carrier.write([b"\xff" * 20])
 
 

@@ -39,7 +39,6 @@ def chunks(*sizes: int) -> deque[pa.RecordBatch]:
 
 
 async def all_joined(receiver: RemoteReceiver, max_rows: int | None = None) -> list[JoinedChunks | Message[Any]]:
-    """Everything up to the end."""
     found: list[JoinedChunks | Message[Any]] = []
     try:
         while True:
@@ -49,7 +48,6 @@ async def all_joined(receiver: RemoteReceiver, max_rows: int | None = None) -> l
 
 
 def content(found: Sequence[JoinedChunks | Message[Any]]) -> list[int]:
-    """All numbers."""
     return [n for each in found if isinstance(each, JoinedChunks) for n in each.batch.column(0).to_pylist()]
 
 

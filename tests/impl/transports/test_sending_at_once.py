@@ -46,7 +46,6 @@ class Wire(PlayedCarrier):
         return not self.is_full and not self.is_busy
 
     def make_room(self) -> None:
-        """What is written fits again."""
         self.is_full = False
         self.take_more()
 

@@ -33,7 +33,6 @@ async def two_that_wait(receiver: RemoteReceiver, first: Way, second: Way) -> Se
 
 
 def numbers(read: Read) -> list[int]:
-    """All rows of what was read."""
     if isinstance(read, list):
         return [number for message in read for number in numbers(message)]
     batch = read.batch if isinstance(read, JoinedChunks) else read.payload

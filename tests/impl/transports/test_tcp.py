@@ -126,7 +126,6 @@ async def test_an_acceptor_ends_with_a_status_however_much_is_on_its_way() -> No
 
 
 async def everything(stranger: socket.socket) -> bytes:
-    """What comes until the other end hangs up."""
     received = bytearray()
     with suppress(ConnectionResetError):
         while some := await asyncio.get_running_loop().sock_recv(stranger, 1 << 20):

@@ -26,8 +26,6 @@ PARAMETERS = ChannelParameters(row_permits=10_000_000)
 
 
 class Filling:
-    """Appends and acknowledges batches of random bytes."""
-
     def __init__(self, place: ChannelStore, rows: int) -> None:
         self.place, self.rows = place, rows
         self.next_row = self.acknowledged_row = 0
@@ -65,7 +63,6 @@ def fill_up(disk: Path) -> Path:
 
 
 async def main(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
-    """What went through."""
     reserve = disk / "store" / RESERVE_NAME
     facts: dict[str, int | bool] = {}
     with SqliteStore(disk / "store") as store:

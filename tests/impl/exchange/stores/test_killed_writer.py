@@ -44,7 +44,6 @@ def confirmed_by(folder: Path, seed: int, rows: int, *statements: str) -> dict[s
 
 
 def rows_of(confirmed: dict[str, int]) -> int:
-    """How many rows of all channels were confirmed."""
     return sum(confirmed.get(name, 0) for name in (*DIRECT, STAGED))
 
 

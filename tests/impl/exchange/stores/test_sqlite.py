@@ -129,7 +129,6 @@ NAMES = [f"orders/{number}" for number in range(500)]
 
 
 def added(store: Store) -> list[str]:
-    """The logs of all channels."""
     return [place.load().log_id for place in store.open_channels(NAMES, parameters=PARAMETERS, consumers=CONSUMERS)]
 
 

@@ -22,7 +22,6 @@ CONSUMERS = ("default", "audit")
 
 
 async def opened(store: Store, schema: pa.Schema, name: str = "orders/0") -> ChannelStore:
-    """A new channel whose schema is known."""
     place = store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)[0]
     place.load()
     await place.declare(schema)
@@ -30,7 +29,6 @@ async def opened(store: Store, schema: pa.Schema, name: str = "orders/0") -> Cha
 
 
 def attempt(batch: int, partition: int = 0, name: str = "a", query: str = "q") -> Staging:
-    """The name of what one task stages."""
     return Staging(query, batch, partition, name)
 
 
@@ -154,7 +152,6 @@ class Run:
                 await place.declare(rows(0, 0).schema)
 
     async def step(self) -> None:
-        """Whatever comes next."""
         name = self.chance.choice(CHANNELS)
         steps = (self.append, self.append, self.keep_barrier, self.acknowledge, self.stage, self.stage, self.forget)
         await self.chance.choice((*steps, self.publish, self.restart))(name)

@@ -31,17 +31,14 @@ SCHEMA = pa.schema([("number", pa.int64())])
 
 
 def numbered(first_row: int, rows: int) -> pa.RecordBatch:
-    """Rows that hold their own numbers."""
     return pa.record_batch([pa.array(range(first_row, first_row + rows), pa.int64())], schema=SCHEMA)
 
 
 def say(**facts: int) -> None:
-    """Tell the parent, at once."""
     print(json.dumps(facts), flush=True)
 
 
 async def opened(store: SqliteStore, name: str) -> ChannelStore:
-    """A channel, new or as it was left."""
     place = store.open_channels([name], parameters=PARAMETERS, consumers=("default",))[0]
     if place.load().schema is None:
         await place.declare(SCHEMA)
@@ -78,7 +75,6 @@ async def publish_for_ever(store: SqliteStore, place: ChannelStore) -> None:
 
 
 def halves(first_row: int) -> list[pa.RecordBatch]:
-    """A batch in two chunks."""
     return [numbered(first_row, 1_000), numbered(first_row + 1_000, BATCH_ROWS - 1_000)]
 
 
@@ -100,7 +96,6 @@ def die_after(statements: int) -> None:
 
 
 async def main(folder: str, seed: str, statements: str = "") -> None:
-    """Until somebody ends it."""
     if statements:
         die_after(int(statements))
     with SqliteStore(Path(folder)) as store:

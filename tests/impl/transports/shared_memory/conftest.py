@@ -9,6 +9,5 @@ from tests.support.carriers import MemoryEnds, memory_ends
 
 @pytest.fixture
 def ends() -> Iterator[MemoryEnds]:
-    """Closed after the test."""
     with memory_ends() as both:
         yield both

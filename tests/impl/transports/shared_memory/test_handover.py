@@ -109,7 +109,6 @@ class OfferWithThread(Offer):
 
 @contextmanager
 def offered(policy: SameHost = SameHost.AUTO, *, writes: bool = True) -> Iterator[Offer]:
-    """An offer that is served."""
     with closing(OfferWithThread(policy, writes=writes)) as offer:
         yield offer
         # Wakes a thread to which nobody came.

@@ -23,8 +23,6 @@ def content(number: int, size: int) -> bytes:
 
 
 class Link(Conversation):
-    """A link, for tests that read and write."""
-
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader) -> None:
         self._link = AsyncioLink(connection, ring, most_bytes=MOST_BYTES)
         super().__init__(self._link)

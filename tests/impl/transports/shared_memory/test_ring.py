@@ -82,12 +82,10 @@ class Pair:
         return tenure
 
     def drop(self, tenure: Tenure) -> None:
-        """A message is no longer used."""
         self.looked_at.remove(tenure)
         self.reader.end(tenure)
 
     def hear(self) -> None:
-        """What was returned arrives at the writer."""
         self.writer.give_back(self.on_way_back)
         self.on_way_back = 0
 
