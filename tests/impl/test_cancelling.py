@@ -34,6 +34,7 @@ from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.remote_sender import RemoteSender
 from tests.impl.test_flows import CARRIERS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
+from tests.support.served import served
 
 PERMITS = ChannelParameters(row_permits=WINDOW_ROWS)
 WHY = "ten rows are enough"
@@ -86,10 +87,9 @@ async def test_a_message_that_was_taken_needs_not_be_consumed_first() -> None:
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_all_producers_hear_of_it_and_the_channel_is_spent_and_not_broken(listen: str) -> None:
-    exchange = Exchange()
-    channel = exchange.add_channel("c", PERMITS, schema=SCHEMA)
-    async with asyncio.timeout(GUARD_SECONDS), ExchangeServer(exchange, listen) as server:
-        address = server.address
+    opened = served("c", parameters=PERMITS, schema=SCHEMA, listen=listen)
+    async with asyncio.timeout(GUARD_SECONDS), opened as (exchange, address):
+        channel = exchange.channel("c")
         async with (
             put(address, "c", SCHEMA) as busy,
             put(address, "c", SCHEMA) as idle,
@@ -119,14 +119,13 @@ async def test_all_producers_hear_of_it_and_the_channel_is_spent_and_not_broken(
 
 
 async def test_a_consumer_in_the_exchanges_process_cancels_likewise() -> None:
-    exchange = Exchange()
-    channel = exchange.add_channel("c", PERMITS, schema=SCHEMA)
     async with (
         asyncio.timeout(GUARD_SECONDS),
-        ExchangeServer(exchange, "127.0.0.1:0") as server,
-        put(server.address, "c", SCHEMA) as sender,
+        served("c", parameters=PERMITS, schema=SCHEMA) as (exchange, address),
+        put(address, "c", SCHEMA) as sender,
         asyncio.TaskGroup() as group,
     ):
+        channel = exchange.channel("c")
         sending = group.create_task(refusal_of(sender))
         await channel.receiver.receive()
         await channel.receiver.cancel(WHY)
@@ -136,20 +135,15 @@ async def test_a_consumer_in_the_exchanges_process_cancels_likewise() -> None:
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_a_reader_of_kept_rows_stops_alone(listen: str) -> None:
-    exchange = Exchange()
-    exchange.add_channel("c", PERMITS, schema=SCHEMA, retention=Retention.REPLAY)
-    async with (
-        asyncio.timeout(GUARD_SECONDS),
-        ExchangeServer(exchange, listen) as server,
-        put(server.address, "c", SCHEMA) as sender,
-    ):
+    kept = served("c", parameters=PERMITS, schema=SCHEMA, retention=Retention.REPLAY, listen=listen)
+    async with asyncio.timeout(GUARD_SECONDS), kept as (_, address), put(address, "c", SCHEMA) as sender:
         await sender.send(chunk(0))
-        async with get(server.address, "c", from_row=0) as first:
+        async with get(address, "c", from_row=0) as first:
             await first.receive()
             await first.cancel(WHY)  # while the exchange waits for more rows
         await sender.send(chunk(1))
         assert await sender.end() is EndOutcome.ACCEPTED
-        async with get(server.address, "c", from_row=0) as second:
+        async with get(address, "c", from_row=0) as second:
             assert (
                 pa.Table.from_batches([message.payload async for message in second]).num_rows == 2 * chunk(0).num_rows
             )

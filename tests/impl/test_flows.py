@@ -11,8 +11,6 @@ import pytest
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import EndOfStream, HandshakeError, InboxOverflowError, ParameterMismatchError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.gate import GateParameters
@@ -23,6 +21,7 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.same_host import SameHost
+from tests.support.served import served
 from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -64,13 +63,11 @@ async def ends_of(parameters: Parameters, carrier: str) -> AsyncIterator[Ends]:
     if carrier == "local":
         yield open_channel(parameters)
         return
-    address, same_host = CARRIERS[carrier]
-    exchange = Exchange()
-    exchange.add_channel("c", parameters)
+    listen, same_host = CARRIERS[carrier]
     async with (
-        ExchangeServer(exchange, address) as server,
-        put(server.address, "c", SCHEMA, wanted=parameters, same_host=same_host) as sender,
-        get(server.address, "c", wanted=parameters, same_host=same_host) as receiver,
+        served("c", parameters=parameters, listen=listen) as (_, address),
+        put(address, "c", SCHEMA, wanted=parameters, same_host=same_host) as sender,
+        get(address, "c", wanted=parameters, same_host=same_host) as receiver,
     ):
         yield sender, receiver
 
@@ -152,13 +149,11 @@ async def test_a_stream_ends_also_if_its_last_message_is_consumed_after_its_end_
 @pytest.mark.parametrize("carrier", CARRIERS)
 async def test_a_sender_that_was_faster_than_its_squelch_assumes_is_told_the_numbers(carrier: str) -> None:
     slow = SquelchParameters(high=1, low=0, rate=1, signal_delay=0, data_delay=1)
-    address, same_host = CARRIERS[carrier]
-    exchange = Exchange()
-    exchange.add_channel("c", slow)
-    async with ExchangeServer(exchange, address) as server:
+    listen, same_host = CARRIERS[carrier]
+    async with served("c", parameters=slow, listen=listen) as (_, address):
 
         async def send_too_fast() -> None:
-            async with put(server.address, "c", SCHEMA, same_host=same_host) as sender:
+            async with put(address, "c", SCHEMA, same_host=same_host) as sender:
                 await send_all(sender)
 
         with pytest.raises(InboxOverflowError, match="and there are places for 2: more than 1 messages left in a tick"):
@@ -167,12 +162,10 @@ async def test_a_sender_that_was_faster_than_its_squelch_assumes_is_told_the_num
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 async def test_an_end_that_wants_another_flow_is_refused(carrier: str) -> None:
-    address, same_host = CARRIERS[carrier]
-    exchange = Exchange()
-    exchange.add_channel("c", StopAndWait())
-    async with ExchangeServer(exchange, address) as server:
+    listen, same_host = CARRIERS[carrier]
+    async with served("c", parameters=StopAndWait(), listen=listen) as (_, address):
         with pytest.raises(HandshakeError) as caught:
-            async with put(server.address, "c", SCHEMA, wanted=ChannelParameters(), same_host=same_host):
+            async with put(address, "c", SCHEMA, wanted=ChannelParameters(), same_host=same_host):
                 pass
     error = caught.value
     assert isinstance(error, ParameterMismatchError)

@@ -26,8 +26,6 @@ from permitflow.errors import (
     UnknownChannelError,
     VersionMismatchError,
 )
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Codec, CompressionOffer
 from permitflow.protocol.frames import (
     Abort,
@@ -67,6 +65,7 @@ from tests.support.peers_by_hand import (
     put_frame,
     serving,
 )
+from tests.support.served import served
 
 
 class Misdeed(NamedTuple):
@@ -255,11 +254,8 @@ HASTY: dict[str, tuple[Get, type[PermitflowError]]] = {
 async def test_a_consumer_hears_what_is_wrong_before_any_producer_has_come(deed: str, retention: Retention) -> None:
     """And while it waited, it would have been the channel's only consumer."""
     frame, kind = HASTY[deed]
-
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("orders/0", retention=retention)
-    async with ExchangeServer(exchange) as server, asyncio.timeout(5):
-        outcome = await call(server.address, GET_STREAM, [encoded(GET_STREAM, frame)], leaves=False)
+    async with served("orders/0", parameters=SMALL, retention=retention) as (_, address), asyncio.timeout(5):
+        outcome = await call(address, GET_STREAM, [encoded(GET_STREAM, frame)], leaves=False)
     assert type(outcome.error) is kind
 
 
@@ -277,13 +273,10 @@ REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
 @pytest.mark.parametrize("deed", REFUSED_PUTS)
 async def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(deed: str) -> None:
     frame, kind = REFUSED_PUTS[deed]
-
-    exchange = Exchange(parameters=SMALL)
-    channel = exchange.add_channel("orders/0", retention=Retention.REPLAY)
-    async with ExchangeServer(exchange) as server:
-        outcome = await call(server.address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
+    async with served("orders/0", parameters=SMALL, retention=Retention.REPLAY) as (exchange, address):
+        outcome = await call(address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)
     assert type(outcome.error) is kind
-    assert channel.schema is None
+    assert exchange.replay_channel("orders/0").schema is None
 
 
 COMPRESSED = pa.compress(ENCODED, codec="zstd", asbytes=True)

@@ -1,34 +1,23 @@
 """Chunks are compressed on their way if that was agreed, over every path but shared memory; other streams are not."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelAbortedError, InvalidParametersError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_blocking import open_sink
+from tests.support.served import served
 
 CHANNEL = "orders/0"
 ROWS, CHUNKS = 2_000, 10
 CHUNK = pa.record_batch({"n": pa.array(range(ROWS)), "t": pa.array([f"item {n % 100}" for n in range(ROWS)])})
 AUTO, NONE, LZ4, ZSTD = Compression
-
-
-@asynccontextmanager
-async def serving(
-    compression: Compression = AUTO, retention: Retention = Retention.ONCE
-) -> AsyncIterator[tuple[Exchange, str]]:
-    exchange = Exchange(compression=compression)
-    exchange.add_channel(CHANNEL, retention=retention)
-    async with ExchangeServer(exchange) as server:
-        yield exchange, server.address
 
 
 async def produce(address: str, compression: Compression) -> str:
@@ -72,7 +61,7 @@ async def test_each_stream_is_compressed_as_its_ends_agreed(
     consumer: Compression,
     agreed: tuple[str, str],
 ) -> None:
-    async with serving(own, retention) as (exchange, address):
+    async with served(CHANNEL, compression=own, retention=retention) as (exchange, address):
         told = await both(address, producer, consumer)
         if path == "shared memory":
             asked = [policy.codec or (own.codec and policy is not NONE) for policy in (producer, consumer)]
@@ -85,7 +74,7 @@ async def test_each_stream_is_compressed_as_its_ends_agreed(
 
 
 async def test_statistics_tell_which_streams_are_compressed(path: str) -> None:
-    async with serving() as (_, address), control(address) as asking:
+    async with served(CHANNEL) as (_, address), control(address) as asking:
         with suppress(ChannelAbortedError):  # the others may hear of the abort before they have left
             async with (
                 put(address, CHANNEL, CHUNK.schema, compression=ZSTD) as producer,
@@ -101,7 +90,7 @@ async def test_statistics_tell_which_streams_are_compressed(path: str) -> None:
 async def test_an_unknown_compression_is_refused_before_dialling() -> None:
     with pytest.raises(InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"):
         Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
-    async with serving() as (_, address):
+    async with served(CHANNEL) as (_, address):
         with pytest.raises(InvalidParametersError, match="not 'best'"):
             await produce(address, "best")  # type: ignore[arg-type]  # wrong
         with pytest.raises(InvalidParametersError, match="not 'best'"):

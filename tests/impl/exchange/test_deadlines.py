@@ -149,12 +149,8 @@ SILENT_SECONDS = 3.0
 
 
 async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_closed() -> None:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("numbers", schema=SCHEMA)
-    async with (
-        ExchangeServer(exchange, "tcp://127.0.0.1:0", silence_seconds=SILENT_SECONDS) as server,
-        connected_to(server.address) as connection,
-    ):
+    server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0", silence_seconds=SILENT_SECONDS)
+    async with server, connected_to(server.address) as connection:
         clock = asyncio.get_running_loop().time
         connection.send(header(Kind.CONTROL))
         before = clock()

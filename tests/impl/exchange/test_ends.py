@@ -12,8 +12,6 @@ import pytest
 from permitflow.channels.interface import ReceiveEnd
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange.bridge_channel import BridgeChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.protocol.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
@@ -27,6 +25,7 @@ from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
+from tests.support.served import served
 
 Start = Callable[..., Any]
 
@@ -37,10 +36,10 @@ SOON_SECONDS = 10.0
 
 @asynccontextmanager
 async def serving(listen: str, retention: Retention = Retention.ONCE) -> AsyncIterator[tuple[Any, str]]:
-    exchange = Exchange(parameters=ChannelParameters(row_permits=64, permit_batch=16))
-    channel = exchange.add_channel(CHANNEL, schema=SCHEMA, retention=retention)
-    async with ExchangeServer(exchange, listen) as server, asyncio.timeout(SOON_SECONDS):
-        yield channel, server.address
+    window = ChannelParameters(row_permits=64, permit_batch=16)
+    opened = served(CHANNEL, parameters=window, schema=SCHEMA, retention=retention, listen=listen)
+    async with opened as (exchange, address), asyncio.timeout(SOON_SECONDS):
+        yield exchange.channel(CHANNEL) if retention is Retention.ONCE else None, address
 
 
 async def read_all(receiver: ReceiveEnd[Any]) -> int:
@@ -191,11 +190,9 @@ def test_a_blocking_end_says_who_holds_the_rows_and_can_be_waited_for_again(star
 
 async def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does_not_know() -> None:
     async def test(until: EndOutcome | None) -> list[Any]:
-        exchange = Exchange()
-        exchange.add_channel("orders/0", schema=BATCH.schema)
         async with (
-            ExchangeServer(exchange) as server,
-            dialling(server.address, PUT_STREAM) as carrier,
+            served("orders/0", schema=BATCH.schema) as (_, address),
+            dialling(address, PUT_STREAM) as carrier,
             asyncio.timeout(SOON_SECONDS),
         ):
             for frame in (put_frame(), data(), End(1, 3, 0, closes_channel=True, until=until)):
@@ -222,12 +219,10 @@ async def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_i
     ids=["without facts", "as if it gave up", "nothing"],
 )
 async def test_after_a_failure_of_a_producer_its_consumer_hears_that_rows_are_missing(error: bytes) -> None:
-    exchange = Exchange()
-    exchange.add_channel("orders/0", schema=BATCH.schema)
     async with (
-        ExchangeServer(exchange) as server,
-        get(server.address, "orders/0") as receiver,
-        dialling(server.address, PUT_STREAM) as carrier,
+        served("orders/0", schema=BATCH.schema) as (_, address),
+        get(address, "orders/0") as receiver,
+        dialling(address, PUT_STREAM) as carrier,
         asyncio.timeout(SOON_SECONDS),
     ):
         for frame in (put_frame(), data(), Failure(error)):
@@ -240,13 +235,11 @@ async def test_after_a_failure_of_a_producer_its_consumer_hears_that_rows_are_mi
 
 
 async def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules() -> None:
-    exchange = Exchange()
-    exchange.add_channel("orders/0", schema=BATCH.schema)
     async with (
-        ExchangeServer(exchange) as server,
-        get(server.address, "orders/0") as receiver,
-        put(server.address, "orders/0", BATCH.schema) as honest,
-        dialling(server.address, PUT_STREAM) as carrier,
+        served("orders/0", schema=BATCH.schema) as (_, address),
+        get(address, "orders/0") as receiver,
+        put(address, "orders/0", BATCH.schema) as honest,
+        dialling(address, PUT_STREAM) as carrier,
         asyncio.timeout(SOON_SECONDS),
     ):
         for frame in (put_frame(), data(), put_frame()):

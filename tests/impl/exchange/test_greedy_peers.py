@@ -27,7 +27,6 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, Store
 from permitflow.protocol.control import (
     Acknowledge,
@@ -67,6 +66,7 @@ from tests.support.peers_by_hand import (
     send_for_ever,
     serving,
 )
+from tests.support.served import served
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -177,11 +177,9 @@ async def test_a_peer_that_says_too_much_at_once_is_refused_without_holding_up_o
         assert type(hostile.result().error) is kind
         return slowest
 
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
-    exchange.add_channel("orders/1", schema=BATCH.schema)
-    async with ExchangeServer(exchange) as server:
-        assert await slowest_turn(server.address) < 1.0
+    async with served("orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
+        exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
+        assert await slowest_turn(address) < 1.0
 
 
 REFUSED = {
@@ -206,12 +204,10 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
             stream.half_close()
 
     async def test() -> None:
-        exchange = Exchange(parameters=SMALL)
-        exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
-        async with (
-            ExchangeServer(exchange, "tcp://127.0.0.1:0") as server,
-            tcp.calling(server.address, method, "the exchange", 10.0) as call,
-        ):
+        kept = served(
+            "orders/0", parameters=SMALL, schema=BATCH.schema, retention=Retention.REPLAY, listen="tcp://127.0.0.1:0"
+        )
+        async with kept as (_, address), tcp.calling(address, method, "the exchange", 10.0) as call:
             stream = Conversation(call)
             for message in before:
                 await stream.write(checksums.add([message]))
@@ -237,12 +233,10 @@ ITEMS = 1_200_000
 @asynccontextmanager
 async def both_kinds() -> AsyncIterator[tuple[Exchange, str]]:
     """An exchange with a channel of each kind; at the end it must still answer another client."""
-    exchange = Exchange()
-    exchange.add_channel("kept", schema=SCHEMA, retention=Retention.REPLAY)
-    exchange.add_channel("once", schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
-        yield exchange, server.address
-        async with control(server.address) as orders:
+    async with served("once", schema=SCHEMA) as (exchange, address):
+        exchange.add_channel("kept", schema=SCHEMA, retention=Retention.REPLAY)
+        yield exchange, address
+        async with control(address) as orders:
             assert [stands.channel for stands in await orders.positions(["kept"])] == ["kept"]
 
 
@@ -338,13 +332,10 @@ class ManyProducers(Store):
 
 
 async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next() -> None:
-    exchange = Exchange(store=ManyProducers())
-    exchange.add_channel("kept", schema=SCHEMA, retention=Retention.REPLAY)
-
-    async with ExchangeServer(exchange) as server:
+    async with served("kept", schema=SCHEMA, retention=Retention.REPLAY, store=ManyProducers()) as (_, address):
 
         async def dial(producer: str) -> None:
-            async with put(server.address, "kept", SCHEMA, producer=producer) as sender:
+            async with put(address, "kept", SCHEMA, producer=producer) as sender:
                 await sender.send(pa.record_batch({"n": pa.array([1], pa.int64())}))
                 await sender.end(closes_channel=False)
 

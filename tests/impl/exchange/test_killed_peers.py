@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL
+from tests.support.served import served
 
 # Guards against hangs: keep-alive misses a peer within 6 s on an idle machine.
 PATIENCE_SECONDS = 60.0
@@ -113,14 +112,13 @@ async def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_
     start: Callable[..., Any], listen: str
 ) -> None:
     """A stopped process has open connections: its successor need not wait until it is missed."""
-
-    exchange = Exchange()
-    channel = exchange.add_channel(CHANNEL, WINDOW, retention=Retention.REPLAY)
     found: list[int] = []
     firsts: list[int] = []
-    async with ExchangeServer(exchange, listen) as server:
+    kept = served(CHANNEL, parameters=WINDOW, retention=Retention.REPLAY, listen=listen)
+    async with kept as (exchange, address):
+        channel = exchange.replay_channel(CHANNEL)
         for number in (signal.SIGKILL, signal.SIGSTOP, None):
-            producer = start("resume", server.address, "--rows", ROWS, "--chunk-rows", CHUNK_ROWS)
+            producer = start("resume", address, "--rows", ROWS, "--chunk-rows", CHUNK_ROWS)
             firsts.append((await asyncio.to_thread(producer.hears, "ready"))["first_row"])
             if number is None:
                 await read_until(channel, found, lambda: channel.state is ChannelState.ENDED)

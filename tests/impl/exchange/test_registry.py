@@ -5,10 +5,8 @@ Orders about many channels are written at once; where the store fails, each chan
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,20 +19,20 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange.registry import Exchange, stream_channels
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import carry_out
 from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics, rates_between
 from permitflow.transports.control_codec import decode_reply, encode_reply
 from permitflow.transports.grpc_aio import control, get, put
+from tests.support.kept_rows import refused
+from tests.support.number_streams import SMALL, until
+from tests.support.served import served
 
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 
 
@@ -67,10 +65,8 @@ async def test_a_name_is_given_once() -> None:
 
 
 async def test_removing_a_channel_breaks_off_its_streams_and_frees_its_name() -> None:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("orders/0", schema=BATCH.schema)
-    async with ExchangeServer(exchange) as server:
-        async with get(server.address, "orders/0") as receiver, put(server.address, "orders/0", BATCH.schema) as sender:
+    async with served("orders/0", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
+        async with get(address, "orders/0") as receiver, put(address, "orders/0", BATCH.schema) as sender:
             await sender.send(BATCH)
             await receiver.receive()
             exchange.remove_channel("orders/0")
@@ -79,7 +75,7 @@ async def test_removing_a_channel_breaks_off_its_streams_and_frees_its_name() ->
             with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
                 await sender.end()
         exchange.add_channel("orders/0")
-        await pass_one_chunk(server.address, "orders/0")
+        await pass_one_chunk(address, "orders/0")
     with pytest.raises(UnknownChannelError):
         exchange.remove_channel("orders/1")
 
@@ -89,30 +85,17 @@ async def test_a_reader_that_waits_for_a_schema_hears_that_the_channel_was_remov
         async with get(address, "orders/0"):
             pass
 
-    exchange = Exchange()
-    channel = exchange.add_channel("orders/0")
-    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-        reading = group.create_task(refused(read(server.address)))
-        while channel._consumer is None:  # noqa: ASYNC110  # there is no event to wait for
-            await asyncio.sleep(0.001)
+    async with served("orders/0") as (exchange, address), asyncio.TaskGroup() as group:
+        reading = group.create_task(refused(read(address)))
+        await until(lambda: exchange.channel("orders/0")._consumer is not None)
         exchange.remove_channel("orders/0")
     assert isinstance(reading.result(), ChannelAbortedError)
 
 
-async def refused(call: Coroutine[Any, Any, Any]) -> BaseException | None:
-    try:
-        await call
-    except ChannelAbortedError as error:
-        return error
-    return None
-
-
 async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("orders/0")
-    assert exchange.statistics()[0].state is BridgeState.WAITING
-    async with ExchangeServer(exchange) as server:
-        await pass_one_chunk(server.address, "orders/0")
+    async with served("orders/0", parameters=SMALL) as (exchange, address):
+        assert exchange.statistics()[0].state is BridgeState.WAITING
+        await pass_one_chunk(address, "orders/0")
     (channel,) = exchange.statistics()
     assert (channel.name, channel.state, channel.producers) == ("orders/0", BridgeState.SPENT, 0)
     assert channel.reason.startswith("it was read to its end by ipv4:127.0.0.1:")
@@ -223,19 +206,12 @@ async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the
 FOUR_ROWS = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Exchange, str]]:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("once", schema=FOUR_ROWS.schema)
-    exchange.add_channel("kept", schema=FOUR_ROWS.schema, retention=Retention.REPLAY, consumers=("etl", "audit"))
-    async with ExchangeServer(exchange) as server:
-        yield exchange, server.address
-
-
 @pytest.mark.usefixtures("path")
 async def test_both_kinds_of_channels_tell_what_has_flowed() -> None:
-    async with serving() as (exchange, address), control(address) as asking:
-        log = exchange.replay_channel("kept")
+    opened = served("once", parameters=SMALL, schema=FOUR_ROWS.schema)
+    async with opened as (exchange, address), control(address) as asking:
+        consumers = ("etl", "audit")
+        log = exchange.add_channel("kept", schema=FOUR_ROWS.schema, retention=Retention.REPLAY, consumers=consumers)
         await log.append(FOUR_ROWS)
         await log.acknowledge(3, "etl")
         await exchange.channel("once").sender.send(FOUR_ROWS)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +21,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.control import AskPositions, ChannelRow, ChannelState
-from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import SCHEME
@@ -33,6 +31,7 @@ from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import AioControl, control, get
 from tests.support.kept_rows import SCHEMA, fill, read, refused, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.served import served
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -102,26 +101,19 @@ async def test_tasks_that_share_a_stream_of_orders_take_turns() -> None:
 
 
 async def test_a_removed_channel_breaks_off_its_followers() -> None:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel(CHANNEL, schema=SCHEMA, retention=Retention.REPLAY)
-    async with ExchangeServer(exchange) as server, get(server.address, CHANNEL) as receiver:
+    kept = served(CHANNEL, parameters=SMALL, schema=SCHEMA, retention=Retention.REPLAY)
+    async with kept as (exchange, address), get(address, CHANNEL) as receiver:
         exchange.remove_channel(CHANNEL)
         with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
             await receiver.receive()
-        assert isinstance(await refused(read(server.address)), UnknownChannelError)
+        assert isinstance(await refused(read(address)), UnknownChannelError)
 
 
-SMALL_WINDOW = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
-ORDERS = "orders/0"
 
 
-@asynccontextmanager
-async def one_channel() -> AsyncIterator[tuple[Exchange, str]]:
-    exchange = Exchange(parameters=SMALL_WINDOW)
-    exchange.add_channel(ORDERS, retention=Retention.REPLAY)
-    async with ExchangeServer(exchange) as server:
-        yield exchange, server.address
+def one_channel() -> AbstractAsyncContextManager[tuple[Exchange, str]]:
+    return served(CHANNEL, parameters=SMALL, retention=Retention.REPLAY)
 
 
 @asynccontextmanager
@@ -140,7 +132,7 @@ async def test_bytes_that_are_no_order_end_the_stream_in_words(data: bytes) -> N
             with pytest.raises(UndecodableDataError):
                 await call.read()
         async with control(address) as orders:
-            assert (await orders.positions([ORDERS]))[0].next_row == 0, "everybody else goes on"
+            assert (await orders.positions([CHANNEL]))[0].next_row == 0, "everybody else goes on"
 
 
 async def test_a_client_that_writes_ahead_gets_its_replies_in_order() -> None:
@@ -161,20 +153,20 @@ async def messages(call: Conversation) -> AsyncIterator[Any]:
 
 async def hang(address: str) -> None:
     """Read one chunk, keep it, and never come to an end."""
-    async with get(address, ORDERS) as receiver:
+    async with get(address, CHANNEL) as receiver:
         await receiver.take()
         await asyncio.Event().wait()
 
 
 async def test_a_consumer_that_vanishes_while_it_reads_has_taken_nothing_with_it() -> None:
     async with one_channel() as (exchange, address):
-        channel = exchange.replay_channel(ORDERS)
+        channel = exchange.replay_channel(CHANNEL)
         await channel.append(BATCH)
         reading = asyncio.create_task(hang(address))
         await until(lambda: bool(channel.streams.statistics()))
         reading.cancel()
         await until(lambda: all(stream.state != "open" for stream in channel.streams.statistics()))
-        async with get(address, ORDERS, to_row=4) as receiver:
+        async with get(address, CHANNEL, to_row=4) as receiver:
             assert [message.payload async for message in receiver] == [BATCH]
 
 
@@ -182,4 +174,4 @@ async def test_errors_that_are_not_ours_are_told_as_such(monkeypatch: pytest.Mon
     async with one_channel() as (exchange, address), control(address) as orders:
         monkeypatch.setattr(type(exchange), "replay_channel", None)
         with pytest.raises(PermitflowError, match="TypeError"):
-            await orders.positions([ORDERS])
+            await orders.positions([CHANNEL])

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import SameHostError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import SameHost, get, put
@@ -21,11 +19,13 @@ from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA
 from tests.support.process import open_descriptors, ring_mappings
+from tests.support.served import served
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
 PATIENCE_SECONDS = 60.0
 """Guards against hangs."""
+FEW_ROWS = ChannelParameters(row_permits=16)
 WIDE = pa.schema([("number", pa.int64()), ("content", pa.large_binary())])
 
 
@@ -72,12 +72,10 @@ async def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_
                 await sender.send(wide(number, size))
             await sender.end()
 
-    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-    exchange.add_channel(CHANNEL, schema=WIDE)
     received = 0
-    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-        group.create_task(produce(server.address))
-        async with get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
+    async with served(CHANNEL, parameters=FEW_ROWS, schema=WIDE) as (_, address), asyncio.TaskGroup() as group:
+        group.create_task(produce(address))
+        async with get(address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
             async for message in receiver:
                 assert message.payload.column("number")[0].as_py() == received
                 received += 1
@@ -99,30 +97,27 @@ async def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_
 
 async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings: Rings) -> None:
     """The producer could still change it, and the ring would live for as long as the rows."""
-    exchange = Exchange(parameters=ChannelParameters(row_permits=16))
-    channel = exchange.add_channel(CHANNEL, schema=WIDE, retention=Retention.REPLAY)
-    async with ExchangeServer(exchange) as server:
-        async with put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
+    kept = served(CHANNEL, parameters=FEW_ROWS, schema=WIDE, retention=Retention.REPLAY)
+    async with kept as (exchange, address):
+        async with put(address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
             for number in range(8):
                 await sender.send(wide(number, 100_000))
             await sender.end()
         del sender
         gc.collect()
-        assert channel.books.kept_rows == 8
+        assert exchange.replay_channel(CHANNEL).books.kept_rows == 8
         assert not rings()
 
 
 async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> None:
-    exchange = Exchange(same_host=SameHost.NEVER)
-    exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
-        async with put(server.address, CHANNEL, SCHEMA) as sender:
+    async with served(CHANNEL, schema=SCHEMA, same_host=SameHost.NEVER) as (exchange, address):
+        async with put(address, CHANNEL, SCHEMA) as sender:
             ((stream,),) = [channel.streams for channel in exchange.statistics()]
             reason = "network: the server has switched it off"
             assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
             await sender.end(closes_channel=False)
         exchange.same_host = SameHost.AUTO
-        async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
+        async with put(address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
             ((_, stream),) = [channel.streams for channel in exchange.statistics()]
             assert sender.statistics().path == "network: it is switched off at this end"
             assert stream.numbers.path == "network: the peer does not offer to share memory"
@@ -131,15 +126,13 @@ async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> N
 
 @pytest.mark.parametrize(("here", "there"), [("require", "never"), ("never", "require")])
 async def test_an_end_that_requires_shared_memory_refuses_the_network(here: str, there: str) -> None:
-    exchange = Exchange(same_host=SameHost(there))
-    exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
+    async with served(CHANNEL, schema=SCHEMA, same_host=SameHost(there)) as (exchange, address):
         with pytest.raises(SameHostError, match="no memory can be shared with"):
-            async with put(server.address, CHANNEL, SCHEMA, same_host=SameHost(here)):
+            async with put(address, CHANNEL, SCHEMA, same_host=SameHost(here)):
                 pass
         # The channel has come to no harm.
         exchange.same_host = SameHost.AUTO
-        async with put(server.address, CHANNEL, SCHEMA) as sender:
+        async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.end()
 
 
@@ -149,12 +142,10 @@ def test_a_stream_gives_its_memory_back_at_its_end_and_waits_for_no_garbage_coll
     """A client that opens many streams would have eight megabytes of each until Python looks for cycles."""
 
     async def test() -> None:
-        exchange = Exchange()
-        exchange.add_channel(CHANNEL, schema=WIDE)
         async with (
-            ExchangeServer(exchange) as server,
-            put(server.address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender,
-            get(server.address, CHANNEL, same_host=SameHost.REQUIRE) as receiver,
+            served(CHANNEL, schema=WIDE) as (_, address),
+            put(address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender,
+            get(address, CHANNEL, same_host=SameHost.REQUIRE) as receiver,
         ):
             await sender.send(wide(0, 100_000))
             assert rings()
@@ -179,11 +170,8 @@ async def test_a_client_killed_in_the_middle_leaves_nothing_behind(
     start: Start, rings: Rings, victim: str, seed: int
 ) -> None:
     """At a random moment, while large chunks go around the rings; the other client hears of it."""
-
-    exchange = Exchange(parameters=ChannelParameters(row_permits=262_144))
-    exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange) as server:
-        ends = {role: start(role, server.address, *WINDOW) for role in ("produce", "consume")}
+    async with served(CHANNEL, parameters=ChannelParameters(row_permits=262_144), schema=SCHEMA) as (_, address):
+        ends = {role: start(role, address, *WINDOW) for role in ("produce", "consume")}
         for role, event in (("produce", "ready"), ("consume", "ready"), ("consume", "flowing")):
             await asyncio.to_thread(ends[role].hears, event)
         assert rings()

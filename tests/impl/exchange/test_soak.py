@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ProducerReplacedError, RowsForgottenError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
+from tests.support.served import served
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -97,15 +96,14 @@ async def look(address: str, random: Random, done: asyncio.Event) -> None:
 
 
 async def test_each_row_of_each_producer_reaches_each_consumer_once_and_in_order() -> None:
-    exchange, random = Exchange(), Random(4)
-    channel = exchange.add_channel("c", WINDOW, SCHEMA, retention=Retention.REPLAY, consumers=CONSUMERS)
-    async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-        reading = [group.create_task(consume(server.address, name, Random(name))) for name in CONSUMERS]
+    async with served() as (exchange, address), asyncio.TaskGroup() as group:
+        channel = exchange.add_channel("c", WINDOW, SCHEMA, retention=Retention.REPLAY, consumers=CONSUMERS)
+        reading = [group.create_task(consume(address, name, Random(name))) for name in CONSUMERS]
         done = asyncio.Event()
-        group.create_task(look(server.address, random, done))
+        group.create_task(look(address, Random(4), done))
         async with asyncio.TaskGroup() as producing:
             for name in PRODUCERS:
-                producing.create_task(produce(server.address, name, Random(name)))
+                producing.create_task(produce(address, name, Random(name)))
         await channel.end()
         found = await asyncio.gather(*reading)
         done.set()
