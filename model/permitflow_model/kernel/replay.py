@@ -10,7 +10,7 @@ log's events touch, and (b) queues between two logs, to which one only appends a
 
 1.  An event that is possible stays possible, with the same effect on its own end, whatever the other logs do: they
     can only append to the queues that it reads.
-2.  Hence two possible events of different logs commute: either order leads to the same state.
+2.  Hence two possible events of different logs may change places: either order leads to the same state.
 3.  Let some interleaving of the logs be a behaviour, and let greedy have performed a set of events in whatever order
     and be unable to go on.  If events are left over, take the one that comes first in that interleaving.  Everything
     before it was performed, perhaps along with more from other logs; by 1 it is still possible.  Contradiction.

@@ -1,0 +1,592 @@
+"""``Mute.tla``, action for action: full sinks mute the sources that lead to them, through relays, by epochs.
+
+Nodes are numbered from 1: sinks, then relays, then sources; of a hop, the node with the larger number is upstream.
+docs/protocols/mute.md explains it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
+from typing import Literal, NamedTuple
+
+from permitflow_model.kernel.family import Family, Members, family
+from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
+
+__all__ = [
+    "REGISTERED",
+    "SYSTEM",
+    "Parameters",
+    "Signal",
+    "Sink",
+    "Source",
+    "State",
+    "initial",
+    "is_mute",
+    "is_muted",
+    "larger",
+    "newest_of",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The constants of the specification."""
+
+    sinks: int
+    """Sinks: the nodes 1, 2, …"""
+
+    relays: int
+    """Relays: the next nodes."""
+
+    sources: int
+    """Sources: the last nodes."""
+
+    hops: frozenset[frozenset[int]]
+    """Pairs of nodes; of each, the node with the larger number is upstream."""
+
+    high: int
+    """With more messages than this in its queue a sink mutes."""
+
+    low: int
+    """With no more messages than this in its queue a sink unmutes."""
+
+    supply: int
+    """Messages that each source has to send."""
+
+    newcomers: int = 0
+    """So many of the last sources join later."""
+
+    disposals: bool = False
+    """May sinks leave?"""
+
+    clears: bool = False
+    """May sinks drop what is in their queues, to begin again?"""
+
+    remakes: int = 0
+    """So often a connection may be made anew."""
+
+    memory: Literal["epoch", "set", "counter"] = "epoch"
+    """What a source keeps of a muter: "epoch"; published: "set"; and a "counter"."""
+
+    mutes_newcomers: bool = True
+    """Does a newcomer learn who mutes?"""
+
+    dispose_unmutes: bool = True
+    """Does a sink unmute when it leaves?"""
+
+    tells_again: bool = True
+    """Does a node tell its epochs again on a new connection?"""
+
+    reevaluates: bool = True
+    """Does a sink look at its marks when its queue was dropped?"""
+
+    def __post_init__(self) -> None:
+        """Refuse what the specification's ASSUME refuses.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        least = {"sinks": 1, "sources": 1, "supply": 1, "relays": 0, "newcomers": 0, "remakes": 0, "low": 0}
+        for name, lowest in least.items():
+            if getattr(self, name) < lowest:
+                raise ValueError(f"{name} must be at least {lowest}, not {getattr(self, name)}")
+        if self.newcomers > self.sources:
+            raise ValueError(f"newcomers must be at most sources = {self.sources}, not {self.newcomers}")
+        if self.high < self.low:
+            raise ValueError(f"high must be at least low = {self.low}, not {self.high}")
+        if self.memory not in ("epoch", "set", "counter"):
+            raise ValueError(f"memory must be 'epoch', 'set' or 'counter', not {self.memory!r}")
+        for hop in self.hops:
+            if len(hop) != 2 or not (1 <= min(hop) <= self.sinks + self.relays and self.sinks < max(hop) <= self.nodes):
+                raise ValueError(f"a hop must lead from a relay or source down to a relay or sink, not {sorted(hop)}")
+        if unled := [node for node in self.names if not self.reached[node]]:
+            raise ValueError(f"each node must lead to a sink; node {unled[0]} does not")
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return self.sinks + self.relays + self.sources
+
+    @property
+    def names(self) -> range:
+        """All nodes."""
+        return range(1, self.nodes + 1)
+
+    @property
+    def muters(self) -> range:
+        """All sinks."""
+        return range(1, self.sinks + 1)
+
+    @property
+    def source_names(self) -> range:
+        """All sources."""
+        return range(self.sinks + self.relays + 1, self.nodes + 1)
+
+    def is_relay(self, node: int) -> bool:
+        """Is it neither a sink nor a source?"""
+        return self.sinks < node <= self.sinks + self.relays
+
+    def is_source(self, node: int) -> bool:
+        """Is it a source?"""
+        return node > self.sinks + self.relays
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Of each hop the node upstream and the node downstream."""
+        return tuple(sorted((max(hop), min(hop)) for hop in self.hops))
+
+    @cached_property
+    def reached(self) -> dict[int, frozenset[int]]:
+        """The sinks to which each node leads."""
+        reached: dict[int, frozenset[int]] = {}
+        for node in self.names:
+            own = [node] if node <= self.sinks else []
+            reached[node] = frozenset(own).union(*(reached[down] for up, down in self.pairs if up == node))
+        return reached
+
+
+class Source(NamedTuple):
+    """A source: is it here, the messages that it has, the mutes that hold it, by muter."""
+
+    here: bool
+    left: int
+    holds: Family[int]
+
+
+class Sink(NamedTuple):
+    """A sink: has it left, the messages in flight to it, those in its queue."""
+
+    gone: bool
+    wire: int
+    inbox: int
+
+
+class Signal(NamedTuple):
+    """A muter and its epoch; odd epochs mute."""
+
+    muter: int
+    epoch: int
+
+
+class State(NamedTuple):
+    """The variables of the specification; node 1 of the specification is member 0 of a family."""
+
+    sources: Family[Source]
+    sinks: Family[Sink]
+    heard: Family[Family[int]]
+    """Of each node: the newest epoch of each sink that it has heard; of a sink itself: what it has told."""
+    signals: Family[Family[Queue[Signal]]]
+    """Of two nodes: the signals in flight up to the first from the second."""
+    remade: int
+
+
+def initial(parameters: Parameters) -> State:
+    """Nobody mutes."""
+    none: Family[int] = family(0, parameters.sinks)
+    silence: Family[Queue[Signal]] = Members([Fifo()] * parameters.nodes)
+    return State(
+        sources=Members(
+            Source(here=number < parameters.sources - parameters.newcomers, left=parameters.supply, holds=none)
+            for number in range(parameters.sources)
+        ),
+        sinks=family(Sink(gone=False, wire=0, inbox=0), parameters.sinks),
+        heard=family(none, parameters.nodes),
+        signals=family(silence, parameters.nodes),
+        remade=0,
+    )
+
+
+def is_mute(epoch: int) -> bool:
+    """Does this epoch mute?"""
+    return epoch % 2 == 1
+
+
+def larger(left: int, right: int) -> int:
+    """The newer of two epochs."""
+    return left if left >= right else right
+
+
+# Parts of a state, by the names of the specification.
+
+
+def source_at(state: State, parameters: Parameters, node: int) -> Source:
+    """The source at a node."""
+    return state.sources.get(node - parameters.sinks - parameters.relays - 1)
+
+
+def _with_source(state: State, parameters: Parameters, node: int, source: Source) -> State:
+    return state._replace(sources=state.sources.put(node - parameters.sinks - parameters.relays - 1, source))
+
+
+def is_here(state: State, parameters: Parameters, node: int) -> bool:
+    """Can the node be told anything?"""
+    return source_at(state, parameters, node).here if parameters.is_source(node) else True
+
+
+def heard_by(state: State, node: int, muter: int) -> int:
+    """The newest epoch of a muter that a node has heard."""
+    return state.heard.get(node - 1).get(muter - 1)
+
+
+def _with_heard(state: State, node: int, muter: int, epoch: int) -> State:
+    return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(muter - 1, epoch)))
+
+
+def in_flight(state: State, up: int, down: int) -> Queue[Signal]:
+    """The signals on a hop."""
+    return state.signals.get(up - 1).get(down - 1)
+
+
+def _with_signals(state: State, up: int, down: int, signals: Queue[Signal]) -> State:
+    return state._replace(signals=state.signals.put(up - 1, state.signals.get(up - 1).put(down - 1, signals)))
+
+
+def is_muted(source: Source) -> bool:
+    """Is a source held by some muter?"""
+    return not source.holds.every(_holds_nothing)
+
+
+def _holds_nothing(mutes: int) -> bool:
+    return mutes == 0
+
+
+def _told(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
+    """A node tells all nodes upstream."""
+    for up, told_by in parameters.pairs:
+        if told_by == down and is_here(state, parameters, up):
+            state = _with_signals(state, up, down, in_flight(state, up, down).push(signal))
+    return state
+
+
+def _newest(state: State, parameters: Parameters, node: int) -> Queue[Signal]:
+    """The newest signals that a node knows."""
+    signals: Queue[Signal] = Fifo()
+    for muter in parameters.muters:
+        if heard_by(state, node, muter) > 0:
+            signals = signals.push(Signal(muter, heard_by(state, node, muter)))
+    return signals
+
+
+def _tell(state: State, parameters: Parameters, sink: int) -> State:
+    """A sink begins an epoch."""
+    epoch = heard_by(state, sink, sink) + 1
+    return _told(_with_heard(state, sink, sink, epoch), parameters, sink, Signal(sink, epoch))
+
+
+def _evaluate(state: State, parameters: Parameters, name: int) -> State:
+    """A sink mutes or unmutes, if its marks say so."""
+    sink = state.sinks.get(name - 1)
+    if is_mute(heard_by(state, name, name)):
+        return _tell(state, parameters, name) if sink.inbox <= parameters.low else state
+    return _tell(state, parameters, name) if sink.inbox > parameters.high else state
+
+
+def _held(holds: int, parameters: Parameters, epoch: int, is_news: bool) -> int:
+    """The mutes that hold a source after a signal of one muter."""
+    if parameters.memory == "epoch":
+        return epoch % 2 if is_news else holds
+    if parameters.memory == "set":
+        return epoch % 2
+    return holds + 1 if is_mute(epoch) else max(holds - 1, 0)
+
+
+def has_work(state: State, parameters: Parameters, node: int) -> bool:
+    """Has a source something to send, and a sink for it?"""
+    source = source_at(state, parameters, node)
+    if not (source.here and source.left > 0):
+        return False
+    return any(not state.sinks.get(name - 1).gone for name in parameters.reached[node])
+
+
+# Actions.
+
+
+def done(state: State, parameters: Parameters) -> State:
+    """No source has anything to send."""
+    require(not any(has_work(state, parameters, node) for node in parameters.source_names))
+    return state
+
+
+def join(state: State, parameters: Parameters, node: int) -> State:
+    """A source joins, and learns from the nodes downstream who mutes."""
+    require(parameters.is_source(node))
+    source = source_at(state, parameters, node)
+    require(not source.here)
+    if parameters.mutes_newcomers:
+        for (up, down), muter in product(parameters.pairs, parameters.muters):
+            if up == node:
+                newest = larger(heard_by(state, down, muter), heard_by(state, node, muter))
+                state = _with_heard(state, node, muter, newest)
+    holds: Family[int] = Members([heard_by(state, node, muter) % 2 for muter in parameters.muters])
+    return _with_source(state, parameters, node, source._replace(here=True, holds=holds))
+
+
+def dispose(state: State, parameters: Parameters, name: int) -> State:
+    """A sink leaves; what was for it is dropped."""
+    require(parameters.disposals and name <= parameters.sinks)
+    require(not state.sinks.get(name - 1).gone)
+    state = state._replace(sinks=state.sinks.put(name - 1, Sink(gone=True, wire=0, inbox=0)))
+    if is_mute(heard_by(state, name, name)) and parameters.dispose_unmutes:
+        return _tell(state, parameters, name)
+    return state
+
+
+def clear(state: State, parameters: Parameters, name: int) -> State:
+    """A sink drops its queue."""
+    require(parameters.clears and name <= parameters.sinks)
+    sink = state.sinks.get(name - 1)
+    require(sink.inbox > 0)
+    state = state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=0)))
+    return _evaluate(state, parameters, name) if parameters.reevaluates else state
+
+
+def lose(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """A connection is made anew: what was in flight is lost."""
+    require(state.remade < parameters.remakes)
+    require(not in_flight(state, up, down).is_empty())
+    signals: Queue[Signal] = _newest(state, parameters, down) if parameters.tells_again else Fifo()
+    return _with_signals(state, up, down, signals)._replace(remade=state.remade + 1)
+
+
+def repeat(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """A connection is made anew: a signal of the old one will come once more, behind newer ones."""
+    require(state.remade < parameters.remakes)
+    signals = in_flight(state, up, down)
+    require(not signals.is_empty())
+    return _with_signals(state, up, down, signals.push(signals.head()))._replace(remade=state.remade + 1)
+
+
+def send(state: State, parameters: Parameters, node: int, name: int) -> State:
+    """A source that is not muted reads a message, and sends it to a sink."""
+    require(parameters.is_source(node) and name in parameters.reached[node])
+    source, sink = source_at(state, parameters, node), state.sinks.get(name - 1)
+    require(source.here)
+    require(not is_muted(source))
+    require(source.left > 0)
+    require(not sink.gone)
+    state = _with_source(state, parameters, node, source._replace(left=source.left - 1))
+    return state._replace(sinks=state.sinks.put(name - 1, sink._replace(wire=sink.wire + 1)))
+
+
+def deliver(state: State, parameters: Parameters, name: int) -> State:
+    """A message arrives in the queue of a sink."""
+    require(name <= parameters.sinks)
+    sink = state.sinks.get(name - 1)
+    require(sink.wire > 0)
+    sinks = state.sinks.put(name - 1, sink._replace(wire=sink.wire - 1, inbox=sink.inbox + 1))
+    return _evaluate(state._replace(sinks=sinks), parameters, name)
+
+
+def consume(state: State, parameters: Parameters, name: int) -> State:
+    """A sink consumes a message."""
+    require(name <= parameters.sinks)
+    sink = state.sinks.get(name - 1)
+    require(sink.inbox > 0)
+    sinks = state.sinks.put(name - 1, sink._replace(inbox=sink.inbox - 1))
+    return _evaluate(state._replace(sinks=sinks), parameters, name)
+
+
+def hear(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """A signal arrives at a node; a relay hands on what is news to it."""
+    signals = in_flight(state, up, down)
+    require(not signals.is_empty())
+    signal = signals.head()
+    is_news = signal.epoch > heard_by(state, up, signal.muter)
+    state = _with_signals(state, up, down, signals.without_head())
+    if is_news:
+        state = _with_heard(state, up, signal.muter, signal.epoch)
+    if parameters.is_source(up):
+        source = source_at(state, parameters, up)
+        holds = _held(source.holds.get(signal.muter - 1), parameters, signal.epoch, is_news)
+        return _with_source(state, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, holds)))
+    return _told(state, parameters, up, signal) if is_news or parameters.memory != "epoch" else state
+
+
+# Invariants.
+
+
+@cache
+def epoch_if_of(muter: int) -> Callable[[Signal], int]:
+    """A function: the epoch of a signal if it is of this muter, else 0."""
+
+    def epoch(signal: Signal) -> int:
+        return signal.epoch if signal.muter == muter else 0
+
+    return epoch
+
+
+def newest_of(signals: Queue[Signal], muter: int) -> int:
+    """The newest epoch of a muter among signals in flight; 0 if there is none."""
+    return signals.sum_of(epoch_if_of(muter), larger, 0)
+
+
+def _is_natural(number: int) -> bool:
+    return number >= 0
+
+
+def _source_ok(source: Source, parameters: Parameters) -> bool:
+    return 0 <= source.left <= parameters.supply and source.holds.every(_is_natural)
+
+
+def _sink_ok(sink: Sink) -> bool:
+    return sink.wire >= 0 and sink.inbox >= 0
+
+
+def type_ok(state: State, parameters: Parameters) -> bool:
+    """Every variable is in its range."""
+    return (
+        state.sources.every(_source_ok, parameters)
+        and state.sinks.every(_sink_ok)
+        and all(heard_by(state, node, muter) >= 0 for node, muter in product(parameters.names, parameters.muters))
+        and 0 <= state.remade <= parameters.remakes
+    )
+
+
+def _is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
+    if is_mute(epoch):
+        return not sink.gone and sink.inbox > parameters.low
+    return sink.inbox <= parameters.high
+
+
+def marks(state: State, parameters: Parameters) -> bool:
+    """A sink mutes above its high mark, and unmutes at its low mark: its epoch is odd in between."""
+    return all(
+        _is_marked(state.sinks.get(name - 1), heard_by(state, name, name), parameters) for name in parameters.muters
+    )
+
+
+def in_order(state: State, parameters: Parameters) -> bool:
+    """No node has heard more than the muter has told, and none tells more than it has heard."""
+    return all(
+        heard_by(state, node, muter) <= heard_by(state, muter, muter)
+        for node, muter in product(parameters.names, parameters.muters)
+    ) and all(
+        newest_of(in_flight(state, up, down), muter) <= heard_by(state, down, muter)
+        for (up, down), muter in product(parameters.pairs, parameters.muters)
+    )
+
+
+def on_its_way(state: State, parameters: Parameters) -> bool:
+    """What a node has heard, the node upstream has heard, too, or it is on its way."""
+    return all(
+        not is_here(state, parameters, up)
+        or larger(heard_by(state, up, muter), newest_of(in_flight(state, up, down), muter))
+        >= heard_by(state, down, muter)
+        for (up, down), muter in product(parameters.pairs, parameters.muters)
+    )
+
+
+def no_early_unmute(state: State, parameters: Parameters) -> bool:
+    """A source does not read if the newest epoch that it has heard of some sink is a mute."""
+    return all(
+        not is_mute(heard_by(state, node, muter)) or source_at(state, parameters, node).holds.get(muter - 1) > 0
+        for node, muter in product(parameters.source_names, parameters.muters)
+    )
+
+
+def is_quiet(state: State, parameters: Parameters) -> bool:
+    """Is no signal in flight?"""
+    return all(in_flight(state, up, down).is_empty() for up, down in parameters.pairs)
+
+
+def settled(state: State, parameters: Parameters) -> bool:
+    """When nothing is in flight, each source is held by the sinks that mute, and by no other."""
+    return not is_quiet(state, parameters) or all(
+        not is_here(state, parameters, node)
+        or (source_at(state, parameters, node).holds.get(muter - 1) > 0) == is_mute(heard_by(state, muter, muter))
+        for node in parameters.source_names
+        for muter in parameters.reached[node]
+    )
+
+
+def can_move(state: State, parameters: Parameters) -> bool:
+    """Can the protocol go on without the environment?"""
+    return any(
+        SYSTEM.is_enabled(action.name, state, parameters, *arguments)
+        for action in SYSTEM.actions
+        if not action.is_environment
+        for arguments in action.arguments(parameters)
+    )
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """As long as a source has something to send, and a sink for it, something moves."""
+    if any(has_work(state, parameters, node) for node in parameters.source_names):
+        return can_move(state, parameters)
+    return True
+
+
+# Probes.
+
+
+def _muted_at_once(state: State, parameters: Parameters) -> bool:
+    return all(
+        is_muted(source_at(state, parameters, node)) or not is_mute(heard_by(state, muter, muter))
+        for node in parameters.source_names
+        for muter in parameters.reached[node]
+    )
+
+
+def _within_high(sink: Sink, parameters: Parameters) -> bool:
+    return sink.inbox <= parameters.high + 1
+
+
+def _never_old(state: State, parameters: Parameters) -> bool:
+    return all(
+        signal.epoch > heard_by(state, up, signal.muter)
+        for up, down in parameters.pairs
+        for signal in in_flight(state, up, down)
+    )
+
+
+def _names(parameters: Parameters) -> Iterable[tuple[int]]:
+    return ((node,) for node in parameters.source_names)
+
+
+def _muters(parameters: Parameters) -> Iterable[tuple[int]]:
+    return ((name,) for name in parameters.muters)
+
+
+def _ways(parameters: Parameters) -> Iterable[tuple[int, int]]:
+    return ((node, name) for node in parameters.source_names for name in sorted(parameters.reached[node]))
+
+
+def _pairs(parameters: Parameters) -> Iterable[tuple[int, int]]:
+    return parameters.pairs
+
+
+SYSTEM: System[State, Parameters] = System(
+    module="Mute",
+    initial=initial,
+    actions=(
+        Action("Done", done, is_environment=True),
+        Action("Join", join, _names, is_environment=True),
+        Action("Dispose", dispose, _muters, is_environment=True),
+        Action("Clear", clear, _muters, is_environment=True),
+        Action("Lose", lose, _pairs, is_environment=True),
+        Action("Repeat", repeat, _pairs, is_environment=True),
+        Action("Send", send, _ways),
+        Action("Deliver", deliver, _muters),
+        Action("Consume", consume, _muters),
+        Action("Hear", hear, _pairs),
+    ),
+    invariants={
+        "TypeOK": type_ok,
+        "Marks": marks,
+        "InOrder": in_order,
+        "OnItsWay": on_its_way,
+        "NoEarlyUnmute": no_early_unmute,
+        "Settled": settled,
+        "NeverStuck": never_stuck,
+    },
+    probes={
+        "MutedAtOnceProbe": _muted_at_once,
+        "WithinHighProbe": lambda state, parameters: state.sinks.every(_within_high, parameters),
+        "NeverOldProbe": _never_old,
+    },
+)
+
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
