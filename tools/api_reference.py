@@ -34,6 +34,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 MODULES = {
     "permitflow": "",
     "permitflow.stages": "",
+    "permitflow.stages.calls": "grpc",
     "permitflow.channels.gate": "",
     "permitflow.protocol.gate": "",
     "permitflow.protocol.stop_and_wait": "",

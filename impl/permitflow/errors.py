@@ -293,6 +293,33 @@ class TransportError(PermitflowError):
         return error
 
 
+class CallError(TransportError):
+    """A gRPC call ends with a status that is not OK; a server that raises it sends this status.
+
+    ``__cause__`` is gRPC's own exception.
+    """
+
+    code: str  # the name of the status, as in "RESOURCE_EXHAUSTED"
+    details: str
+    method: str = "the call"
+
+    def _worded(self) -> str:
+        return f"{self.method} ended with {self.code}: {self.details or 'no details'}"
+
+
+class CallTimeoutError(CallError, TimeoutError):
+    """A gRPC call has not ended within its deadline."""
+
+
+class CallMethodError(PermitflowError, TypeError):
+    """A method, or its request or context, is not one of the kind that a stream over gRPC needs."""
+
+    given: str
+    wanted: str
+    hint: str
+    text = "{wanted} is needed, and {given} was given: {hint}"
+
+
 class AlteredMessageError(TransportError):
     """A message was altered or one before it lost, by its checksum: nothing of it was delivered, counted or kept."""
 

@@ -249,6 +249,10 @@ class Source(Generic[T]):
         """Add a stage of your own; each run makes one."""
         return self._joined(make)
 
+    def through(self, piece: Callable[["Source[T]"], U]) -> U:
+        """Apply a function of a source: a reusable piece of several stages, or the end of a stream."""
+        return piece(self)
+
     def _joined(self, make: Callable[[], Stage[Any, U]], *others: "Source[Any]") -> "Source[U]":
         return self._at(_Node(make, (self._outlet, *(other._outlet for other in others))))
 

@@ -6,9 +6,9 @@ gRPC reads and writes only for waiting tasks: here each call has one task that r
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import grpc
 
@@ -16,10 +16,9 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.carrier import Buffer, Carrier, Listener
 from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
 from permitflow.transports.deadlines import SILENCE_SECONDS
-from permitflow.transports.wire_errors import SILENT, Metadata, error_from_status, status_of, stranger_behind_grpc
+from permitflow.transports.final_status import FinalStatus
+from permitflow.transports.wire_errors import SILENT, error_from_status, status_of, stranger_behind_grpc
 
-# grpc.aio's error when a write crosses the end of the call.  It replaces the peer's status, or is replaced by it.
-_CROSSED = "Internal error from Core"
 _STATUS_SECONDS = 1.0
 _SIGNS_PER_SILENCE = 4
 _REASON_SECONDS = 1.0
@@ -184,14 +183,6 @@ class ServerCall(_Call):
             await self._context.abort(*status_of(error))
 
 
-class _Status(NamedTuple):
-    """How a call has ended."""
-
-    code: grpc.StatusCode
-    details: str
-    metadata: Metadata
-
-
 class ClientCall(_Call):
     """A call that was dialled."""
 
@@ -203,14 +194,12 @@ class ClientCall(_Call):
         # and then the peer's status, for which call.read() would wait.
         super().__init__(who, partial(anext, aiter(call), None), call.write, call.done_writing, silence_seconds)
         self._call = call
-        self._status: _Status | None = None
-        self._status_came = asyncio.Event()
-        call.add_done_callback(lambda _: self._note_status())
+        self._final = FinalStatus(call)
 
     @property
     def code(self) -> grpc.StatusCode | None:
         """How the call has ended, once the peer has said so."""
-        return None if self._status is None else self._status.code
+        return None if self._final.status is None else self._final.status.code
 
     async def settle(self) -> None:
         """Release a call that is over.
@@ -219,7 +208,7 @@ class ClientCall(_Call):
         until its messages have been read.
         """
         await self.stop()
-        if not self._call.done() or self._status is not None:
+        if not self._call.done() or self._final.status is not None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STATUS_SECONDS):
@@ -240,34 +229,12 @@ class ClientCall(_Call):
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
         if not self._call.done():
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STATUS_SECONDS):
-                await self._status_came.wait()
-        if self._status is None:
-            # Unread messages delay it.
+        status = await self._final.wait()
+        if status is None:
             return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
-        if self._status.code is grpc.StatusCode.OK:
+        if status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
-        return error_from_status(*self._status, who=self._who)
-
-    def _note_status(self) -> None:
-        """Store the peer's status; a callback of the call."""
-        code, details = _at_once(self._call.code()), _at_once(self._call.details())
-        if code is not grpc.StatusCode.INTERNAL or details != _CROSSED:
-            metadata = tuple(_at_once(self._call.trailing_metadata()) or ())
-            self._status = _Status(code, details, metadata)
-            self._status_came.set()
-
-
-def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise AssertionError("a call that has a status answers at once")
+        return error_from_status(*status, who=self._who)
 
 
 @contextlib.asynccontextmanager
