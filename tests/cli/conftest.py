@@ -14,10 +14,12 @@ from permitflow.cli.application import app
 
 Answer = tuple[int, str, str]
 """Exit code, standard output, standard error."""
+Command = Callable[..., Answer]
+Report = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process: ``command("check", "--row-permits", "8")``."""
     monkeypatch.setenv("COLUMNS", "140")
 
@@ -31,7 +33,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
 
 
 @pytest.fixture
-def report(command: Callable[..., Answer]) -> Callable[..., tuple[int, dict[str, Any]]]:
+def report(command: Command) -> Report:
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
         code, stdout, _stderr = command(*arguments, "--json")
         document = json.loads(stdout)
@@ -42,7 +44,7 @@ def report(command: Callable[..., Answer]) -> Callable[..., tuple[int, dict[str,
 
 
 @pytest.fixture
-def process() -> Callable[..., Answer]:
+def process() -> Command:
     """Run a command as a process of its own, as a user's shell does; or a program in its place."""
 
     def run(*arguments: str, program: str | None = None, environment: Mapping[str, str] | None = None) -> Answer:

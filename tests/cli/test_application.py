@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
 
 import pytest
 
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 EXTRAS = {"grpc", "pyarrow", "google", "z3", "pyspark"}
 
@@ -63,12 +62,6 @@ def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: s
     answer = command("check", *new.split())
     assert "OfferChunk" in answer[1]
     assert command("check", *old.split()) == answer
-
-
-def test_two_names_of_one_option_are_refused(command: Command) -> None:
-    code, stdout, stderr = command("check", "--row-permits", "8", "--batch", "3", "--row-count=9")
-    assert (code, stdout) == (2, "")
-    assert stderr == "Error: --row-permits and --row-count are two names of one option; keep --row-permits\n"
 
 
 def test_help_loads_no_heavy_package() -> None:

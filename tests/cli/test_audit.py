@@ -1,20 +1,17 @@
 """``permitflow audit``: what it says of good and bad recordings, and with which exit code."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.parquet import ParquetWriter
+from tests.cli.conftest import Command, Report
 from tests.support.made_traces import FAULTS, random_behaviour
-
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]

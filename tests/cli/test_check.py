@@ -7,16 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import permitflow_model.manifest
 from permitflow_model.manifest import read_manifest
 from permitflow_model.permit_channel import SYSTEM, Parameters, is_stuck
-
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
+from tests.cli.conftest import Command, Report
 
 
 def numbers(row_permits: int, permit_batch: int, **others: int) -> list[str]:
@@ -116,39 +113,6 @@ def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, r
     assert f"{steps:>4}   OfferChunk(1)" in stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--row-permits", "0", "--permit-batch", "1"], "'--row-permits': must be at least 1, not 0"),
-        (
-            ["--row-permits", "many", "--permit-batch", "1"],
-            "'--row-permits': must be a whole number of at least 1, not 'many'",
-        ),
-        (
-            ["--row-permits", "8.5", "--permit-batch", "1"],
-            "'--row-permits': must be a whole number of at least 1, not '8.5'",
-        ),
-        (
-            ["--row-permits", "8", "--permit-batch", "3", "--sizes", "1;3"],
-            "'--sizes': must be whole numbers separated by commas",
-        ),
-        (["--row-permits", "8", "--permit-batch", "3", "--sizes", "1,-3"], "'--sizes': a chunk cannot have -3 rows"),
-        (["--row-permits", "8"], "--permit-batch is missing"),
-        (
-            ["--row-permits", "8", "--permit-batch", "8"],
-            "--permit-batch: in the published protocol a chunk costs at most row permits less permit batch",
-        ),
-        (["--row-permits", "8", "--permit-batch", "3", "--engine", "tlc"], "--engine and --model belong to the models"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_unusable_numbers_are_named_with_the_rule(command: Command, arguments: list[str], complaint: str) -> None:
-    code, stdout, stderr = command("check", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr
-    assert "Traceback" not in stderr
-
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 
 
@@ -212,13 +176,6 @@ def test_a_mistake_in_a_file_is_named_with_its_line(command: Command, tmp_path: 
     assert "channel.toml, line 3: upstream.btach is unknown; did you mean permit_batch?" in stderr
 
 
-@pytest.mark.parametrize("option", ["--row-permits 8", "--engine tlc"])
-def test_a_file_and_options_do_not_go_together(command: Command, option: str) -> None:
-    code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), *option.split())
-    assert code == 2
-    assert f"{option.split()[0]} and a file do not go together" in stderr
-
-
 def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Command, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "permit_batch = 63")
     varied = "--sweep row_permits=16,32 --sweep permit_batch=8,20 --sweep max_chunk_cost=9,13"
@@ -233,13 +190,6 @@ def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Com
         )[1]
         assert verdict == single["verdict"]
     assert command(*arguments)[1].count("deadlock") == list(verdicts.values()).count("deadlock")
-
-
-def test_a_number_that_changes_no_verdict_is_not_varied(command: Command) -> None:
-    code, _, stderr = command("check", str(EXAMPLES / "orders.toml"), "--sweep", "rtt=1ms")
-    assert code == 2
-    assert "rtt changes no verdict; vary row_permits, permit_batch, max_chunk_cost, chunk_rows" in stderr
-    assert "name a file" in command("check", "--sweep", "permit_batch=1")[2]
 
 
 def test_all_models_come_out_as_recorded(report: Report) -> None:
@@ -321,12 +271,6 @@ def test_a_manifest_that_cannot_be_read_is_unusable(command: Command, seeded: Ca
     assert "is not TOML" in stderr
 
 
-def test_an_unknown_model_is_unusable(command: Command) -> None:
-    code, stdout, stderr = command("check", "--model", "one-above-stick")
-    assert (code, stdout) == (2, "")
-    assert "the manifest has no model 'one-above-stick'; did you mean one-above-stuck" in stderr
-
-
 def test_without_java_the_explorer_checks_and_says_what_is_left_out(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,8 +291,6 @@ def test_tlc_that_was_asked_for_and_is_not_there_is_unusable(command: Command, m
 GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
 # For Spark to be started on a machine that has other things to do, too.
 HANG_SECONDS = 600
-WIDE = ("--sweep", "row_permits=4..40:+1")
-LONG = ("--sweep", "permit_batch=1..999:+1")
 SMALL = ("--sweep", "row_permits=4", "--sweep", "permit_batch=1,3,9", "--sweep", "max_chunk_cost=1..5:+1")
 
 
@@ -392,25 +334,6 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
     content = drawing.read_text()
     for label in ("4 row permits", "live", "deadlock", "the proved line: row permits \N{MINUS SIGN} permit batch + 1"):
         assert f">{label}<" in content
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--explore",), "--explore is about varying what a file says: name a file"),
-        ((GRID, "--sweep", "permit_batch=1,2", "--plot", "map.svg"), "varied are permit_batch"),
-
-        ((GRID, *WIDE, "--sweep", "permit_batch=1", "--sweep", "max_chunk_cost=1", "--plot", "m.svg"),
-         "37 panels, one for each row_permits, are too many"),
-        ((GRID, *LONG, "--sweep", "max_chunk_cost=1,2,3"), "with --spark there may be more"),
-
-        ((GRID, "--sweep", "permit_batch=1", "--spark", "nonsense://x"), "must be a master or a remote session"),
-    ],
-)  # fmt: skip
-def test_wrong_options_of_a_sweep_are_refused_first(command: Command, arguments: tuple[str, ...], message: str) -> None:
-    code, _, stderr = command("check", *arguments)
-    assert code == 2
-    assert message in stderr
 
 
 @pytest.mark.timeout(2 * HANG_SECONDS)

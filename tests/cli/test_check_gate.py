@@ -1,17 +1,13 @@
 """``permitflow check gate``: what is proved, what is run into, and what is no gate."""
 
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import pytest
 
 from permitflow.checking.gate import check_gate
 from permitflow_model.input_gate import SYSTEM, Parameters
 from permitflow_model.kernel.explore import explore
-
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
+from tests.cli.conftest import Command, Report
 
 GATE = ("check", "gate", "--inputs", "2", "--exclusive", "0", "--floating", "1")
 
@@ -59,22 +55,6 @@ def test_it_says_whether_a_shorter_run_may_exist(
     gate = (*GATE[:-1], str(floating), "--no-release")
     assert report(*gate)[1]["is_shortest"] is is_shortest
     assert ("a shorter one may exist" in command(*gate)[1]) is not is_shortest
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["gate", "--inputs", "2", "--exclusive", "0"], "--floating is missing"),
-        ([*GATE[1:], "--flush-idle"], "--flush-idle says nothing about a gate"),
-        ([*GATE[1:], "--model", "published"], "--model says nothing about a gate"),
-        (["--inputs", "2"], "--inputs belongs to a gate"),
-        (["gate", "--inputs", "0", "--exclusive", "0", "--floating", "1"], "must be at least 1, not 0"),
-    ],
-)
-def test_wrong_options_of_a_gate_are_named(command: Command, arguments: list[str], complaint: str) -> None:
-    code, _, errors = command("check", *arguments)
-    assert code == 2
-    assert complaint in errors
 
 
 @pytest.mark.parametrize(("stop", "release", "announce"), list(product((True, False), repeat=3)))

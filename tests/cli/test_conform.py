@@ -2,12 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 ONE_PLACE = """
 import asyncio
@@ -49,25 +48,3 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
     assert code == 1
     assert "It answers a message when it is handed over." in stdout
     assert "(StopAndWait.tla:" in stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("queues",), "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'queues'"),
-        (("a/queues.py:Queue",), "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'a/queues.py:Queue'"),
-        (("no_such_module:Queue",), "module no_such_module cannot be imported: ModuleNotFoundError"),
-        (("json:Queue",), "module json has no Queue"),
-        (("json:JSONDecoder",), "json:JSONDecoder is no class of permitflow.testing.ChannelAdapter"),
-        ((QUEUE, "--pair"), "is a channel as a whole, a permitflow.testing.ChannelAdapter; leave --pair away"),
-        (("json:__name__", "--pair"), "json:__name__ makes nothing; --pair needs a callable"),
-        ((QUEUE, "--rule", "windows"), "--rule must be a rule: window, whole-window, "),
-        ((QUEUE, "--rule", "windows"), ", not 'windows'"),
-        ((QUEUE, "--flow", "permit"), "--flow must be one of demand, permits, stop-and-wait, not 'permit'"),
-        ((QUEUE, "--flow", "stop-and-wait", "--rule", "window"), "--rule must be a rule: one-at-a-time, "),
-    ],
-)
-def test_wrong_adapters_and_rules_are_named(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
-    code, stdout, stderr = command("conform", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr

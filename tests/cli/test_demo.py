@@ -10,8 +10,7 @@ from permitflow.demo import DemoReport, Progress
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict, render
 from permitflow.errors import DemoError
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 ANSWER = (ShippingMode("MAIL", 3, 4), ShippingMode("SHIP", 1, 2))
 
@@ -70,37 +69,3 @@ def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
     )
     code, stdout, stderr = process(program=program)
     assert (code, stdout, stderr) == (130, "", "")
-
-
-@pytest.mark.parametrize(
-    ("scale", "complaint"),
-    [
-        ("0", "--scale' must be above 0 and at most 100: 0.0"),
-        ("-1", "--scale' must be above 0 and at most 100: -1.0"),
-        ("1000", "--scale' must be above 0 and at most 100: 1000.0"),
-        ("nan", "--scale' must be above 0 and at most 100: nan"),
-        ("small", "'--scale': must be a number, not 'small'"),
-    ],
-)
-def test_an_unusable_scale_is_named(command: Command, scale: str, complaint: str) -> None:
-    code, stdout, stderr = command("demo", "--scale", scale)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--kills", "3"), "--kills: needs --streaming"),
-        (("--seed", "3"), "--seed: needs --streaming"),
-        (("--streaming", "--kills", "-1"), "must be at least 0"),
-        (("--streaming", "--kills", "1001"), "--kills' must be from 0 to 1000: 1001"),
-        (("--streaming", "--scale", "0"), "--scale' must be above 0"),
-    ],
-)
-def test_unusable_options_of_the_pipeline_are_named(
-    command: Command, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, stdout, stderr = command("demo", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr

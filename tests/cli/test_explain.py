@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.tracing import FileTrace
+from tests.cli.conftest import Command, Report
 
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
 STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
 
@@ -229,38 +227,6 @@ def test_one_of_several_channels_must_be_chosen(command: Command, trace: Path) -
     code, _, stderr = command("explain", str(trace), "--channel", "item")
     assert code == 2
     assert "the trace has no channel 'item'; it has items" in stderr
-
-
-# What cannot be used.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ((), "nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch"),
-        (("--row-permits", "8"), "--permit-batch is missing"),
-        (("--row-permits", "8", "--permit-batch", "8"), "choose --permit-batch below 8 or give --max-chunk-cost"),
-        ((*STUCK, "--channel", "orders"), "--channel belongs to a trace"),
-        (("nothing.jsonl",), "nothing.jsonl"),
-        (("nothing.jsonl", "--permit-batch", "3"), "--permit-batch belongs to numbers of your own"),
-        (("--graph", "--row-permits", "64", "--permit-batch", "8"), "--graph: more than 500 states can be reached"),
-        (
-            ("--row-permits", "9000", "--permit-batch", "8", "--sizes", "1"),
-            "--sizes: a window of 9,000 row permits takes 9,000",
-        ),
-        ((*STUCK, "-o", "missing/page.html"), "cannot write missing/page.html: No such file or directory"),
-        ((*STUCK, "-o", "page.svg"), "--output writes a web page, and page.svg is none by its name; name a file .html"),
-        ((*STUCK, "--svg", "x.png"), "--svg writes an SVG drawing, and x.png is none by its name; name a file .svg"),
-        ((*STUCK, "-o", "."), "cannot write .: it is a folder; name a file in it"),
-    ],
-)
-def test_bad_input_is_named_and_nothing_is_written(
-    command: Command, folder: Path, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, stdout, stderr = command("explain", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in " ".join(stderr.split())
-    assert list(folder.iterdir()) == []
 
 
 def test_a_page_that_cannot_be_finished_leaves_the_old_one(

@@ -2,16 +2,11 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
-
-import pytest
 
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, object]]]
+from tests.cli.conftest import Command, Report
 
 
 def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Command) -> None:
@@ -45,18 +40,3 @@ def test_a_listener_that_does_not_answer_is_not_ready(report: Report) -> None:
         code, told = report("health", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "100ms")
     assert (code, told["ready"]) == (1, False)
     assert "no answer within 0.1 s" in str(told["reason"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "rule"),
-    [
-        (["here"], "must be HOST:PORT"),
-        (["a:1,b:2"], "must be a single host:port, because an exchange is one process, not 'a:1,b:2'"),
-        (["localhost:1", "--timeout", "soon"], "a duration"),
-        (["tcp://localhost:1"], "an exchange answers health questions over gRPC only"),
-    ],
-)
-def test_wrong_addresses_and_durations_are_unusable(command: Command, arguments: list[str], rule: str) -> None:
-    code, _, stderr = command("health", *arguments)
-    assert code == 2
-    assert rule in stderr

@@ -1,14 +1,12 @@
 """What a command reads, or has just written, is not replaced by what it writes."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from permitflow.tracing import FileTrace
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 ORDERS = Path(__file__).parents[2] / "docs" / "examples" / "orders.toml"
 VARIED = ("--sweep", "permit_batch=256,512")
@@ -73,11 +71,3 @@ def test_a_table_that_took_long_is_shown_although_its_file_cannot_be_written(com
         ["512", "live" if name == "check" else "flows"],
     ]
     assert "written" not in stdout
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", ["check", "simulate"])
-def test_a_parameter_that_is_varied_twice_is_refused(command: Command, name: str) -> None:
-    code, stdout, stderr = command(name, "orders.toml", *VARIED, "--sweep", "permit_batch=1024")
-    assert (code, stdout) == (2, "")
-    assert "--sweep: permit_batch is varied twice; name all of its values in one --sweep" in stderr

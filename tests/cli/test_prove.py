@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +15,7 @@ import pytest
 import permitflow_proofs
 from permitflow_proofs import catalogue, proving
 from permitflow_proofs.kernel import second_solver
-
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
+from tests.cli.conftest import Command, Report
 
 
 def test_a_theorem_is_proved_with_its_twins(report: Report) -> None:
@@ -64,12 +61,6 @@ def test_a_theorem_that_comes_out_otherwise_fails(command: Command, seeded: Call
     assert "0 of 1 theorems as stated" in stdout
 
 
-def test_an_unknown_theorem_is_unusable(command: Command) -> None:
-    code, stdout, stderr = command("prove", "--theorem", "treshold")
-    assert (code, stdout) == (2, "")
-    assert "there is no theorem 'treshold'; did you mean threshold" in stderr
-
-
 def test_a_solver_that_disagrees_fails_and_the_questions_can_be_had(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -100,22 +91,6 @@ def test_without_the_second_solver_the_first_proves_alone_and_says_so(
         code, stdout, stderr = command("prove", "--solver", name)
         assert (code, stdout) == (2, "")
         assert "install permitflow[proofs], or choose --solver z3" in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--solver", "yices"], "'yices' is not one of"),
-        (["--jobs", "0"], "must be at least 1, not 0"),
-        (["--jobs", "9999999999"], "must be at most 1,000, not 9,999,999,999"),
-        (["--export", "/dev/null/questions"], "choose a directory that can be written to"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_options_of_prove_are_refused(command: Command, arguments: list[str], complaint: str) -> None:
-    code, stdout, stderr = command("prove", "--theorem", "2014-right", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in " ".join(stderr.split())
 
 
 def is_worker(child: psutil.Process) -> bool:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,7 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_aio import get, put
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 ROWS_OF_CHUNK = 100
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -275,44 +274,6 @@ def test_a_port_in_use_is_unusable(process: Command) -> None:
     assert stderr == (
         f"Error: --address: cannot listen at {address}: the port is in use, or this machine has no such address\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "Missing option '--stream'"),
-        (["--stream", "orders:99999999999"], "may have at most 100,000 channels"),
-        (["--stream", "orders:0"], "must be NAME or NAME:N with at least one channel, as in orders:4, not 'orders:0'"),
-        (["--stream", "or\nders"], "must be a name that can be shown on one line"),
-        (["--stream", "a", "--stream", "a:2"], "--stream: 'a' is given twice"),
-        (["--stream", "a", "--address", "localhost:99999"], "a port of 0 to 65535"),
-        (["--stream", "a", "--row-permits", "1"], "'--row-permits': must be at least 2, not 1"),
-        (
-            ["--stream", "a", "--flow", "nonsense"],
-            "--flow: there is no flow 'nonsense', but demand, gate, permits, squelch, stop-and-wait",
-        ),
-        (["--stream", "a", "--flow", "gate", "--parameter", "exclusive"], "'exclusive' must be NAME=NUMBER"),
-        (
-            ["--stream", "a", "--flow", "gate", "--parameter", "exclusiv=1"],
-            "a parameter of flow gate, which has inputs,",
-        ),
-        (["--stream", "a", "--flow", "demand", "--parameter", "size=0"], "--parameter: size must be at least 1, not 0"),
-        (
-            ["--stream", "a", "--flow", "demand", "--parameter", "size=9999999999999999"],
-            "--parameter: 'size=9999999999999999' must be a number of at most 1,000,000,000,000,000",
-        ),
-        (["--stream", "a", "--flow", "gate", *("--parameter", "inputs=2") * 2], "'inputs=2': it is given twice"),
-        (["--stream", "a", "--parameter", "row_permits=2"], "use --row-permits"),
-        (["--stream", "a", "--flow", "stop-and-wait", "--row-permits", "8"], "flow stop-and-wait, which has none"),
-        (["--stream", "a", "--kept-rows", "8"], "--kept-rows: rows are gone once they were read"),
-        (["--stream", "a", "--trace", "/nowhere/run.jsonl"], "--trace: cannot write /nowhere/run.jsonl"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_unusable_input_is_named_with_the_rule(command: Command, arguments: list[str], complaint: str) -> None:
-    code, stdout, stderr = command("serve", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr
 
 
 Samples = dict[tuple[str, ...], float]

@@ -17,8 +17,7 @@ from permitflow.errors import PeerGoneError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Command
 
 CHUNK = pa.record_batch({"x": pa.array(range(100))})
 REPLAY = ("--retention", "replay")
@@ -168,30 +167,6 @@ def refused_publication(address: str) -> str:
     with pytest.raises(StagedPartError) as caught, control(address) as line:
         line.publish("q", 0, [StagedPart("orders/0", 0, "x", 1)])
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--consumer", "etl"], "--consumer: rows are gone once they were read; to keep them, add --retention replay"),
-        (["--store", "."], "--store: rows are gone once they were read; to keep them, add --retention replay"),
-        (["--staging-rows", "5"], "--staging-rows: rows are gone once they were read"),
-        (["--staging-timeout-seconds", "5"], "--staging-timeout-seconds: rows are gone once they were read"),
-        ([*REPLAY, "--staging-timeout-seconds", "0"], "must be at least 1, not 0"),
-        ([*REPLAY, "--consumer", "a", "--consumer", "a"], "--consumer: 'a' is given twice"),
-        ([*REPLAY, "--consumer", ""], "--consumer: a name must not be empty"),
-        ([*REPLAY, "--store", __file__], "--store: "),
-        ([*REPLAY, "--store", ""], "must be a folder, not empty"),
-        (["--retention", "forever"], "Invalid value for '--retention'"),
-        (["--drain-seconds", "-1"], "must be a number of seconds of at least 0"),
-        (["--address", "127.0.0.1"], "must be HOST:PORT"),
-        (["--address", "127.0.0.1:1,127.0.0.1:2"], "'--address': must be a single host:port, because"),
-    ],
-)
-def test_options_that_make_no_sense_are_unusable(command: Command, options: list[str], complaint: str) -> None:
-    code, stdout, stderr = command("serve", "--stream", "orders", *options)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr
 
 
 def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Command = Callable[..., tuple[int, str, str]]
-Report = Callable[..., tuple[int, dict[str, Any]]]
+from tests.cli.conftest import Command, Report
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 ORDERS = str(EXAMPLES / "orders.toml")
 ENDS = ("--row-permits", "126", "--permit-batch", "16")
@@ -99,44 +98,6 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
     code, stdout, _ = command("simulate", *NUMBERS, "--sweep", "permit_batch=16,200", "--chunks", "100")
     assert code == 1
     assert "impossible, for example with permit_batch 200: permit_batch must be below row_permits = 126" in stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows"),
-        (["--row-permits", "8"], "--chunk-rows is missing"),
-        (
-            ["--row-permits", "8", "--chunk-rows", "1"],
-            "nothing takes time: give a delay (--rtt 40ms, or rtt below [network])",
-        ),
-        (
-            ["--row-permits", "8", "--permit-batch", "8", "--chunk-rows", "1"],
-            "--permit-batch must be below row_permits = 8",
-        ),
-        (["--row-permits", "8", "--chunk-rows", "0"], "'--chunk-rows': must be at least 1, not '0'"),
-        (["--row-permits", "8", "--chunk-rows", "1,x"], "'--chunk-rows': must be whole numbers separated by commas"),
-        ([ORDERS, "--rtt", "40"], "'--rtt': must be a duration with its unit, as in \"40ms\""),
-        ([ORDERS, "--consumer-rate", "0"], "'--consumer-rate': must be rows a second"),
-        ([ORDERS, "--full", "0"], "'--full': must be a share above 0 and up to 1"),
-        ([ORDERS, "--sweep", "rows=1"], "'--sweep': 'rows' cannot be varied"),
-        ([ORDERS, "--full", "99%", "--sweep", "rtt=1ms"], "--full is about the smallest window of a single run"),
-        ([ORDERS, "--plot", "x.svg"], "--plot needs something to vary"),
-        ([ORDERS, "--sweep", "rtt=1ms", "--plot", "x.gif"], "--plot: the name must end in .html, .svg, .png, .pdf"),
-        ([ORDERS, "--sweep", "rtt=1ms", "--csv", "no/x.csv"], "--csv: there is no folder no"),
-        (["no.toml"], "no.toml: cannot be read: No such file or directory"),
-        (
-            [ORDERS, "--sweep", "row_permits=1..900:+1", "--sweep", "permit_batch=1..90:+1"],
-            "81,000 combinations are too many",
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_options_of_simulate_are_named(command: Command, arguments: list[str], complaint: str) -> None:
-    code, stdout, stderr = command("simulate", *arguments)
-    assert (code, stdout) == (2, "")
-    assert complaint in stderr
-    assert "Traceback" not in stderr
 
 
 def test_a_plot_without_the_extra_says_what_to_install(process: Callable[..., tuple[int, str, str]]) -> None:

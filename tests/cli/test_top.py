@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -25,9 +25,8 @@ from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.traffic_watch import Look, TrafficWatch
+from tests.cli.conftest import Command
 from tests.support.served_exchange import served_exchange
-
-Command = Callable[..., tuple[int, str, str]]
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
@@ -169,13 +168,6 @@ def test_an_address_without_an_exchange_is_a_failure(command: Command) -> None:
         code, _, stderr = command("top", f"127.0.0.1:{nobody.getsockname()[1]}", "--once")
     assert code == 1
     assert "is gone" in stderr
-
-
-@pytest.mark.parametrize(("arguments", "rule"), [(["here"], "must be HOST:PORT"), (["--interval", "0s"], "above 0")])
-def test_wrong_options_of_top_are_named(command: Command, arguments: list[str], rule: str) -> None:
-    code, _, stderr = command("top", *arguments)
-    assert code == 2
-    assert rule in stderr
 
 
 # What looks come to, one after the other; then somebody presses Ctrl-C.

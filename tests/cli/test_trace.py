@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,7 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow.tracing import FileTrace
-
-Answer = tuple[int, str, str]
-Command = Callable[..., Answer]
-Report = Callable[..., tuple[int, dict[str, Any]]]
+from tests.cli.conftest import Command, Report
 
 AGREED = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
 # A digit offers and sends a chunk of so many rows; d, c, a deliver, consume, add permits.
