@@ -15,6 +15,10 @@ DRAWN = (
     "drop-incoming-too-long",
     "conflate-adds-up",
     "ports-end-behind-an-element",
+    "grpc-call-sent-twice",
+    "grpc-call-last-lost",
+    "grpc-call-wake-up-lost",
+    "grpc-call-two-threads",
 )
 
 

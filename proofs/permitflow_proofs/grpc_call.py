@@ -1,0 +1,305 @@
+"""A gRPC call between two stages, for any prefetch, batch, threshold, window and sizes of messages.
+
+The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
+The sender's stage is the one without a mistake, which never looks first and acts later.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from permitflow_model.grpc_call import (
+    OUT_OF_ORDER,
+    SYSTEM,
+    Message,
+    Parameters,
+    State,
+    bytes_of,
+    due_after,
+    is_message,
+    larger,
+    successor,
+)
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.queue import SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import dead_end_obligation
+from permitflow_proofs.kernel.symbols import assume, assuming, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "rank", "theorems"]
+
+INVARIANT = {name: clause for name, clause in SYSTEM.invariants.items() if name not in ("AllReceived", "NeverStuck")}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts, also those that are not live; the stage is without a mistake."""
+    return any_parameters_of(Parameters, defect="none")
+
+
+_any_message = any_value(Message)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    make = partial(SymbolicQueue.any_queue, any_item=_any_message, dead_ends={due_after: OUT_OF_ORDER})
+    state = arbitrary(State, special={name: make(name) for name in ("hand", "local", "wire", "inbox")})
+    return assume_all(INVARIANT.values(), state, parameters)
+
+
+def _any_size(parameters: Parameters) -> tuple[int]:
+    size = natural("size", 1)
+    assume(size <= parameters.max_size)
+    return (size,)
+
+
+_SOUND = replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if action.name != "ActLate"))
+"""Without the action that only a mistake makes possible: nothing could be proved about it."""
+
+SUBJECT = Subject(_SOUND, any_parameters, any_state, {"Push": _any_size})
+"""The call with any parameters."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "grpc-call-")
+
+
+def _lawful_message(parameters: Parameters) -> Message:
+    message: Message = _any_message("message")
+    with assuming():
+        assume(is_message(message, parameters))
+    return message
+
+
+def _ahead(state: State, parameters: Parameters, *, fewer: int) -> bool:
+    """Beyond the prefetch: one message in hand, the local queue and the window."""
+    hand = 0 if state.hand.is_empty() else state.hand.head().size
+    held = hand + bytes_of(state.local) + bytes_of(state.wire)
+    most = parameters.max_size + parameters.threshold - 1 + parameters.max_size + larger(parameters)
+    return state.inbox.size() <= parameters.prefetch and held <= most - fewer
+
+
+def _live(beyond: int) -> Clause[State, Parameters]:
+    """Never stuck, if the batch is larger than the prefetch by no more than this."""
+    never_stuck = SYSTEM.invariants["NeverStuck"]
+    return lambda state, parameters: parameters.batch > parameters.prefetch + beyond or never_stuck(state, parameters)
+
+
+def rank(state: State) -> int:
+    """At least so many steps until everything that was pushed is with the consumer, and both ends have ended."""
+    queues = 5 * state.hand.size() + 4 * state.local.size() + 2 * state.wire.size() + state.inbox.size()
+    has_to_hear = state.consumer == "cancelled" and (state.producer == "open" or state.producer == "completed")
+    return queues + (1 if state.edge else 0) + (1 if state.consumer == "open" else 0) + (1 if has_to_hear else 0)
+
+
+def _falls(before: State, after: State, _parameters: Parameters, *, by: int) -> bool:
+    return rank(after) <= rank(before) - by
+
+
+def _is_asked(state: State) -> bool:
+    """Everything that was pushed is with the consumer, and the producer is asked for more."""
+    is_empty = all(queue.is_empty() for queue in (state.hand, state.local, state.wire, state.inbox))
+    return is_empty and state.consumed == state.offered and state.producer == "open" and state.asked == 1
+
+
+def _rests_or(holds: Callable[[State], bool]) -> Clause[State, Parameters]:
+    """Where a consumer asks and the protocol can do nothing more."""
+    return lambda state, parameters: (
+        not state.wanted or parameters.batch > parameters.prefetch or SYSTEM.can_move(state, parameters) or holds(state)
+    )
+
+
+def _requests_a_batch(before: State, after: State, parameters: Parameters, *, more: int) -> bool:
+    """Each batch-th message that is taken requests a whole batch, the others nothing."""
+    is_last = before.unrequested == parameters.batch - 1
+    return after.requested - before.requested == (parameters.batch + more if is_last else 0)
+
+
+def _waits_for_the_call(before: State, after: State, _parameters: Parameters, *, asked: int) -> bool:
+    """While the stage holds a message, its producer is asked for none."""
+    return after.hand.is_empty() or after.asked == asked
+
+
+def _nothing_dropped(before: State, after: State, _parameters: Parameters, *, fewer: int) -> bool:
+    """As many messages as before, where only the consumer takes some away."""
+    return _messages(after) == _messages(before) - fewer
+
+
+def _messages(state: State) -> int:
+    return state.hand.size() + state.local.size() + state.wire.size() + state.inbox.size()
+
+
+def _loses_one(state: State, parameters: Parameters) -> State:
+    return state._replace(offered=successor(state.offered, parameters))
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    follows = SUBJECT.holds_whenever_invariant
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative, and every message has a number and a size.",
+            lambda state, _: state._replace(requested=-1),
+            "-1 requested messages",
+        ),
+        _CHAPTER.kept(
+            "asked-once",
+            "AskedOnce",
+            "An open producer is asked for one message, or the stage holds one; never two.",
+            lambda state, _: state._replace(asked=state.asked + 2),
+            "after the step it is asked for two more",
+        ),
+        _CHAPTER.kept(
+            "conservation",
+            "Conservation",
+            "Of prefetch messages each may still come, is with the receiver's stage, or was taken and is not requested "
+            "again.",
+            lambda state, _: state._replace(consumer="open", requested=state.requested + 1),
+            "after the step one more is requested",
+        ),
+        _CHAPTER.kept(
+            "batched",
+            "RequestsBatched",
+            "Fewer than a batch of messages that were taken wait for their request.",
+            lambda state, parameters: state._replace(unrequested=state.unrequested + parameters.batch),
+            "after the step a batch more waits",
+        ),
+        _CHAPTER.kept(
+            "bounded",
+            "Bounded",
+            "The stage holds one message, the local queue threshold - 1 + max_size bytes, the window its bytes or one "
+            "larger message, the receiver's stage prefetch messages.",
+            lambda state, parameters: state._replace(
+                wire=state.wire.push(Message(0, larger(parameters))).push(Message(0, 1))
+            ),
+            "after the step two messages more are in the window",
+        ),
+        _CHAPTER.kept(
+            "woken",
+            "Woken",
+            "While the stage holds a message and the call is ready, the stage will be told: no wake-up is lost.",
+            lambda state, _: state._replace(hand=state.hand.push(Message(0, 1)), edge=False),
+            "after the step it holds one, and the call has said already that it is ready",
+        ),
+        _CHAPTER.kept(
+            "in-order",
+            "InOrder",
+            "Messages reach the consumer in the order in which they were pushed, each once.",
+            lambda state, parameters: state._replace(
+                consumer="open", local=state.local.push(Message(parameters.tags, 1))
+            ),
+            "after the step another message is sent",
+        ),
+        _CHAPTER.kept(
+            "nothing-lost",
+            "NothingLost",
+            "Unless the call was broken off, what was pushed and not consumed is on its way, each message once.",
+            lambda state, parameters: state._replace(producer="open", consumer="open", offered=parameters.tags),
+            "after the step another number was pushed",
+        ),
+        _CHAPTER.kept(
+            "end-sent",
+            "EndSent",
+            "A stage that has ended half-closes the call as soon as it holds nothing, and not before.",
+            lambda state, _: state._replace(producer="completed", closed=not state.hand.is_empty()),
+            "after the step it has half-closed too early or not at all",
+        ),
+        _CHAPTER.kept(
+            "ends-match",
+            "EndsMatch",
+            "Each end hears of the other's end, and of no other thing; what was dropped stays dropped.",
+            lambda state, _: state._replace(consumer="completed", producer="open"),
+            "after the step the consumer has heard of an end that was none",
+        ),
+        _CHAPTER.theorem(
+            "acts-at-once",
+            "ActLate",
+            "Between looking whether the call is ready and acting on it nothing happens.",
+            follows(
+                "in every state",
+                lambda state, _: state.looking == "nobody",
+                lambda state, _: state.looking == "stage",
+                "somebody has looked",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "dead-end",
+            "Successor",
+            "After a message that is out of order none is due: what the proof of the order assumes of queues.",
+            dead_end_obligation(
+                due_after, OUT_OF_ORDER, _lawful_message, partial(_any_message, "message"), any_parameters
+            ),
+        ),
+        _CHAPTER.theorem(
+            "ahead",
+            "Bounded",
+            "The producer is never further ahead of the consumer than prefetch messages and, in bytes, one message in "
+            "hand, threshold - 1 and one message in the local queue, and the window or one larger message.",
+            follows("in every state", partial(_ahead, fewer=0), partial(_ahead, fewer=1), "one byte less"),
+        ),
+        _CHAPTER.theorem(
+            "held-back",
+            "Push",
+            "While the stage holds a message its producer is asked for none: a consumer that stands still stops it.",
+            *SUBJECT.step_obligations(
+                ["Push", "OnReady", "Transmit"],
+                partial(_waits_for_the_call, asked=0),
+                partial(_waits_for_the_call, asked=1),
+                "it is asked for one",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "requests",
+            "Emit",
+            "Each batch-th message that the consumer takes requests a whole batch, the others nothing.",
+            *SUBJECT.step_obligations(
+                ["Emit"], partial(_requests_a_batch, more=0), partial(_requests_a_batch, more=1), "one more"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "completed",
+            "Complete",
+            "Completing a stream drops nothing, whatever the stage holds; nor does any step of the call until its end.",
+            *SUBJECT.step_obligations(
+                ["Complete", "OnReady", "Transmit", "Deliver", "HearEnd"],
+                partial(_nothing_dropped, fewer=0),
+                partial(_nothing_dropped, fewer=1),
+                "one is dropped",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "all-received",
+            "AllReceived",
+            "When the stream completes for the consumer, it has got everything that was pushed.",
+            follows(
+                "in every state",
+                SYSTEM.invariants["AllReceived"],
+                lambda state, parameters: SYSTEM.invariants["AllReceived"](_loses_one(state, parameters), parameters),
+                "one is lost",
+            ),
+        ),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "With a batch of at most the prefetch, a consumer that asks is served, or the producer is asked.",
+            follows("in every state", _live(0), _live(1), "a batch of prefetch + 1"),
+        ),
+        _CHAPTER.theorem(
+            "rank",
+            "Protocol",
+            "5 in hand + 4 local + 2 in the window + those handed over + 1 for a wake-up and for each end that has to "
+            "hear something falls with every step of the protocol: it comes to rest.",
+            *SUBJECT.step_obligations(
+                SUBJECT.protocol_actions(), partial(_falls, by=1), partial(_falls, by=2), "it falls by two"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "reaches",
+            "NeverStuck",
+            "With such a batch: where a consumer asks and the protocol can do nothing more, everything that was pushed "
+            "is consumed, and an open producer is asked: demand reaches it.",
+            follows("in every state", _rests_or(_is_asked), _rests_or(lambda state: not _is_asked(state)), "it is not"),
+        ),
+    )
