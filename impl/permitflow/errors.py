@@ -282,6 +282,15 @@ class InputStalledError(ChannelError, TimeoutError):
     text = "no message of {awaited} for {seconds:g} s: {blocked} wait behind barrier {barrier}"
 
 
+class SinkStalledError(ChannelError, TimeoutError):
+    """Sinks of a pipeline do not get rid of what waits there: their readers stand still."""
+
+    sinks: tuple[str, ...]
+    left: int  # in the units of the sinks' marks
+    seconds: float
+    text = "after {seconds:g} s {left} still wait at {sinks}: a reader does not read; close drops them"
+
+
 class TransportError(PermitflowError):
     """The carrier failed; ``__cause__`` is the carrier's own exception."""
 

@@ -357,6 +357,9 @@ class MuteGraph:
         """
         return dict(self._node(node).epochs)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
     def _node(self, name: str) -> _Node:
         if name not in self._nodes:
             raise LocalProtocolError(f"there is no node {name!r}")
