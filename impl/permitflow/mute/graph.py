@@ -49,12 +49,12 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Marks:
-    """When a muter mutes: at a backlog of ``high_mark``; and when it unmutes: at ``low_mark``.
+    """When a muter mutes: with a backlog above ``high_mark``; and when it unmutes: at ``low_mark``, or below.
 
-    With marks of 1 and 0 a sink mutes after each write that the kernel did not take whole, as Wallaroo's does.
+    With marks of 0 a sink mutes after each write that the kernel did not take whole, as Wallaroo's does.
     """
 
-    high_mark: int = 1
+    high_mark: int = 0
     low_mark: int = 0
 
     def __post_init__(self) -> None:
@@ -65,8 +65,8 @@ class Marks:
         """
         if self.low_mark < 0:
             raise InvalidParametersError(name="low_mark", value=self.low_mark, rule="must be at least 0")
-        if self.high_mark <= self.low_mark:
-            rule = f"must be above low_mark = {self.low_mark}"
+        if self.high_mark < self.low_mark:
+            rule = f"must be at least low_mark = {self.low_mark}"
             raise InvalidParametersError(name="high_mark", value=self.high_mark, rule=rule)
 
 
@@ -79,6 +79,7 @@ class _Node:
     backlog: int = 0
     is_open: bool = True
     is_remote: bool = False
+    is_disposed: bool = False
     upstreams: dict[str, None] = field(default_factory=dict)
     downstreams: dict[str, None] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class _Node:
 class MuteGraph:
     """Sources, relays and muters, the edges between them, and the signals that are on their way.
 
-    Signals of an edge keep their order.  ``settle`` delivers all; ``deliver`` one, for whoever wants another order.
+    Signals of an edge keep their order.  ``settle`` delivers all; ``hear`` one, for whoever wants another order.
     Nodes of other processes are remote here: ``take`` what goes there, and ``receive`` what comes.
     """
 
@@ -154,7 +155,13 @@ class MuteGraph:
         self._in_flight[edge] = deque()
         node.downstreams[downstream] = None
         below.upstreams[upstream] = None
-        for muter, epoch in below.epochs.items():
+        self._tell(edge)
+        while self._in_flight[edge] and not node.is_remote:
+            self.hear(*edge)
+
+    def _tell(self, edge: Edge) -> None:
+        """Say all that the downstream node knows."""
+        for muter, epoch in self._nodes[edge.downstream].epochs.items():
             self._send(edge, Signal(muter, epoch))
 
     def _all_below(self, name: str) -> Iterator[str]:
@@ -185,8 +192,8 @@ class MuteGraph:
             del node.epochs[muter]
             self._forward(node, Signal(muter, GONE))
 
-    def dispose(self, name: str) -> None:
-        """Remove a node with its edges; if it was a muter, it mutes nobody any more.
+    def remove(self, name: str) -> None:
+        """Remove a node with its edges; a muter that was only behind them mutes nobody behind it any more.
 
         Raises:
             LocalProtocolError: there is no such node.
@@ -199,13 +206,33 @@ class MuteGraph:
         del self._nodes[name]
         self._shown.pop(name, None)
 
+    def reconnect(self, upstream: str, downstream: str) -> None:
+        """A connection is made anew: what was in flight is lost, and the upstream is told again who mutes.
+
+        Raises:
+            LocalProtocolError: there is no such edge.
+        """
+        self._queue(upstream, downstream).clear()
+        self._tell(Edge(upstream, downstream))
+
+    def dispose(self, muter: str) -> None:
+        """A muter leaves: it unmutes, and may not report any more.
+
+        Raises:
+            LocalProtocolError: it is no muter, or has left already.
+        """
+        node = self._muter(muter)
+        if node.epochs.get(muter, 0) % 2:
+            self._turn(node)
+        node.is_disposed = True
+
     # What muters say.
 
     def report(self, muter: str, backlog: int) -> bool:
         """A muter has so much to write now: messages or bytes, as its marks; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: it is no muter.
+            LocalProtocolError: it is no muter, or has left.
             InvalidParametersError: the backlog is negative.
         """
         if backlog < 0:
@@ -218,7 +245,7 @@ class MuteGraph:
         """A muter that is not connected mutes whatever its backlog; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: it is no muter.
+            LocalProtocolError: it is no muter, or has left.
         """
         node = self._muter(muter)
         node.is_open = is_open
@@ -227,8 +254,8 @@ class MuteGraph:
     def _decide(self, node: _Node) -> bool:
         assert node.marks is not None  # _muter has looked
         is_muting = node.epochs.get(node.name, 0) % 2 == 1
-        limit = node.marks.low_mark + 1 if is_muting else node.marks.high_mark
-        if is_muting == (not node.is_open or node.backlog >= limit):
+        mark = node.marks.low_mark if is_muting else node.marks.high_mark
+        if is_muting == (not node.is_open or node.backlog > mark):
             return False
         self._turn(node)
         return True
@@ -244,9 +271,8 @@ class MuteGraph:
         Raises:
             LocalProtocolError: there is no such node.
         """
-        node = self._node(name)
-        for muter, epoch in node.epochs.items():
-            self._forward(node, Signal(muter, epoch))
+        for upstream in self._node(name).upstreams:
+            self._tell(Edge(upstream, name))
 
     # Signals on their way.
 
@@ -258,8 +284,8 @@ class MuteGraph:
         self.signals += 1
         self._in_flight[edge].append(signal)
 
-    def deliver(self, upstream: str, downstream: str) -> Signal:
-        """Deliver the oldest signal on an edge; return it.
+    def hear(self, upstream: str, downstream: str) -> Signal:
+        """Let the upstream hear the oldest signal that is in flight to it; returns the signal.
 
         Raises:
             LocalProtocolError: there is no such edge, or nothing is in flight on it.
@@ -268,10 +294,10 @@ class MuteGraph:
         if not queue:
             raise LocalProtocolError(f"no signal is in flight from {downstream!r} to {upstream!r}")
         signal = queue.popleft()
-        self._hear(self._nodes[upstream], downstream, signal)
+        self._take_note(self._nodes[upstream], downstream, signal)
         return signal
 
-    def _hear(self, node: _Node, speaker: str, signal: Signal) -> None:
+    def _take_note(self, node: _Node, speaker: str, signal: Signal) -> None:
         muter, epoch = signal
         if epoch == GONE:
             self._lose(node, muter, speaker)
@@ -307,7 +333,7 @@ class MuteGraph:
             moving = False
             for edge, queue in self._in_flight.items():
                 while queue and not self._nodes[edge.upstream].is_remote:
-                    self.deliver(*edge)
+                    self.hear(*edge)
                     moving = True
         changed = {name: is_muted for name in self._shown if (is_muted := self.is_muted(name)) != self._shown[name]}
         self._shown.update(changed)
@@ -345,7 +371,7 @@ class MuteGraph:
         """Has the muter muted, and not unmuted since?
 
         Raises:
-            LocalProtocolError: it is no muter.
+            LocalProtocolError: it is no muter, or has left.
         """
         return muter in self._muter(muter).muters()
 
@@ -375,6 +401,8 @@ class MuteGraph:
         node = self._node(name)
         if node.marks is None:
             raise LocalProtocolError(f"{name!r} is no muter")
+        if node.is_disposed:
+            raise LocalProtocolError(f"muter {name!r} has left")
         return node
 
     def _queue(self, upstream: str, downstream: str) -> deque[Signal]:

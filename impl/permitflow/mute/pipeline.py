@@ -86,9 +86,9 @@ def pipeline_bound(
     sinks: Iterable[tuple[Buffers, Buffers]],
     read_bytes: int = READ_BYTES,
     line_bytes: int = LINE_BYTES,
-    backlog_bytes: int = 1,
+    backlog_bytes: int = 0,
     unacknowledged: int = 0,
-    boundaries: int = 1,
+    boundaries: int = 0,
 ) -> Bound:
     """The bound of a pipeline, by the sizes of its sockets as ``sizes_of`` reads them back.
 
@@ -103,15 +103,15 @@ def pipeline_bound(
         read_bytes: read at once.
         line_bytes: of the longest line.
         backlog_bytes: the high mark of the sinks.
-        unacknowledged: the high mark of a boundary, in messages; 0: all in one process.
-        boundaries: how many there are, if any.
+        unacknowledged: the high mark of each boundary, in messages.
+        boundaries: how many there are; 0: all is in one process.
     """
     connections = [*sources]
     readers = [*sinks]
-    reads = 1 + unacknowledged * boundaries
+    reads = 1 + (unacknowledged + 1) * boundaries
     return Bound(
         before=sum(kernel_bytes(sender, source) for sender, source in connections),
-        inside=reads * read_bytes + len(connections) * line_bytes + len(readers) * (backlog_bytes - 1),
+        inside=reads * read_bytes + len(connections) * line_bytes + len(readers) * backlog_bytes,
         behind=sum(kernel_bytes(sink, reader) for sink, reader in readers),
     )
 
@@ -183,7 +183,7 @@ class Pipeline:
         if (source := self._sources.pop(name, None)) is not None:
             if source.stall is not None:
                 source.stall.cancel()
-            self.graph.dispose(name)
+            self.graph.remove(name)
 
     def report(self, muter: str, backlog: int) -> None:
         """See ``MuteGraph.report``; sources pause and resume before this returns."""

@@ -82,13 +82,13 @@ def test_a_relay_forwards_the_original_muter_to_all_its_upstreams() -> None:
     """V6.6."""
     mute = graph("a step", "b step", "step sink")
     mute.report("sink", 1)
-    assert mute.deliver("step", "sink") == Signal("sink", 1)
+    assert mute.hear("step", "sink") == Signal("sink", 1)
     assert mute.in_flight == {Edge("a", "step"): (Signal("sink", 1),), Edge("b", "step"): (Signal("sink", 1),)}
 
 
 def test_a_boundary_mutes_at_its_limit_of_unacknowledged_messages() -> None:
     """V6.7."""
-    mute = graph("source sink", marks=Marks(high_mark=16_384, low_mark=16_383))
+    mute = graph("source sink", marks=Marks(high_mark=16_383, low_mark=16_383))
     assert not mute.report("sink", 16_383)
     assert mute.report("sink", 16_384)
     assert mute.report("sink", 16_383)
@@ -102,7 +102,6 @@ def test_a_newcomer_is_muted_at_once() -> None:
     mute.add_source("source2")
     mute.connect("source2", "step")
     mute.start("source2")
-    mute.settle()
     assert mute.muted_by("source2") == {"sink"}
     mute.report("sink", 0)
     assert mute.settle() == {"source1": False, "source2": False}
@@ -127,16 +126,16 @@ def test_of_two_paths_the_newer_epoch_counts() -> None:
     mute = graph("source a", "source b", "a sink", "b sink")
     mute.report("sink", 1)
     for name in ("a", "b"):
-        mute.deliver(name, "sink")
-    mute.deliver("source", "a")
+        mute.hear(name, "sink")
+    mute.hear("source", "a")
     mute.report("sink", 0)
     mute.report("sink", 1)
     for _ in range(2):
-        mute.deliver("a", "sink")
-        mute.deliver("source", "a")
-    mute.deliver("source", "b")
-    mute.deliver("b", "sink")
-    assert mute.deliver("source", "b") == Signal("sink", 2)
+        mute.hear("a", "sink")
+        mute.hear("source", "a")
+    mute.hear("source", "b")
+    mute.hear("b", "sink")
+    assert mute.hear("source", "b") == Signal("sink", 2)
     assert mute.is_muted("source")
     mute.settle()
     assert mute.is_muted("source")
@@ -156,7 +155,7 @@ def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: i
             if fate == "lose":
                 mute.take(*edge)
             else:
-                signal = mute.deliver(*edge)
+                signal = mute.hear(*edge)
                 if fate == "repeat":
                     mute.receive(*edge, signal)
             assert all(mute.heard("source").get(muter, 0) >= epoch for muter, epoch in newest.items())
@@ -167,7 +166,7 @@ def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: i
     assert mute.muted_by("source") == {name for name in ("sink1", "sink2") if mute.is_muting(name)}
 
 
-def test_a_disposed_muter_mutes_nobody() -> None:
+def test_a_muter_that_leaves_mutes_nobody() -> None:
     mute = graph("source step", "step sink1", "step sink2")
     mute.report("sink1", 1)
     mute.report("sink2", 1)
@@ -175,7 +174,7 @@ def test_a_disposed_muter_mutes_nobody() -> None:
     mute.dispose("sink1")
     mute.settle()
     assert mute.muted_by("source") == {"sink2"}
-    with pytest.raises(LocalProtocolError, match="no node 'sink1'"):
+    with pytest.raises(LocalProtocolError, match="muter 'sink1' has left"):
         mute.report("sink1", 0)
 
 
@@ -192,7 +191,7 @@ def test_an_upstream_that_leaves_is_not_muted_any_more_unless_another_path_leads
 
 def test_between_its_marks_a_muter_stays_as_it_is() -> None:
     """A backlog that swings between the marks sends nothing: no storm (wally #2912)."""
-    mute = graph("source sink", marks=Marks(high_mark=100, low_mark=20))
+    mute = graph("source sink", marks=Marks(high_mark=99, low_mark=20))
     backlogs = [99, *[100, 21] * 1_000, 20, *[99, 21] * 1_000]
     assert sum(mute.report("sink", backlog) for backlog in backlogs) == 2
 
@@ -219,6 +218,28 @@ def test_a_reconnected_boundary_states_anew_who_mutes() -> None:
     mute.receive("sink_boundary", "worker2", Signal("out#2", 1))
     assert mute.settle() == {}
     assert mute.muted_by("source") == {"out#2"}
+
+
+def test_a_muter_that_is_removed_mutes_nobody() -> None:
+    mute = graph("source step", "step sink1", "step sink2")
+    mute.report("sink1", 1)
+    mute.report("sink2", 1)
+    mute.settle()
+    mute.remove("sink1")
+    mute.settle()
+    assert mute.muted_by("source") == {"sink2"}
+    assert "sink1" not in mute
+
+
+def test_a_connection_made_anew_loses_no_mute() -> None:
+    mute = graph("source step", "step sink")
+    mute.report("sink", 1)
+    mute.reconnect("step", "sink")
+    assert mute.in_flight == {Edge("step", "sink"): (Signal("sink", 1),)}
+    mute.settle()
+    mute.reconnect("source", "step")
+    mute.report("sink", 0)
+    assert mute.settle() == {"source": False}
 
 
 def test_a_remote_upstream_gets_its_signals_from_take() -> None:
@@ -249,10 +270,10 @@ def test_signals_do_not_multiply_where_paths_part_and_join() -> None:
         (lambda mute: mute.add_relay("step"), "'step' already"),
         (lambda mute: mute.report("step", 1), "'step' is no muter"),
         (lambda mute: mute.is_muted("sink"), "'sink' is no source"),
-        (lambda mute: mute.deliver("source", "step"), "no signal is in flight"),
+        (lambda mute: mute.hear("source", "step"), "no signal is in flight"),
         (lambda mute: mute.take("source", "sink"), "not connected"),
         (lambda mute: mute.report("sink", -1), "backlog must be at least 0, not -1"),
-        (lambda mute: Marks(high_mark=4, low_mark=4), "high_mark must be above low_mark = 4, not 4"),
+        (lambda mute: Marks(high_mark=3, low_mark=4), "high_mark must be at least low_mark = 4, not 3"),
         (lambda mute: Marks(low_mark=-1), "low_mark must be at least 0, not -1"),
     ],
 )
