@@ -65,18 +65,14 @@ class Events:
     channels: list[str]
     borders: Codes
     """The place of each channel's first event, and at last the place behind all events."""
-
     limits: Sequence[Limits]
     """One for each channel, not for each event."""
-
     sequence: Integers
     action: Actions
     arguments: Mapping[str, Integers]
     """By name; 0 where an action has no such argument."""
-
     counters: Integers
     """A row for each counter of the end, with the values after each event."""
-
     has_counters: Marks
     _marks: dict[tuple[str, ...], Marks] = field(default_factory=dict)
     _limits: dict[str, PerEvent] = field(default_factory=dict)
@@ -158,7 +154,6 @@ class _Blocks:
 
     borders: _Places
     """Where each block begins; the last one is the end."""
-
     order: _Places | None
     """The places of the events in the table; None: they are in order already, as in this package's files."""
 

@@ -14,22 +14,17 @@ class Clause(StrEnum):
 
     SEQUENCE = "Sequence"
     """The events of an end count from 1, without gaps and repetitions.  (Of the recording, not of the protocol.)"""
-
     BOUNDED = "Bounded"
     """An end's counters stay between their bounds: no end spends more than it has."""
-
     CONSERVATION = "Conservation"
     """An end's counters after an event are those before it plus the event's effect.  None created, none lost."""
-
     OFFERED = "Offered"
     """A message that is sent or withdrawn was offered before, and was not sent or withdrawn already."""
-
     IN_ORDER = "ExactlyOnceInOrder"
     """Messages are delivered as sent and consumed as delivered: in that order, each once.
 
     Messages are distinguished by kind and rows.
     """
-
     RETURNED = "Returned"
     """The sender receives no more than the receiver has returned."""
 
@@ -57,18 +52,14 @@ class Violation:
     end: End
     sequence: int
     """The number of the event among those of its end, from 1."""
-
     clause: str
     """One of ``Clause``, or one of the protocol's own."""
-
     action: str
     arguments: tuple[int, ...]
     before: tuple[int, ...] | None = None
     """The end's counters before the event; its ``ActionTable`` names them."""
-
     after: tuple[int, ...] | None = None
     """The counters after it."""
-
     reason: str = ""
     """The found and the expected values."""
 
@@ -80,10 +71,8 @@ class ChannelAudit:
     channel: str
     ends: frozenset[End]
     """The recorded ends."""
-
     flow: str = ""
     """The name of its protocol."""
-
     events: int = 0
     sent_messages: int = 0
     sent_rows: int = 0
@@ -101,7 +90,6 @@ class Audit:
     channels: list[ChannelAudit]
     violations: list[Violation]
     """By channel, end and sequence."""
-
     untold: int = 0
     """Number of violations that are not listed, because there are too many in one part."""
 

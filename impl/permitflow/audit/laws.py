@@ -38,13 +38,11 @@ class Counter:
 
     start: str | int = 0
     """A limit of the channel, or a number."""
-
     steps: Steps
     least: int = 0
     most: str | int | None = None
     settled: Callable[[Events, Integers], Integers] | None = None
     """Maps the sum of the steps to the counter's value."""
-
     clause: str = Clause.CONSERVATION
     """The clause that a wrong count breaks."""
 
@@ -84,7 +82,6 @@ class Order:
     consumed: Sequence[str]
     rows: str | None = None
     """The argument with the rows of a message."""
-
     kinds: Sequence[str] = ("message",)
     kind_of: Callable[[Events], Integers] | None = None
     """The number of the message kind of each event; None: there is one kind."""
@@ -98,7 +95,6 @@ class Returns:
     came: Mapping[str, Sequence[str | int]]
     owed: Mapping[str, Sequence[str | int]]
     """For actions: how much of each, a number or an argument."""
-
     kept: Mapping[str, int] = field(default_factory=dict)
     """Counters of the receiver for amounts not returned yet, each with the index of its name."""
 
@@ -110,10 +106,8 @@ class Laws:
     table: ActionTable
     limits: Callable[[Mapping[str, ParameterValue]], Limits] = lambda _: {}
     """Computes the limits from the parameters; raises ``InvalidParametersError`` or ``TypeError``."""
-
     counters: Mapping[End, Sequence[Counter]] = field(default_factory=dict)
     """The counters of each end, in the table's order; none: they are not checked."""
-
     events: Sequence[EventLaw] = ()
     books: Sequence[BookLaw] = ()
     lines: Sequence[Line] = ()

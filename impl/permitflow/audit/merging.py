@@ -104,7 +104,6 @@ class Boundary:
 
     earlier: Summary | None
     """The summary of all earlier parts; None: this is the end's first part."""
-
     later: Summary
     laws: Laws
     limits: Limits
@@ -214,7 +213,6 @@ class Side:
     laws: Laws
     limits: Mapping[str, Limits]
     """Limits of all channels: a part may hold several."""
-
     parts: list[tuple[Unit, Summary]] = field(default_factory=list)
     whole: Summary | None = None
 

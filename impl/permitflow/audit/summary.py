@@ -39,10 +39,8 @@ class Told(NamedTuple):
     sequence: int
     action: int
     """Its index among all actions."""
-
     arguments: tuple[int, ...]
     """The arguments of all actions."""
-
     counters: tuple[int, ...] | None
 
 
@@ -87,19 +85,14 @@ class Summary:
     last_counters: tuple[int, ...] | None
     last_due: tuple[int, ...]
     """The right last counters, given those before; equal to the last ones unless the end has miscounted there."""
-
     waiting: tuple[Rise, ...]
     """The growth of each line at this end."""
-
     arrived: Passage
     """Messages sent by the sender, or delivered to the receiver."""
-
     consumed: Passage
     """Messages that the receiver has consumed."""
-
     returned: tuple[int, ...]
     """Amounts that the sender got back, or that the receiver owes for consumed messages."""
-
     uncounted: int
     """Number of events without counters: the ledger cannot be checked there."""
 

@@ -47,19 +47,14 @@ class Plan:
 
     units: list[Unit]
     """The units; those of one file are adjacent, in its order."""
-
     tables: dict[str, ActionTable] = field(default_factory=dict)
     """The protocol of each channel."""
-
     limits: dict[str, Limits] = field(default_factory=dict)
     """The limits of each channel, which follow from its parameters."""
-
     parameters: dict[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
     """The recorded parameters of each channel."""
-
     ends: dict[str, set[End]] = field(default_factory=dict)
     """The recorded ends of each channel."""
-
     cut: set[tuple[str, End]] = field(default_factory=set)
     """Ends whose last events may be missing, because their file was not closed."""
 

@@ -15,57 +15,40 @@ class ChannelStatistics:
 
     name: str
     """The channel's name."""
-
     path: str = ""
     """For a remote end: how its messages travel, through shared memory, or over the network and why."""
-
     compression: str = ""
     """For a remote end: ``lz4`` or ``zstd`` if chunks may be compressed; else ``none``, with the reason if an end has
     asked for compression."""
-
     sent_chunks: int = 0
     """Chunks that left the sender; each slice of a split chunk counts."""
-
     sent_rows: int = 0
     """Rows that left the sender."""
-
     consumed_chunks: int = 0
     """Chunks that the receiving application has consumed."""
-
     consumed_rows: int = 0
     """Rows that the receiving application has consumed."""
-
     window_rows: int | None = None
     """The most rows that may be in the channel at once; None: its flow has no such bound."""
-
     rows_held: int = 0
     """Rows that have left the sender and, as far as it knows, still take room.  An empty chunk counts as one row; with
     permits, an oversize chunk sent whole counts as ``max_chunk_cost`` rows."""
-
     peak_rows_held: int = 0
     """The most rows that ever took room at once; never above ``window_rows``."""
-
     peak_inbox_rows: int = 0
     """The most rows that were ever received and not consumed; oversize chunks sent whole count in full."""
-
     inbox_rows: int = 0
     """Rows that were received and not consumed."""
-
     waiting_sends: int = 0
     """Sends that wait until the channel's flow lets them leave."""
-
     waiting_seconds: float = 0.0
     """Time during which at least one send waited for the flow."""
-
     stopped_seconds: float = 0.0
     """Time during which a barrier that has left held back everything behind it."""
-
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
-
     gauges: Mapping[str, int] = field(default_factory=dict)
     """Counters that only the channel's flow has, by its names."""
-
     gauge_help: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """The description of each gauge; the same for all channels of the flow."""
 

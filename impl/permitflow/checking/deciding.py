@@ -23,29 +23,21 @@ class Finding:
 
     values: Mapping[str, int]
     """By the name of the axis, in rows."""
-
     verdict: Verdict
     reason: str
     """The reason of the verdict, in words."""
-
     run: tuple[str, ...] = ()
     """The actions of a shortest run into a deadlock."""
-
     largest_cost: int | None = None
     """The most a chunk costs here."""
-
     safe_max_chunk_cost: int | None = None
     """The most a chunk may cost, as the theorems say; only if decided."""
-
     safe_permit_batch: int | None = None
     """The largest batch with which such chunks are live, as the theorems say; only if decided."""
-
     states: int | None = None
     """Number of reachable states; only if explored."""
-
     depth: int | None = None
     """States on the longest shortest path; only if explored."""
-
     seconds: float = 0.0
     """Duration of the check."""
 

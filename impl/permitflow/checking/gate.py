@@ -24,17 +24,14 @@ class GateFinding:
 
     parameters: Parameters
     """The parameters that were explored, or those of the run."""
-
     verdict: Literal["live", "deadlock", "buffers out of nothing"]
     reason: str
     how: Literal["proved", "explored", "run"]
     theorem: str = ""
     """The theorem that decides, if one does."""
-
     advice: str = ""
     steps: tuple[Step[State], ...] = ()
     """The moves of the run into the failure."""
-
     is_shortest: bool = True
     """Is it known that no run is shorter?  Of a larger pool, it is not."""
 

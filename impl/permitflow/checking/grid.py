@@ -25,7 +25,6 @@ class Check(StrEnum):
 
     DECIDE = "decide"
     """By the theorems: at once, for numbers of any size.  Needs ``permitflow[proofs]``."""
-
     EXPLORE = "explore"
     """By the model: every state that can be reached is visited, which only small numbers allow."""
 
@@ -40,7 +39,6 @@ class Grid:
 
     setting: Setting
     """The numbers that do not vary."""
-
     axes: Sequence[Axis]
 
     @property
@@ -103,7 +101,6 @@ class Cell:
     point: Point
     setting: Setting | None
     """None if such a channel is impossible."""
-
     reason: str = ""
     """Why it is impossible."""
 

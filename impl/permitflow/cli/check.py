@@ -54,10 +54,8 @@ class Engine(StrEnum):
 
     EXPLORER = "explorer"
     """Breadth-first search over the model in Python."""
-
     TLC = "tlc"
     """TLA+'s own model checker, over the specification."""
-
     BOTH = "both"
     """Both, separately; where the manifest asks for it, their state graphs must be equal."""
 

@@ -41,7 +41,6 @@ class Fact(NamedTuple):
 
     name: str
     """Of the constant in the specification."""
-
     value: str
     remark: str
     """The specification's comment on it."""
@@ -52,10 +51,8 @@ class Look:
 
     words: ClassVar[Mapping[str, Callable[..., str]]] = {}
     """Words for guards, by the model's own text; those for comparisons are told the two sides."""
-
     has_actors: ClassVar[bool] = False
     """Does a table say whose move each action is?"""
-
     beginning: ClassVar[str] = "The beginning."
     at_rest: ClassVar[str] = "everything has come to its end"
     footnote: ClassVar[str] = "The table shows the variables of the specification; what a step has changed is marked."

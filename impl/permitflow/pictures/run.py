@@ -20,16 +20,12 @@ class Verdict(StrEnum):
 
     STUCK = "stuck"
     """It ends in a state in which a message waits for ever."""
-
     VIOLATED = "violated"
     """It ends in a state in which an invariant, or a statement that was made to be false, does not hold."""
-
     LIVE = "live"
     """It is one of many, and none of them gets stuck."""
-
     VALID = "valid"
     """It was recorded, and it is a behaviour of the specification."""
-
     INVALID = "invalid"
     """It was recorded, and no behaviour allows its next event."""
 
@@ -48,27 +44,21 @@ class Run:
 
     look: Look
     """The look of its system."""
-
     title: str
     verdict: Verdict
     sentence: str
     """The verdict in one sentence."""
-
     parameters: Any
     start: Any
     steps: Sequence[Step[Any]]
     skipped: int = 0
     """Steps before ``start`` that are not shown."""
-
     is_recorded: bool = False
     """Was it recorded?  Then no user chose the bounds in ``parameters``."""
-
     has_every_size: bool = False
     """May messages of every size be offered?  Then ``parameters`` name only some of them."""
-
     remarks: tuple[str, ...] = ()
     """About the run as a whole."""
-
     conclusions: tuple[Section, ...] = ()
     """About its last state."""
 
@@ -102,21 +92,16 @@ class Recording:
     parameters: Any
     start: Any
     """The model's first state."""
-
     replay: Replay[World[Any], Event]
     is_valid: bool
     is_at_rest: bool
     """Had everything come to its end?"""
-
     allowed: tuple[str, ...]
     """The steps that the protocol could have made next."""
-
     left_over: int = 0
     """Events that were not judged, because an earlier one was impossible."""
-
     logs: int = 1
     """Processes that recorded it; their events were put in an order without clocks."""
-
     remarks: tuple[str, ...] = ()
     """The omitted checks, with reasons."""
 

@@ -29,10 +29,8 @@ class Passage:
     name: str
     file: str
     """As seen from the root of the repository."""
-
     line: int
     """Of the name, counted from 1."""
-
     text: str
     first_line: int
     """Of the text: a comment may stand before the name."""
@@ -86,7 +84,6 @@ class FalseGuard:
     action: str
     expression: str
     """As the model writes it."""
-
     sentence: str
     """The same in words, with the numbers of this state."""
 

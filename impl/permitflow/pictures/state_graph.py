@@ -66,13 +66,10 @@ class StateGraph:
     states: Sequence[Any]
     edges: Sequence[Edge]
     """In the order of their sources."""
-
     stuck: frozenset[int]
     """States in which a message waits for ever."""
-
     arrivals: Sequence[int]
     """For each state, the last edge of a shortest path to it; -1 for the first state."""
-
     depths: Sequence[int]
     """For each state, the number of steps of a shortest path to it."""
 

@@ -50,28 +50,20 @@ class Setting:
 
     upstream: StatedParameters
     """The sender's configuration; ``row_permits`` must be stated."""
-
     chunks: ChunkSizes
     """The sizes of the producer's chunks."""
-
     downstream: StatedParameters = NOTHING_STATED
     """The receiver's configuration; the upstream's numbers are its defaults."""
-
     flush_idle: bool = False
     """Does an idle receiver return less than a batch?  permitflow's does, the published protocol's does not."""
-
     forward_seconds: float = 0.0
     """Delay from the sender to the receiver."""
-
     return_seconds: float = 0.0
     """Delay from the receiver to the sender, for returned permits."""
-
     producer_rate: float = math.inf
     """Rows a second that the producer makes while it does not wait for permits."""
-
     consumer_rate: float = math.inf
     """Rows a second that the consumer consumes while there are any."""
-
     link_rate: float = math.inf
     """Rows a second that fit onto the wire."""
 

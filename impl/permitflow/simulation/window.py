@@ -21,10 +21,8 @@ class Terms(NamedTuple):
 
     under_way: int
     """Rate times the time until a chunk's permits could be back, in whole chunks."""
-
     returned_at_once: int
     """The batch, in whole chunks."""
-
     room: int
     """What ``max_chunk_cost`` needs beyond that, so that no chunk has to be split; mostly 0."""
 
@@ -35,14 +33,11 @@ class Window:
 
     smallest: int
     """Found by bisection over simulated runs."""
-
     full_share: float
     """A pipe counts as full at this share of a generous window's throughput."""
-
     bandwidth_delay_product: float
     terms: Terms | None
     """The terms of the formula for equal chunks; None if it does not apply."""
-
     enough: int | None
     """A sufficient window for any chunk sizes at steady rates; None if chunks have no largest size."""
 

@@ -52,28 +52,20 @@ class ReadOptions:
 
     address: str
     """Where the exchange listens, as in ``host:port``."""
-
     channels: tuple[str, ...]
     """Names of the channels; one partition each."""
-
     timeout_seconds: float
     """The longest wait for the exchange, for a row, or for a permit."""
-
     wanted: ChannelParameters | None
     """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
-
     trace_dir: str | None
     """A folder for the recorded actions of every stream; None records nothing."""
-
     same_host: SameHost = SameHost.AUTO
     """Whether workers share memory with an exchange on their host."""
-
     compression: Compression = Compression.AUTO
     """Whether chunks are compressed between workers and an exchange on another host."""
-
     consumer: str = ""
     """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
-
     channel_column: str = ""
     """The name of a column for the channel's name, beside the columns of all channels; empty: there is none."""
 
@@ -268,10 +260,8 @@ class StreamOptions:
 
     exchange: ReadOptions
     """Which channels, where, as which consumer, and how long to wait."""
-
     max_rows: int | None
     """Rows of a batch, over all channels; None: half the window of each channel."""
-
     epochs: Epochs = Epochs.NONE
 
     stall_seconds: float = DEFAULT_TIMEOUT_SECONDS
@@ -335,13 +325,10 @@ class WriteOptions:
 
     exchange: ReadOptions
     """Which channels, where, and how long to wait."""
-
     chunk_rows: int
     """The most rows of one chunk; 0 sends Spark's Arrow batches as they are."""
-
     ends_stream: bool
     """Does the job's commit end the channels for their readers?"""
-
     delivery: Delivery = Delivery.DIRECT
 
     key: BatchKey | None = None

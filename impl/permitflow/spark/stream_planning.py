@@ -48,10 +48,8 @@ class StreamOffset:
 
     rows: Mapping[str, int]
     """By channel."""
-
     log_ids: Mapping[str, str]
     """The exchange's log in which each channel's rows were counted: after a loss, a new log counts from 0."""
-
     barrier: int | None = None
     """The number of the last barrier before these rows; 0: there was none; None: the query does not read by epochs."""
 

@@ -43,7 +43,6 @@ class SparkSweep:
     grid: Grid
     findings: list[Finding]
     """In the order of the grid: the last axis varies fastest."""
-
     table: DataFrame
     """A row for each: the numbers that vary, verdict, reason, run, and the figures of ``Finding``."""
 

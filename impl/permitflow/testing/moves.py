@@ -141,7 +141,6 @@ class Walk:
     states: int = 0
     edges: int = 0
     """Steps that both made, with the same result."""
-
     refusals: int = 0
     """Moves that both refused."""
 

@@ -17,10 +17,8 @@ class Referee:
 
     walk: Walk
     """TLC's walk over all segments; it stops at the first segment that TLC does not complete."""
-
     steps: int
     """Steps of the specification that explain the run, by the model."""
-
     impossible: int
     """Events that the model calls impossible after these steps."""
 

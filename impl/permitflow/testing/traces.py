@@ -20,32 +20,23 @@ class Verdict:
     channel: str
     subject: Subject
     """The protocol that was recorded."""
-
     replay: Replay[World[Any], Event]
     left_over: int
     """Events that were not judged, because an earlier event has no explanation."""
-
     is_at_rest: bool
     """Had everything been consumed at the end, and were all permits back at the sender?"""
-
     allowed: tuple[str, ...]
     """The steps that the protocol could have made next."""
-
     peaks: Peaks | None = None
     """Peak numbers, for a protocol with rows and permits."""
-
     ends: frozenset[End] = frozenset({"sender", "receiver"})
     """The recorded ends; the model played the other one."""
-
     cut_ends: frozenset[End] = frozenset()
     """Ends whose last events may be missing."""
-
     logs: int = 1
     """Number of recording processes: with one, the order of all events is known; with two, only each end's own."""
-
     actions: Counter[str] = field(default_factory=Counter)
     """How often each action was recorded."""
-
     rows: int = 0
     """Rows of the chunks that were consumed or, where the receiver was not recorded, sent."""
 

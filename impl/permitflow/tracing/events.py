@@ -15,7 +15,6 @@ class Header(NamedTuple):
 
     channel: str
     """The name of one stream; equal at both of its ends, and different for every other stream."""
-
     end: End
     table: ActionTable
     parameters: Mapping[str, ParameterValue]
@@ -28,16 +27,12 @@ class Event(NamedTuple):
     end: End
     sequence: int
     """Counts the events of this end of this channel from 1, without gaps."""
-
     action: str
     """Spelt as in the specification."""
-
     arguments: tuple[int, ...]
     """The channel's ``ActionTable`` names them."""
-
     time_seconds: float | None = None
     """By the monotonic clock of the end's machine: for readers, never for the order of events."""
-
     counters: tuple[int, ...] = ()
     """The end's own counters after the action, if recorded; the channel's ``ActionTable`` names them."""
 

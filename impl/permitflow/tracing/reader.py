@@ -17,7 +17,6 @@ class Recording(NamedTuple):
 
     source: str
     """Its name, for messages."""
-
     headers: Sequence[Header]
     events: Sequence[Event]
     is_closed: bool = True
@@ -31,14 +30,11 @@ class ChannelTrace:
     channel: str
     table: ActionTable
     """The recorded protocol, with the names of its events' numbers."""
-
     parameters: Mapping[str, ParameterValue]
     ends: frozenset[End]
     """The ends that were recorded."""
-
     logs: tuple[tuple[Event, ...], ...]
     """One for each process that recorded an end; both ends in one process share a log, whose order is real."""
-
     cut_ends: frozenset[End] = frozenset()
     """Ends whose last events may be missing, because their file was not closed."""
 
@@ -55,7 +51,6 @@ class Trace:
 
     channels: dict[str, ChannelTrace]
     """By name, in the order in which the recordings mention them."""
-
     is_complete: bool
     """Was every file closed?  If not, the last events of a process may be missing."""
 

@@ -13,34 +13,25 @@ class Feature(StrEnum):
 
     WEIGHTS = "weights"
     """A chunk costs its rows; without them, every chunk costs 1."""
-
     OVERSIZE = "oversize"
     """A chunk above ``max_chunk_cost`` is admitted whole, for that cost."""
-
     BATCHING = "batching"
     """Permits come back in batches; without them, each at once."""
-
     IDLE_FLUSH = "idle-flush"
     """An idle receiver returns a residue below the batch."""
-
     ACKNOWLEDGEMENT = "acknowledgement"
     """The application reports when it has consumed a message; without it, taking a message consumes it."""
-
     CANCELLATION = "cancellation"
     """A waiting send or receive may be cancelled."""
-
     BARRIERS = "barriers"
     WATERMARKS = "watermarks"
 
     REFUSALS = "refusals"
     """A chunk can be sent at once or refused, without waiting."""
-
     END = "end"
     """The sender can end the stream in band."""
-
     ABORT = "abort"
     """The sender can abort the stream."""
-
     RECORDING = "recording"
     """The channel reports its actions to a recorder."""
 
@@ -63,7 +54,6 @@ class Received(NamedTuple):
     kind: Kind
     value: int | None = 0
     """A chunk's serial number, or a watermark's value; None if the payload is too small to carry it."""
-
     rows: int = 0
     """Rows of a chunk."""
 
@@ -78,13 +68,10 @@ class ChannelAdapter:
 
     lacks: ClassVar[frozenset[Feature]] = frozenset()
     """Features that the channel lacks, beyond those of missing methods."""
-
     hops: ClassVar[int] = 1
     """Control loops in a chain that a message passes; each has a window of its own."""
-
     timeout_seconds: ClassVar[float] = 0.2
     """Seconds without progress after which a channel counts as stuck; only failing runs wait that long."""
-
     quiet_seconds: ClassVar[float] = 0.0
     """Seconds to watch that a channel does nothing that it must not do.
 

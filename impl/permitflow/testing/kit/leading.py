@@ -32,7 +32,6 @@ class Step(NamedTuple):
     move: Move
     seen: Seen | str
     """A string if the channel raised an unexpected exception."""
-
     expected: tuple[Seen, ...]
 
     @property

@@ -41,7 +41,6 @@ class Seen(NamedTuple):
 
     outcome: Result
     """The result of the move itself."""
-
     waiting: tuple[str, ...] = ()
     """Chunks and barriers that wait to be sent, with their numbers, in the order in which they were offered."""
 
@@ -63,13 +62,10 @@ class World(NamedTuple):
 
     hops: tuple[Any, ...]
     """The state of each control loop."""
-
     forwarding: tuple[int, ...]
     """For each bridge: the number of messages of the earlier hop that it has offered to the later one."""
-
     notes: Any = ()
     """Facts that the protocol's own ``Outside`` remembers beside the states."""
-
     taken: int = 0
     """Messages that the receiving application holds."""
 

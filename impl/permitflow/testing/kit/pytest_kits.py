@@ -33,10 +33,8 @@ class _Kit:
 
     flow: ClassVar[str] = PERMITS
     """The protocol whose rules become the tests of the class."""
-
     known_breaks: ClassVar[Mapping[str, str]] = {}
     """Rules that are known to be broken, each with the reason; their tests fail once they hold."""
-
     random_runs: ClassVar[int] = RANDOM_RUNS
     """Runs that Hypothesis draws."""
 
@@ -78,13 +76,10 @@ class ChannelKit(_Kit):
 
     adapter: Callable[[], ChannelAdapter]
     """The adapter's class; or override ``make_adapter``."""
-
     runner: ClassVar[asyncio.Runner | None] = None
     """Runs the channels' event loop; by default each test class has a loop of its own."""
-
     judge: ClassVar[ChannelJudge | None] = None
     """The judge; by default one for each test class.  Set it to share its verdicts."""
-
     _own_runner: ClassVar[asyncio.Runner | None] = None
 
     def make_adapter(self) -> ChannelAdapter:
@@ -113,7 +108,6 @@ class PairKit(_Kit):
 
     lacks: ClassVar[frozenset[Feature]] = frozenset()
     """Features that the pair does not have."""
-
     random_runs: ClassVar[int] = 40
     judge: ClassVar[PairJudge | None] = None
     """The judge; by default one for each test class."""

@@ -46,19 +46,14 @@ class Mistake:
 
     name: str
     """What the channel does, as a phrase that follows "it"."""
-
     agreed: Any
     """The parameters of a channel in which the mistake is visible."""
-
     moves: tuple[Move, ...]
     """The moves of the run: as few as possible, so that no other mistake is visible."""
-
     actions: Mapping[str, Perform] = field(default_factory=dict)
     """The mistaken actions."""
-
     outside: type[Outside] = Outside
     """A mistake at the applications' side of the channel, or one that concerns only some messages."""
-
     needs: Lacks = frozenset()
     """Features without which the mistake cannot be made, besides those of the rule."""
 
@@ -80,12 +75,10 @@ class Rule:
 
     module: str
     """The specification."""
-
     id: str
     statement: str
     operator: str
     """The operator of the specification that states the rule; empty if none does."""
-
     needs: Lacks = frozenset()
     mistakes: tuple[Mistake, ...] = ()
     contract: str = ""
@@ -131,10 +124,8 @@ class Graph(NamedTuple):
     agreed: Any
     sizes: tuple[int, ...]
     """Rows that its chunks may have."""
-
     lacks: Lacks = frozenset()
     """Features that it does not use."""
-
     waiters: int = MOST_WAITING
 
 
@@ -143,22 +134,16 @@ class Rulebook(ABC):
 
     outside: ClassVar[type[Outside]]
     """The model as its applications see it."""
-
     pair: ClassVar[Callable[..., Any]]
     """Makes this project's two ends: takes the parameters, ``tags`` and ``record``."""
-
     rules: ClassVar[tuple[Rule, ...]]
     """The rules in the order of the report: first those with mistakes, then those about whole runs."""
-
     unit: ClassVar[str]
     """What a message needs to leave, in plural: "permits"."""
-
     plain: ClassVar[Any]
     """Parameters of a small channel."""
-
     not_modelled: ClassVar[Lacks] = frozenset()
     """Features that a channel may have, but that the specification does not model."""
-
     used_by_pairs: ClassVar[Lacks] = frozenset()
     """Features that ``drawn_pair`` needs."""
 
@@ -296,7 +281,6 @@ class RuleVerdict:
     outcome: Outcome
     finding: str
     """In words: the checks made, the recognised mistake, or the missing feature."""
-
     counterexample: tuple[str, ...] = ()
     """The numbered steps of the shortest run that breaks the rule; then the expected result."""
 

@@ -31,7 +31,6 @@ class Observed:
 
     events: list[tuple[str, int, int]] = field(default_factory=list)
     """(what, chunk's number, rows)."""
-
     numbers: dict[int, int] = field(default_factory=dict)
     """The model's number of a chunk, by its serial number."""
 

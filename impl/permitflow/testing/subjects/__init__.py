@@ -43,13 +43,10 @@ class Peaks:
 
     row_permits: int
     """Of the channel: no more can be in use."""
-
     row_bound: int
     """Rows; above ``row_permits`` only where chunks above ``max_chunk_cost`` are admitted whole."""
-
     row_permits_in_use: int = 0
     """Not at the sender."""
-
     inbox_rows: int = 0
     """Arrived and not consumed."""
 
@@ -98,34 +95,25 @@ class Subject:
     Raises:
         InvalidParametersError, TypeError: there are none for what it was recorded with.
     """
-
     explanation: Callable[[Any, frozenset[End], bool], Explanation]
     """Takes these, the ends that were recorded, and whether worlds remember their paths; raises ``ValueError`` if so
     few ends cannot be judged."""
-
     rows_of: Callable[[Event], int] = lambda _: 0
     """Rows of the message that an event is about."""
-
     amount_of: Callable[[Event], int] = lambda _: 0
     """The same, or how much is returned."""
-
     consumes: Mapping[End, str]
     """The action that tells of an end how many rows it has brought through."""
-
     event_in_words: Callable[[Event, ActionTable], str] = event_in_words
     state_in_words: Callable[[Any], str] = state_in_words
     places: Callable[[Any], Mapping[str, int]]
     """Where everything is that is counted: together as much in every state, or the protocol has lost or made some."""
-
     unit: str = "messages"
     """The counted thing, in plural."""
-
     place_in_words: Mapping[str, str] = field(default_factory=dict)
     """Of these names, those that are not plain words."""
-
     waiting: Callable[[Any], list[int]] = lambda _: []
     """Rows of the messages that wait."""
-
     watch: Callable[[Any], Watch] | None = None
     """Takes the constants."""
 
