@@ -47,9 +47,10 @@ def demo(
 ) -> None:
     """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.
 
-    First all models and all theorems are checked again. Then Spark job 1 pushes the filtered line items through an
-    exchange, and Spark job 2 reads them there and joins the orders. The answer must equal that of Spark alone, no
-    stream may ever hold more rows than it has permits, and the model must accept every step that was recorded.
+    First the models and theorems of what it uses are checked again. Then Spark job 1 pushes the filtered line items
+    through an exchange, and Spark job 2 reads them there and joins the orders. The answer must equal that of Spark
+    alone, no stream may ever hold more rows than it has permits, and the model must accept every step that was
+    recorded.
 
     With --streaming, a producer feeds a streaming query of Spark through an exchange on disk, and another channel of it
     leads to a consumer with a database of its own. With --kills, these processes are killed at random (SIGKILL) and

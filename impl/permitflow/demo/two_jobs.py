@@ -31,17 +31,13 @@ from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError
 from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import read_trace
+from permitflow_model.manifest import read_manifest
+from permitflow_model.registry import recorded_as, system_of
 
 Note = Callable[[str], None]
 
-# What takes seconds.  TLC starts a JVM for each model: it gets those that tell the story, and `permitflow check` all.
+# TLC starts a JVM for each model: it gets those that tell the story.
 STORY = ("published", "one-above-stuck", "mismatch-stuck", "live")
-JUDGES = {
-    "models, by the explorer": ("check", "--engine", "explorer"),
-    "models, by TLC": ("check", "--engine", "tlc", *(f"--model={name}" for name in STORY)),
-    "theorems, by Z3": ("prove", "--solver", "z3"),
-}
-"""Commands of ``permitflow`` that judge."""
 LISTS_OF_VERDICTS = {"check": "models", "prove": "theorems"}
 
 
@@ -218,6 +214,18 @@ async def run_demo(settings: DemoSettings, progress: Progress) -> DemoReport:
     )
 
 
+def judges() -> dict[str, tuple[str, ...]]:
+    """Commands of ``permitflow`` that judge what the demo uses: permits, and a streaming query that reads a channel."""
+    used = [found for found in (recorded_as("permits"), system_of("SparkMicroBatch")) if found is not None]
+    models = [model.name for model in read_manifest().values() if system_of(model.module) in used]
+    theorems = [theorem.id for found in used for theorem in found.load_theorems()]
+    return {
+        "models, by the explorer": ("check", "--engine", "explorer", *(f"--model={name}" for name in models)),
+        "models, by TLC": ("check", "--engine", "tlc", *(f"--model={name}" for name in STORY)),
+        "theorems, by Z3": ("prove", "--solver", "z3", *(f"--theorem={name}" for name in theorems)),
+    }
+
+
 async def gather_evidence(work_dir: Path, note: Note) -> tuple[Evidence, ...]:
     """Run the commands, one after the other: each uses all cores.
 
@@ -225,7 +233,7 @@ async def gather_evidence(work_dir: Path, note: Note) -> tuple[Evidence, ...]:
         DemoError: a command could not do its work; that it found a failure is no error, but a finding.
     """
     found: list[Evidence] = []
-    for title, arguments in JUDGES.items():
+    for title, arguments in judges().items():
         name = f"permitflow {' '.join(arguments[:3])}"
         log = work_dir / "evidence.log"
         command = [sys.executable, "-m", "permitflow.cli", *arguments, "--json"]

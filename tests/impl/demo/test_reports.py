@@ -7,7 +7,7 @@ import pytest
 
 from permitflow.demo.streaming_demo import ChannelNumbers, Counted, PipelineReport, RecordedRun
 from permitflow.demo.tpch import ShippingMode
-from permitflow.demo.two_jobs import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict
+from permitflow.demo.two_jobs import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict, judges
 
 T = TypeVar("T")
 
@@ -24,6 +24,14 @@ GOOD = DemoReport(
     seconds={"replay": 1.0},
     total_seconds=1.0,
 )
+
+
+def test_models_and_theorems_are_those_of_what_the_demo_uses() -> None:
+    explorer, tlc, prover = ({name.partition("=")[2] for name in command[3:]} for command in judges().values())
+    assert {"published", "probe-barrier-waits", "spark-commit-tight"} <= explorer
+    assert tlc < explorer
+    assert {"threshold", "spark-exactly-once"} <= prover
+    assert not {"gate", "stop-and-wait", "gate-type-ok", "squelch-type-ok"} & (explorer | prover)
 
 
 def test_a_good_report_has_no_problems() -> None:
