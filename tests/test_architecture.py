@@ -240,7 +240,7 @@ def modules_loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_permitflow_loads_no_third_party_package() -> None:
-    loaded = loaded_by("import permitflow, permitflow.stages")
+    loaded = loaded_by("import permitflow, permitflow.stages, permitflow.reactive")
     assert "permitflow" in loaded
     assert loaded - set(sys.stdlib_module_names) == {"permitflow"}
 

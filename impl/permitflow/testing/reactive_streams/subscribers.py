@@ -1,0 +1,350 @@
+"""Tests of a subscriber: from outside, and with its help."""
+
+import asyncio
+from collections.abc import Callable
+from typing import ClassVar, Generic, TypeVar, cast
+
+from permitflow.reactive.interfaces import Subscriber
+from permitflow.testing.reactive_streams.probes import (
+    Puppet,
+    RecordingSubscription,
+    RuleBroken,
+    Verification,
+    WhiteboxProbe,
+    in_thread,
+    required,
+)
+
+T = TypeVar("T")
+
+
+class TestFailure(Exception):
+    """What the tests give to ``on_error``."""
+
+    __test__ = False
+
+
+class _SubscriberVerification(Verification, Generic[T]):
+    """The tests that need no help of the subscriber."""
+
+    most_elements: ClassVar[int] = 8
+    """The most elements that a test emits; the subscriber must ask for at least one at first."""
+
+    def create_element(self, number: int) -> T:
+        """The element with this number; by default the number."""
+        return cast("T", number)
+
+    def trigger_request(self, subscriber: Subscriber[T]) -> None:
+        """Let a subscriber that asks for nothing by itself ask for an element; by default, nothing."""
+
+    def _new(self) -> Subscriber[T]:
+        raise NotImplementedError
+
+    def _signal(self, number: str, signal: Callable[..., None], *arguments: object) -> None:
+        """Give a signal, which must return normally."""
+        try:
+            signal(*arguments)
+        except Exception as error:
+            raise RuleBroken(number, f"{signal.__name__} must return normally, and raised {error!r}") from error
+
+    async def _subscribed(self, number: str) -> tuple[Subscriber[T], RecordingSubscription]:
+        subscriber, subscription = self._new(), RecordingSubscription()
+        self._signal(number, subscriber.on_subscribe, subscription)
+        return subscriber, subscription
+
+    async def _requesting(self, number: str) -> tuple[Subscriber[T], RecordingSubscription]:
+        """A subscriber that has asked for an element."""
+        subscriber, subscription = await self._subscribed(number)
+        self.trigger_request(subscriber)
+        await self.until(lambda: subscription.requests, "2.1", "the subscriber has not called request")
+        return subscriber, subscription
+
+    async def _quiet(self, subscription: RecordingSubscription) -> None:
+        await self.rest()
+        subscription.check()
+
+    @required
+    async def test_spec201_asks_for_elements(self) -> None:
+        """A subscriber calls request, and goes on to do so as elements come."""
+        subscriber, subscription = await self._requesting("2.1")
+        for number in range(self.most_elements):
+            if number >= subscription.requested:
+                self.trigger_request(subscriber)
+                text = f"{number} elements came, and no more were requested"
+                await self.until(lambda number=number: subscription.requested > number, "2.1", text)  # type: ignore[misc]
+            self._signal("2.13", subscriber.on_next, self.create_element(number))
+        await self._quiet(subscription)
+        self._signal("2.9", subscriber.on_complete)
+
+    @required
+    async def test_spec203_204_the_end_calls_nothing(self) -> None:
+        """In on_complete and afterwards, a subscriber calls neither request nor cancel, even with elements left."""
+        await self._ended("on_complete")
+
+    @required
+    async def test_spec203_204_an_error_calls_nothing(self) -> None:
+        """In on_error and afterwards, a subscriber calls neither request nor cancel, even with elements left."""
+        await self._ended("on_error", TestFailure("a test's failure"))
+
+    async def _ended(self, name: str, *arguments: BaseException) -> None:
+        subscriber, subscription = await self._requesting("2.3")
+        for number in range(min(subscription.requested, self.most_elements)):
+            self._signal("2.13", subscriber.on_next, self.create_element(number))
+        with subscription.ending(name):
+            self._signal("2.13", getattr(subscriber, name), *arguments)
+        await self._quiet(subscription)
+
+    @required
+    async def test_spec205_cancels_a_second_subscription(self) -> None:
+        """A subscriber that has a subscription cancels another one, and asks it for nothing."""
+        subscriber, first = await self._requesting("2.5")
+        second = RecordingSubscription()
+        self._signal("2.5", subscriber.on_subscribe, second)
+        await self.until(lambda: second.cancellations, "2.5", "a second subscription was not cancelled")
+        if second.requests or first.cancellations:
+            raise RuleBroken("2.5", "a second subscription was asked for elements, or the first one was cancelled")
+        self._signal("2.9", subscriber.on_complete)
+
+    @required
+    async def test_spec207_310_its_calls_never_overlap(self) -> None:
+        """A subscriber never calls its subscription from two threads at once, though elements come within request."""
+        subscriber, subscription = self._new(), RecordingSubscription()
+        emitted = 0
+
+        def emit(n: int) -> None:
+            nonlocal emitted
+            start = emitted
+            emitted = min(start + n, self.most_elements)
+            in_thread(self._emit, subscriber, subscription, start, emitted)
+
+        subscription.when_requested = emit
+        self._signal("3.10", subscriber.on_subscribe, subscription)
+        self.trigger_request(subscriber)
+        await self.until(lambda: emitted, "2.1", "the subscriber has not called request")
+        await self._quiet(subscription)
+        self._signal("2.9", subscriber.on_complete)
+
+    def _emit(self, subscriber: Subscriber[T], subscription: RecordingSubscription, start: int, stop: int) -> None:
+        try:
+            for number in range(start, stop):
+                self._signal("2.13", subscriber.on_next, self.create_element(number))
+        except RuleBroken as broken:
+            subscription.faults.append(broken)
+
+    @required
+    async def test_spec209_completes_after_a_request(self) -> None:
+        """A subscriber takes on_complete after it has called request."""
+        subscriber, _ = await self._requesting("2.9")
+        self._signal("2.9", subscriber.on_complete)
+        await self.rest()
+
+    @required
+    async def test_spec209_completes_without_a_request(self) -> None:
+        """A subscriber takes on_complete right after on_subscribe."""
+        subscriber, _ = await self._subscribed("2.9")
+        self._signal("2.9", subscriber.on_complete)
+        await self.rest()
+
+    @required
+    async def test_spec210_fails_after_a_request(self) -> None:
+        """A subscriber takes on_error after it has called request."""
+        subscriber, _ = await self._requesting("2.10")
+        self._signal("2.10", subscriber.on_error, TestFailure("a test's failure"))
+        await self.rest()
+
+    @required
+    async def test_spec210_fails_without_a_request(self) -> None:
+        """A subscriber takes on_error right after on_subscribe."""
+        subscriber, _ = await self._subscribed("2.10")
+        self._signal("2.10", subscriber.on_error, TestFailure("a test's failure"))
+        await self.rest()
+
+    @required
+    async def test_spec213_on_subscribe_raises_an_error_for_none(self) -> None:
+        """on_subscribe(None) raises TypeError or ValueError."""
+        self._refuses_none("on_subscribe", self._new())
+
+    @required
+    async def test_spec213_on_next_raises_an_error_for_none(self) -> None:
+        """on_next(None) raises TypeError or ValueError."""
+        subscriber, _ = await self._requesting("2.13")
+        self._refuses_none("on_next", subscriber)
+
+    @required
+    async def test_spec213_on_error_raises_an_error_for_none(self) -> None:
+        """on_error(None) raises TypeError or ValueError."""
+        subscriber, _ = await self._subscribed("2.13")
+        self._refuses_none("on_error", subscriber)
+
+    def _refuses_none(self, name: str, subscriber: Subscriber[T]) -> None:
+        try:
+            getattr(subscriber, name)(None)
+        except (TypeError, ValueError):
+            return
+        except Exception as error:
+            raise RuleBroken("2.13", f"{name}(None) must raise TypeError or ValueError, not {error!r}") from error
+        raise RuleBroken("2.13", f"{name}(None) raised no error")
+
+    @required
+    async def test_spec310_311_everything_may_come_within_request(self) -> None:
+        """Elements and on_complete may come within the subscriber's own call of request."""
+        await self._within_request("on_complete")
+
+    @required
+    async def test_spec310_311_an_error_may_come_within_request(self) -> None:
+        """Elements and on_error may come within the subscriber's own call of request."""
+        await self._within_request("on_error", TestFailure("a test's failure"))
+
+    async def _within_request(self, end: str, *arguments: BaseException) -> None:
+        subscriber, subscription = self._new(), RecordingSubscription()
+
+        def emit(n: int) -> None:
+            if subscription.signal:
+                return
+            self._emit(subscriber, subscription, 0, min(n, self.most_elements))
+            try:
+                with subscription.ending(end):
+                    self._signal("3.11", getattr(subscriber, end), *arguments)
+            except RuleBroken as broken:
+                subscription.faults.append(broken)
+
+        subscription.when_requested = emit
+        self._signal("3.11", subscriber.on_subscribe, subscription)
+        self.trigger_request(subscriber)
+        await self.until(lambda: subscription.signal, "2.1", "the subscriber has not called request")
+        await self._quiet(subscription)
+
+
+class SubscriberBlackboxVerification(_SubscriberVerification[T]):
+    """Tests of a subscriber from outside: subclass it, with a method ``create_subscriber``."""
+
+    def create_subscriber(self) -> Subscriber[T]:
+        """A new subscriber; it asks for elements by itself, or by ``trigger_request``."""
+        raise NotImplementedError
+
+    def _new(self) -> Subscriber[T]:
+        return self.create_subscriber()
+
+
+class SubscriberWhiteboxVerification(_SubscriberVerification[T]):
+    """Tests of a subscriber that tells a probe what it does: subclass it, with a method ``create_subscriber``."""
+
+    probe: WhiteboxProbe[T]
+    """The probe of the newest subscriber."""
+
+    def create_subscriber(self, probe: WhiteboxProbe[T]) -> Subscriber[T]:
+        """A new subscriber; it calls a method of the probe for each signal that it has handled."""
+        raise NotImplementedError
+
+    def _new(self) -> Subscriber[T]:
+        self.probe = WhiteboxProbe()
+        return self.create_subscriber(self.probe)
+
+    def trigger_request(self, subscriber: Subscriber[T]) -> None:
+        """Let the puppet ask for an element."""
+        if self.probe.puppet is not None:
+            self.probe.puppet.trigger_request(1)
+
+    async def _led(self) -> tuple[Subscriber[T], RecordingSubscription, Puppet]:
+        subscriber, subscription = await self._subscribed("2.1")
+        await self.until(lambda: self.probe.puppet, "2.1", "the subscriber has not called register_on_subscribe")
+        return subscriber, subscription, cast("Puppet", self.probe.puppet)
+
+    async def _requested(self, subscription: RecordingSubscription, count: int) -> None:
+        text = f"{subscription.requested} elements were requested, after the puppet had asked for {count}"
+        await self.until(lambda: subscription.requested >= count, "3.8", text)
+
+    async def _next(self, subscriber: Subscriber[T], number: int) -> None:
+        element = self.create_element(number)
+        self._signal("2.13", subscriber.on_next, element)
+        text = f"on_next({element!r}) did not lead to register_on_next"
+        await self.until(lambda: len(self.probe.elements) > number, "2.11", text)
+        if self.probe.elements[number] != element:
+            raise RuleBroken("2.11", f"register_on_next got {self.probe.elements[number]!r} instead of {element!r}")
+
+    @required
+    async def test_a_run_from_request_to_cancel(self) -> None:
+        """A subscriber asks for elements, handles them, asks again, and cancels."""
+        subscriber, subscription, puppet = await self._led()
+        for _ in range(2):
+            puppet.trigger_request(1)
+        await self._requested(subscription, 1)
+        await self._next(subscriber, 0)
+        puppet.trigger_request(1)
+        await self._requested(subscription, 2)
+        await self._next(subscriber, 1)
+        puppet.signal_cancel()
+        await self.until(lambda: subscription.cancellations, "2.6", "the subscriber has not called cancel")
+        await self._quiet(subscription)
+
+    @required
+    async def test_spec208_takes_elements_after_its_cancellation(self) -> None:
+        """A subscriber that has cancelled still takes what was on its way, and its end."""
+        for end in ("on_complete", "on_error"):
+            subscriber, subscription, puppet = await self._led()
+            puppet.trigger_request(1)
+            await self._requested(subscription, 1)
+            puppet.signal_cancel()
+            await self.until(lambda: subscription.cancellations, "2.8", "the subscriber has not called cancel")  # noqa: B023
+            for number in range(min(subscription.requested, self.most_elements)):
+                self._signal("2.8", subscriber.on_next, self.create_element(number))
+            self._signal("2.8", getattr(subscriber, end), *([TestFailure("late")] if end == "on_error" else []))
+            await self._quiet(subscription)
+
+    @required
+    async def test_spec209_handles_the_end(self) -> None:
+        """A subscriber handles on_complete after all elements, with a request or without."""
+        for count in (0, 1):
+            subscriber, subscription, puppet = await self._led()
+            await self._handles(subscriber, subscription, puppet, count)
+            self._signal("2.9", subscriber.on_complete)
+            await self.until(lambda: self.probe.completions, "2.9", "on_complete did not lead to register_on_complete")
+
+    @required
+    async def test_spec210_handles_an_error(self) -> None:
+        """A subscriber handles on_error after all elements, with a request or without."""
+        for count in (0, 1):
+            subscriber, subscription, puppet = await self._led()
+            await self._handles(subscriber, subscription, puppet, count)
+            error = TestFailure("a test's failure")
+            self._signal("2.10", subscriber.on_error, error)
+            await self.until(lambda: self.probe.errors, "2.10", "on_error did not lead to register_on_error")
+            if self.probe.errors != [error]:
+                raise RuleBroken("2.10", f"register_on_error got {self.probe.errors[0]!r} instead of {error!r}")
+
+    async def _handles(
+        self, subscriber: Subscriber[T], subscription: RecordingSubscription, puppet: Puppet, count: int
+    ) -> None:
+        for number in range(count):
+            puppet.trigger_request(1)
+            await self._requested(subscription, number + 1)
+            await self._next(subscriber, number)
+
+    @required
+    async def test_spec211_handles_signals_of_another_thread(self) -> None:
+        """A subscriber handles all elements in order, and the end, if another thread brings them."""
+        subscriber, subscription, puppet = await self._led()
+        elements = [self.create_element(number) for number in range(3)]
+        for count, element in enumerate(elements, start=1):
+            puppet.trigger_request(1)
+            await self._requested(subscription, count)
+            await asyncio.to_thread(self._signal, "2.11", subscriber.on_next, element)
+        await asyncio.to_thread(self._signal, "2.11", subscriber.on_complete)
+        puppet.trigger_request(1)
+        await self.until(lambda: self.probe.completions, "2.11", "on_complete did not lead to register_on_complete")
+        if self.probe.elements != elements:
+            raise RuleBroken("2.11", f"{elements} came, and {self.probe.elements} were handled")
+
+    @required
+    async def test_spec308_asks_for_as_many_as_it_is_told(self) -> None:
+        """What the puppet asks for is requested in the end, added up."""
+        subscriber, subscription, puppet = await self._led()
+        puppet.trigger_request(2)
+        await self._requested(subscription, 1)
+        await self._next(subscriber, 0)
+        await self._requested(subscription, 2)
+        await self._next(subscriber, 1)
+        puppet.trigger_request(3)
+        await self._requested(subscription, 3)
+        await self._next(subscriber, 2)
+        await self._quiet(subscription)
