@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from benchmarks.call_windows import measure_call_windows
 from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
 from benchmarks.field import Field, Settings, open_field
 from benchmarks.gate import measure_gate
@@ -38,6 +39,7 @@ ALONE: dict[str, Callable[[Settings], Sequence[Record]]] = {
     "channels": measure_idle_channels,
     "checking": measure_checking,
     "schedules": measure_schedules,
+    "call_windows": measure_call_windows,
 }
 # Parts in which the ways compete.
 AMONG_WAYS: dict[str, Callable[[Field], Sequence[Record]]] = {
@@ -53,7 +55,7 @@ PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
 COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("stores", "channels", "schedules", "windows", "batches", "delays", "stalled")
+CURVES = ("stores", "channels", "schedules", "call_windows", "windows", "batches", "delays", "stalled")
 
 
 def measure(parts: Sequence[str], settings: Settings, console: Console) -> Results:

@@ -1,4 +1,4 @@
-"""A consumer stands still at the end of a chain, or of a fan-out: does the producer stop, does memory stay flat?
+"""A consumer stands still behind a chain, a fan-out or gRPC calls: does the producer stop, does memory stay flat?
 
 Each element is a chunk of Arrow of its own, made when it is asked for.  The consumer takes a few, then none for
 ``--seconds``; then it goes on, and everything must arrive once and in order.  Exit code 1 if a promise was broken.
@@ -12,13 +12,15 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
+import grpc
 import psutil
 import pyarrow as pa
 
 from benchmarks.soak_grpc import WARM_UP_SHARE, growth_bytes_per_second
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.stages import Elements, Source, open_run
+from permitflow.stages import Elements, Source, calls, open_run
 
 CHUNK_ROWS = 131_072
 CHUNK_BYTES = CHUNK_ROWS * 8
@@ -26,6 +28,8 @@ TAKEN_BEFORE = 3
 TAKEN_AFTER = 50
 SAMPLES = 300
 BUFFER, PREFETCH, WINDOW = 8, 16, 4
+
+ServicerContext: TypeAlias = "grpc.aio.ServicerContext[pa.RecordBatch, pa.RecordBatch]"
 
 
 @dataclass
@@ -165,7 +169,62 @@ async def at_one_end_of_a_fan_out(seconds: float) -> Report:
         return report
 
 
-SHAPES = (at_the_end_of_a_chain, at_the_end_of_channels, at_one_end_of_a_fan_out)
+async def at_the_end_of_calls(seconds: float) -> Report:
+    """A stream through three gRPC calls: the response of one, a flow, and requests, whose server is the consumer."""
+    producer = Producer()
+    schema = (await anext(Producer().chunks())).schema
+    coders: dict[str, Any] = {
+        "request_serializer": lambda chunk: chunk.serialize().to_pybytes(),
+        "response_deserializer": lambda message: pa.ipc.read_record_batch(pa.py_buffer(message), schema),
+    }
+    decoders = {
+        "request_deserializer": coders["response_deserializer"],
+        "response_serializer": coders["request_serializer"],
+    }
+    arrived: asyncio.Future[Elements[pa.RecordBatch]] = asyncio.get_running_loop().create_future()
+    is_over = asyncio.Event()
+
+    async def give(request: pa.RecordBatch, context: ServicerContext) -> None:
+        await calls.respond(context, chain(producer))
+
+    async def hand_on(iterator: AsyncIterator[pa.RecordBatch], context: ServicerContext) -> None:
+        await calls.respond(context, calls.requests(iterator, context))
+
+    async def take_all(iterator: AsyncIterator[pa.RecordBatch], context: ServicerContext) -> pa.RecordBatch:
+        async with calls.requests(iterator, context).open() as elements:
+            arrived.set_result(elements)
+            await is_over.wait()
+        return pa.record_batch({"n": [0]})
+
+    handlers: dict[str, Any] = {
+        "Give": grpc.unary_stream_rpc_method_handler(give, **decoders),
+        "HandOn": grpc.stream_stream_rpc_method_handler(hand_on, **decoders),
+        "TakeAll": grpc.stream_unary_rpc_method_handler(take_all, **decoders),
+    }
+    window = calls.Window(CHUNK_BYTES)
+    server = grpc.aio.server(options=window.options)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Chunks", handlers),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    async with grpc.aio.insecure_channel(address, options=window.options) as channel:
+        chunks = calls.source(channel.unary_stream("/Chunks/Give", **coders), pa.record_batch({"n": [0]}))
+        handed_on = chunks.through(calls.flow(channel.stream_stream("/Chunks/HandOn", **coders)))
+        sink: Any = calls.sink(channel.stream_unary("/Chunks/TakeAll", **coders))
+        sending = asyncio.ensure_future(handed_on.through(sink))
+        elements = await arrived
+
+        async def take() -> int:
+            return number_of(await anext(elements))
+
+        most = BUFFER + PREFETCH + 1 + 4 * window.most_ahead(CHUNK_BYTES)
+        report = await stalled("chain through three gRPC calls", most, producer, take, seconds)
+        is_over.set()
+        await sending
+    await server.stop(None)
+    return report
+
+
+SHAPES = (at_the_end_of_a_chain, at_the_end_of_channels, at_one_end_of_a_fan_out, at_the_end_of_calls)
 
 
 async def watch(seconds: float) -> list[Report]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
+from benchmarks.call_windows import CallWindow
 from benchmarks.curves import DelayPoint, Point, Stalled, full_pipes
 from benchmarks.gate import FAR, LOCAL, NEAR, UNREAD, GateRun
 from benchmarks.idle_channels import IdleChannels
@@ -242,6 +243,20 @@ def schedules(results: Results) -> str:
     )
 
 
+def call_windows(results: Results) -> str:
+    return _listed(
+        results.get("call_windows", CallWindow),
+        {
+            "Window": lambda each: "gRPC's own" if each.window_bytes is None else f"{each.window_bytes:,} bytes",
+            "messages of": lambda each: f"{each.message_bytes:,} bytes",
+            "unread at most, stated": lambda each: "-" if each.most_unread is None else f"{each.most_unread:,}",
+            "measured": lambda each: f"{each.unread:,}",
+            "messages/s": lambda each: each.per_second.told(),
+            "÷ plain grpc.aio": lambda each: compact(each.per_second.ratio_to(each.plain_per_second).median),
+        },
+    )
+
+
 def spark(results: Results) -> str:
     return _listed(
         results.get("spark", SparkJob),
@@ -308,6 +323,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gate_near": partial(gate, NEAR),
     "gate_far": partial(gate, FAR),
     "schedules": schedules,
+    "call_windows": call_windows,
     "windows": partial(_points, "windows", "row_permits"),
     "batches": partial(_points, "batches", "permit_batch"),
     "defaults": defaults,

@@ -51,12 +51,12 @@ async def serving(
     """
     _, services = generated()
     servicer = type("Servicer", (services.NumbersServicer,), {k: staticmethod(v) for k, v in handlers.items()})
-    server = grpc.aio.server(options=() if requests is None else requests.server_options)
+    server = grpc.aio.server(options=() if requests is None else requests.options)
     services.add_NumbersServicer_to_server(servicer(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        options = () if responses is None else responses.client_options
+        options = () if responses is None else responses.options
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
             yield services.NumbersStub(channel)
     finally:

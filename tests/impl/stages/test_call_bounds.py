@@ -3,14 +3,18 @@
 Both ends are ours, or plain grpc.aio: demand is that of gRPC, and needs nothing of the peer.
 """
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import pytest
 
+from permitflow.errors import InvalidParametersError
 from permitflow.stages import Source, calls
-from permitflow.stages.calls import Window
+from permitflow.stages.calls import CallCounts, Window
+from permitflow.stages.core.elements import Map
 from tests.support.numbers_service import number, serving
+from tests.support.stage_probe import Probe
 
 COUNT = 300
 TAKEN_FIRST = 3
@@ -99,3 +103,58 @@ async def test_a_stalled_consumer_stops_the_producer(kind: str, client: str, ser
     # One is being sent at least: nobody asks for more.
     assert TAKEN_FIRST + 1 <= ahead.given_while_stalled < COUNT
     assert ahead.most <= links * window.most_ahead(size_bytes)
+
+
+async def test_v4_4_a_message_larger_than_the_window_is_being_sent_until_it_is_read() -> None:
+    counts = CallCounts(window=Window(16_384))
+
+    async def count(request: Any, context: Any) -> None:
+        numbers = Source(range(1, 4)).map(lambda n: number(n, 40_000))
+        await calls.respond(context, numbers, counts=counts)
+
+    async with (
+        serving(counts.window, counts.window, Count=count, Negate=negate) as stub,
+        calls.source(stub.Count, number(0)).open() as elements,
+    ):
+        for taken in (1, 2, 3):
+            assert (await anext(elements)).value == taken
+            for _ in range(ROUND_TRIPS):
+                await stub.Negate(number(1))
+            assert (counts.sent, counts.in_progress) == (taken, 1 if taken < 3 else 0)
+
+
+def test_v4_1_a_producer_gives_exactly_as_many_elements_as_were_requested() -> None:
+    probe = Probe(Map(lambda iteration: iteration))
+    found = list[int]()
+    for iteration, request in enumerate((1, 2, 3)):
+        found += probe.downstream.request(request)
+        while probe.upstream.outlet.is_asked:
+            probe.upstream.send(iteration)
+        found += probe.downstream.received()
+    assert found == [0, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("message_bytes", [0, 1, 6, 95, 100, 10_000])
+@pytest.mark.parametrize("messages", [0, 1, 2, 7, 100])
+def test_the_window_for_a_number_of_messages_is_the_largest_one(messages: int, message_bytes: int) -> None:
+    if Window(5).most_unread(message_bytes) > messages:
+        with pytest.raises(InvalidParametersError, match=rf"messages must be at least [12], .* not {messages}"):
+            Window.of_messages(messages, message_bytes)
+        return
+    window = Window.of_messages(messages, message_bytes)
+    assert window.most_unread(message_bytes) == messages
+    assert Window(window.size_bytes + 1).most_unread(message_bytes) == messages + 1
+    assert window.most_ahead(message_bytes) == messages + 2
+    assert window.most_ahead(message_bytes, prefetch=8) == messages + 9
+
+
+@pytest.mark.parametrize("size_bytes", [4, 0, -1, 1 << 31, 10.0, True])
+def test_a_window_that_grpc_would_ignore_is_refused(size_bytes: Any) -> None:
+    with pytest.raises(InvalidParametersError, match=f"size_bytes must be .*, not {re.escape(repr(size_bytes))}"):
+        Window(size_bytes)
+
+
+def test_counts_say_what_the_window_is_even_if_nobody_has_set_it() -> None:
+    counts = CallCounts(window=Window(1_024), pulled=7, sent=6, received=3, consumed=2)
+    assert str(counts) == ("pulled 7, sent 6, received 3, consumed 2; in progress 1, in hand 1; window: 1,024 bytes")
+    assert "window: gRPC's own, 4 MiB to tens" in str(CallCounts())

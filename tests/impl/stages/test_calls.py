@@ -143,17 +143,15 @@ async def test_v4_10_and_v4_11_each_element_comes_once_and_the_last_one_before_t
     async with serving(WINDOW, WINDOW, Count=count, Double=double, Sum=add) as stub:
         for length in range(6):
             elements = calls.source(stub.Count, number(length)).open()
-            found = list[int]()
-            while True:
+            found = list[Any]()
+            for _ in range(length + 1):
                 asking = asyncio.ensure_future(anext(elements, None))
                 await asyncio.sleep(0)
                 if asking.cancel():
                     await asyncio.wait([asking])
-                element = asking.result() if not asking.cancelled() else await anext(elements, None)
-                if element is None:
-                    break
-                found.append(element.value)
-            assert found == list(range(1, length + 1))
+                found.append(await anext(elements, None) if asking.cancelled() else asking.result())
+            assert found.pop() is None
+            assert [n.value for n in found] == list(range(1, length + 1))
             numbers = Source(range(length)).map(number)
             assert await values(numbers.through(calls.flow(stub.Double))) == [2 * n for n in range(length)]
             assert (await numbers.through(calls.sink(stub.Sum))).value == sum(range(length))
@@ -281,6 +279,31 @@ async def test_a_stream_that_breaks_off_does_not_end_at_the_server_as_if_it_were
             kind = {"cancel": asyncio.CancelledError, "fail": OSError, "close": CallError}[how]
             assert isinstance(error, kind)
             assert await ends.get() == "cancelled"
+
+
+async def test_the_end_of_a_cancelled_call_is_not_the_end_of_its_requests() -> None:
+    """As grpc.aio does it: the iterator ends at once, and the handler is cancelled after one more completion."""
+
+    class Broken:
+        """Iterator and context of a call that its client has cancelled."""
+
+        def __aiter__(self) -> "Broken":
+            return self
+
+        async def __anext__(self) -> Any:
+            raise StopAsyncIteration
+
+        async def read(self) -> Any:
+            handler.cancel()
+            return grpc.aio.EOF
+
+        async def write(self, message: Any) -> None:
+            raise AssertionError("nobody reads")
+
+    call: Any = Broken()
+    handler = asyncio.ensure_future(values(calls.requests(call, call)))
+    await asyncio.wait([handler])
+    assert handler.cancelled()
 
 
 async def test_a_cancelled_ask_leaves_the_call_and_takes_no_element() -> None:

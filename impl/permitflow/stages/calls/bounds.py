@@ -32,9 +32,8 @@ def require_at_least(least: int, **numbers: int) -> None:
 class Window:
     """The bytes that a sender may have sent and its peer has not read: of gRPC's own flow control.
 
-    The reading end sets it: give ``client_options`` to the channel for responses, ``server_options`` to the server for
-    requests.  A channel or server without them has gRPC's own window, which measures the connection and grows: 4 MiB at
-    first, and some 16 MiB while messages are read.
+    The reading end sets it: give ``options`` to the channel, for responses, and to the server, for requests.  Each call
+    has a window of its own.  Without them gRPC measures the connection, and its window grows: from 4 MiB to tens.
     """
 
     size_bytes: int
@@ -64,16 +63,10 @@ class Window:
         return cls(min(size, MOST_WINDOW_BYTES))
 
     @property
-    def server_options(self) -> Options:
-        """For ``grpc.aio.server``: the window of its requests."""
+    def options(self) -> Options:
+        """For ``grpc.aio.insecure_channel`` and ``secure_channel``, and for ``grpc.aio.server``."""
         # gRPC would measure round trips, and grow the window.
         return (("grpc.http2.lookahead_bytes", self.size_bytes), ("grpc.http2.bdp_probe", 0))
-
-    @property
-    def client_options(self) -> Options:
-        """For ``grpc.aio.insecure_channel`` or ``secure_channel``: the window of responses, and an own connection."""
-        # Channels with equal options would share a connection: a stalled call would take the window of the others.
-        return (*self.server_options, ("grpc.use_local_subchannel_pool", 1))
 
     def most_unread(self, message_bytes: int) -> int:
         """Messages of this size, or larger, that are sent and not read, at most."""
@@ -117,7 +110,7 @@ class CallCounts:
 
     def __str__(self) -> str:
         window = (
-            "gRPC's own, from 4 MiB on; a Window in the options of the reading end bounds it"
+            "gRPC's own, 4 MiB to tens; the options of a Window bound it"
             if self.window is None
             else f"{self.window.size_bytes:,} bytes"
         )

@@ -19,27 +19,36 @@ class Reading(Generic[T]):
     def __init__(self, read: Callable[[], Awaitable[T]], counts: CallCounts) -> None:
         self._read = read
         self._counts = counts
-        self._task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._done = asyncio.Event()
+        self._element: T
+        self._error: Exception | None = None
 
-    async def _read_one(self) -> T:
-        element = await self._read()
-        self._counts.received += 1
-        return element
+    async def _read_one(self) -> None:
+        try:
+            self._element = await self._read()
+            self._counts.received += 1
+        except Exception as error:
+            self._error = error
+        finally:
+            self._done.set()
 
     async def next(self) -> T:
         """The next element; for one task at a time.
 
         Raises:
-            Exception: that of the read.
-            CancelledError: this task was cancelled, or the call: ``Task.cancelling`` tells.
+            Exception: that of the read, which ends with ``StopAsyncIteration``.
         """
         if self._task is None:
+            self._done.clear()
             self._task = asyncio.create_task(self._read_one())
-            # If the run is left, nobody asks how it ended.
-            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.wait([self._task])
-        task, self._task = self._task, None
-        return task.result()
+        await self._done.wait()
+        self._task = None
+        if self._error is not None:
+            raise self._error
+        element = self._element
+        del self._element  # it may be large, and the next one late
+        return element
 
     async def stop(self) -> None:
         """Read no more."""
