@@ -49,7 +49,7 @@ from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.grpc_aio import describe
 from permitflow.transports.wire_errors import decode_error, status_of
 from permitflow.wire.v1 import exchange_pb2 as pb
-from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.number_streams import CHANNEL, SMALL, until
 from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
@@ -340,7 +340,6 @@ def test_no_peer_can_bring_the_exchange_down(run: asyncio.Runner, several: list[
             assert (await describe(address, "orders/0")).parameters == SMALL
             # A stream is over a moment after its peer was told so, and nobody announces it.
             channel = exchange.channel("orders/0")
-            while any(stream.state == "open" for stream in channel.statistics().streams):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await until(lambda: all(stream.state != "open" for stream in channel.statistics().streams))
 
     run.run(test())

@@ -11,11 +11,13 @@ import pytest
 from permitflow.errors import PeerGoneError
 from permitflow.exchange.draining import Remainder, drain, remainder
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import EndOutcome, control, get, put
+from tests.support.kept_rows import has_rows
+from tests.support.number_streams import until
+from tests.support.served import served
 
 CHUNK = pa.record_batch({"n": pa.array(range(4), pa.int64())})
 KEPT, ONCE = "kept/0", "once/0"
@@ -26,16 +28,10 @@ LONG_SECONDS = 3_600.0
 @asynccontextmanager
 async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterator[tuple[Exchange, str]]:
     """Room for two chunks in each of two channels, one of which keeps its rows."""
-    exchange = Exchange(parameters=ChannelParameters(row_permits=8, permit_batch=1), store=store)
-    exchange.add_channel(KEPT, retention=Retention.REPLAY)
-    exchange.add_channel(ONCE)
-    async with ExchangeServer(exchange, listen) as server:
-        yield exchange, server.address
-
-
-async def until_kept(exchange: Exchange, rows: int) -> None:
-    while exchange.replay_channel(KEPT).books.next_row < rows:  # noqa: ASYNC110  # it has no event for that
-        await asyncio.sleep(0.001)
+    window = ChannelParameters(row_permits=8, permit_batch=1)
+    async with served(KEPT, parameters=window, retention=Retention.REPLAY, listen=listen, store=store) as found:
+        found[0].add_channel(ONCE)
+        yield found
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
@@ -53,7 +49,7 @@ async def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_f
     async def test(store: SqliteStore | None) -> tuple[str, int]:
         async with serving(listen, store) as (exchange, address), asyncio.TaskGroup() as group:
             producing = group.create_task(produce(address))
-            await until_kept(exchange, 8)
+            await until(lambda: has_rows(exchange.replay_channel(KEPT), 8))
             await drain(exchange, 0.0)
             return await producing, exchange.replay_channel(KEPT).rows_of("p")
 

@@ -24,6 +24,7 @@ from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
+from tests.support.number_streams import until
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 from tests.support.served import served
 
@@ -52,11 +53,6 @@ async def to_its_end(carrier: Conversation) -> list[Any]:
     while (message := await carrier.read()) is not None:
         frames += decode_downstream(message, PERMITS)
     return frames
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # another process, or the exchange, has no event for it
-        await asyncio.sleep(0.001)
 
 
 def has_come_to_its_end(channel: BridgeChannel) -> bool:

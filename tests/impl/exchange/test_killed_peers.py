@@ -7,7 +7,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,13 +17,11 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL
+from tests.support.kept_rows import has_rows
 from tests.support.served import served
 
 # Guards against hangs: keep-alive misses a peer within 6 s on an idle machine.
 PATIENCE_SECONDS = 60.0
-
-OVER_GRPC, OVER_TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
-
 
 Start = Callable[..., Endpoint]
 
@@ -37,7 +35,7 @@ class Trio(NamedTuple):
     address: str
 
 
-def streaming(start: Start, listen: str = OVER_GRPC) -> Trio:
+def streaming(start: Start, listen: str) -> Trio:
     serve = start("serve", "--listen", listen)
     address = serve.hears("ready")["address"]
     consume = start("consume", address)
@@ -65,7 +63,6 @@ def check_news(trio: Trio, victim: str) -> None:
         assert "is gone: " in heard["message"]
 
 
-@pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
 @pytest.mark.parametrize("victim", ["serve", "produce", "consume"])
 def test_the_other_processes_hear_which_one_was_killed(start: Start, victim: str, listen: str) -> None:
     trio = streaming(start, listen)
@@ -78,7 +75,6 @@ def test_the_other_processes_hear_which_one_was_killed(start: Start, victim: str
         assert trio.serve.watch.children() == []
 
 
-@pytest.mark.parametrize("listen", [OVER_GRPC, OVER_TCP])
 def test_the_other_processes_hear_which_one_was_stopped(start: Start, listen: str) -> None:
     """The kernel keeps the connections of a stopped process: only a missing answer shows that it is gone."""
     trios = {victim: streaming(start, listen) for victim in ("serve", "produce", "consume")}
@@ -103,13 +99,8 @@ async def read_until(channel: ReplayChannel, found: list[int], is_enough: Callab
         await asyncio.sleep(0)
 
 
-def has_rows(channel: ReplayChannel, next_row: int) -> bool:
-    return channel.position().next_row >= next_row
-
-
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_no_row_of_a_producer_that_is_killed_and_stopped_is_lost_or_comes_twice(
-    start: Callable[..., Any], listen: str
+    start: Start, listen: str
 ) -> None:
     """A stopped process has open connections: its successor need not wait until it is missed."""
     found: list[int] = []

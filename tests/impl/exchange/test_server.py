@@ -19,9 +19,10 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import METHODS
-from permitflow.transports.grpc_blocking import control
+from permitflow.transports.grpc_aio import control
 from permitflow.transports.health import LIVENESS, READINESS, is_serving
 from permitflow.transports.tcp import Kind, header
+from tests.support.served import served
 
 
 @pytest.mark.parametrize(
@@ -66,70 +67,48 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not numbers, "it was tried"
 
 
-def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
-    run: asyncio.Runner, failures: list[int], caplog: pytest.LogCaptureFixture
+async def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
+    failures: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def ask(address: str) -> None:
-        with control(address) as questions:
-            questions.statistics()
-
-    async def dial() -> None:
+    with caplog.at_level(logging.ERROR):
         async with ExchangeServer(Exchange(), "tcp://127.0.0.1:0") as server:
             failures.extend([errno.ENFILE, errno.EMFILE, errno.ECONNABORTED])
-            await asyncio.to_thread(ask, server.address)
-
-    with caplog.at_level(logging.ERROR):
-        run.run(dial())
+            async with control(server.address) as questions:
+                await questions.statistics()
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
     (complaint,) = ours  # once, not for each attempt
     assert "ulimit -n" in complaint
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_it_serves_while_it_is_ready_and_lives_all_the_time(run: asyncio.Runner, phase: Phase) -> None:
-    async def ask() -> list[bool]:
-        exchange = Exchange()
+async def test_it_serves_while_it_is_ready_and_lives_all_the_time(phase: Phase) -> None:
+    async with served() as (exchange, address):
         exchange.readiness.enter(phase)
-        async with ExchangeServer(exchange, "127.0.0.1:0") as server:
-            return [
-                await asyncio.to_thread(is_serving, server.address, service=service)
-                for service in (*READINESS, LIVENESS)
-            ]
-
+        services = (*READINESS, LIVENESS)
+        told = [await asyncio.to_thread(is_serving, address, service=service) for service in services]
     is_ready = phase is Phase.READY
-    assert run.run(ask()) == [is_ready, is_ready, True]
+    assert told == [is_ready, is_ready, True]
 
 
-def test_a_watcher_hears_of_each_change(run: asyncio.Runner) -> None:
-    async def watch() -> list[int]:
-        exchange = Exchange()
+async def test_a_watcher_hears_of_each_change() -> None:
+    async with served() as (exchange, address), grpc.aio.insecure_channel(address) as channel:
         exchange.readiness.enter(Phase.DRAINING)
-        async with (
-            ExchangeServer(exchange, "127.0.0.1:0") as server,
-            grpc.aio.insecure_channel(server.address) as channel,
-        ):
-            watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-            heard = [(await watching.read()).status]
-            for phase in (Phase.READY, Phase.DRAINING):
-                exchange.readiness.enter(phase)
-                heard.append((await watching.read()).status)
-            watching.cancel()
-            return heard
-
+        watching = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        heard = [(await watching.read()).status]
+        for phase in (Phase.READY, Phase.DRAINING):
+            exchange.readiness.enter(phase)
+            heard.append((await watching.read()).status)
+        watching.cancel()
     response = health_pb2.HealthCheckResponse
-    assert run.run(watch()) == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
+    assert heard == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
 
 
-def test_no_listener_and_no_such_service_are_errors(run: asyncio.Runner) -> None:
-    async def ask() -> str:
-        async with ExchangeServer(Exchange(), "127.0.0.1:0") as server:
-            with pytest.raises(TransportError, match="NOT_FOUND"):
-                await asyncio.to_thread(is_serving, server.address, service="coffee")
-            return server.address
-
-    address = run.run(ask())
+async def test_no_listener_and_no_such_service_are_errors() -> None:
+    async with served() as (_, address):
+        with pytest.raises(TransportError, match="NOT_FOUND"):
+            await asyncio.to_thread(is_serving, address, service="coffee")
     with pytest.raises(PeerGoneError, match=address):
-        is_serving(address)
+        await asyncio.to_thread(is_serving, address)
 
 
 async def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
@@ -137,10 +116,10 @@ async def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_e
 ) -> None:
     """As where an error comes at the same moment, and the peer that is to be told of it does not read."""
     begun, for_ever = asyncio.Event(), asyncio.Event()
-    served: list[asyncio.Task[object] | None] = []
+    serving: list[asyncio.Task[object] | None] = []
 
     async def serve(*_: object, **__: object) -> None:
-        served.append(asyncio.current_task())
+        serving.append(asyncio.current_task())
         begun.set()
         with suppress(asyncio.CancelledError):
             await for_ever.wait()
@@ -154,6 +133,6 @@ async def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_e
             dialler.sendall(header(Kind.GET))
             await begun.wait()
             await server.stop()
-    (task,) = served
+    (task,) = serving
     assert task is not None
     assert task.cancelled()

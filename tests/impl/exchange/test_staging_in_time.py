@@ -14,7 +14,7 @@ from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
-from tests.support.number_streams import turns
+from tests.support.number_streams import turns, until
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
@@ -117,8 +117,7 @@ async def test_staged_rows_of_a_silent_query_are_forgotten(clock: Clock) -> None
     assert await areas.stage(part, [rows(6)]) == 1
     areas.end(part)
     clock.seconds += TIMEOUT_SECONDS + 1
-    while areas.statistics("a").attempts:  # noqa: ASYNC110 - statistics tell nobody when they change
-        await asyncio.sleep(0.001)
+    await until(lambda: not areas.statistics("a").attempts)
     assert areas.statistics("a").staged_rows == 0
     assert await areas.discard("q", 0, [StagedPart("a", 0, "x", 6)]) == 0
     areas.stop()
@@ -165,8 +164,7 @@ async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the
     await turns()
     clock.seconds += TIMEOUT_SECONDS + 1
     due = areas._tidying
-    while areas._tidying is due:  # noqa: ASYNC110 - tidying tells nobody
-        await asyncio.sleep(0)
+    await until(lambda: areas._tidying is not due)
     store.is_open.set()
     assert not await publishing, "it was not published before"
     assert areas.books.was_published("q", 0)
