@@ -1,19 +1,14 @@
 """Writes into a store for as long as it lives, and says what was confirmed: for tests that kill it.
 
-    python writing_child.py FOLDER SEED [STATEMENTS]
+    python writing_child.py FOLDER SEED
 
-Each line of the output is a JSON object of facts that the store has confirmed.  After so many statements it kills
-itself before the next one, as a rule in the middle of a transaction.
+Each line of the output is a JSON object of facts that the store has confirmed.
 """
 
 import asyncio
 import json
-import os
 import random
-import signal
-import sqlite3
 import sys
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,26 +73,7 @@ def halves(first_row: int) -> list[pa.RecordBatch]:
     return [numbered(first_row, 1_000), numbered(first_row + 1_000, BATCH_ROWS - 1_000)]
 
 
-def die_after(statements: int) -> None:
-    """Let the database's thread kill the process; nothing is cleaned up."""
-    counter, connect = count(), sqlite3.connect
-
-    def trace(_: str) -> None:
-        if next(counter) == statements:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def connected(*arguments: object, **options: object) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)  # type: ignore[call-overload]  # whatever it takes
-        connection.set_trace_callback(trace)
-        assert isinstance(connection, sqlite3.Connection)
-        return connection
-
-    sqlite3.connect = connected  # type: ignore[assignment]  # to be called as it is called there
-
-
-async def main(folder: str, seed: str, statements: str = "") -> None:
-    if statements:
-        die_after(int(statements))
+async def main(folder: str, seed: str) -> None:
     with SqliteStore(Path(folder)) as store:
         async with asyncio.TaskGroup() as group:
             for name in CHANNELS:
