@@ -4,26 +4,16 @@ import asyncio
 import socket
 
 from permitflow.exchange.health import Phase
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from tests.cli.conftest import Command, Report
+from tests.support.served import served
 
 
-def test_it_says_whether_the_exchange_is_ready(run: asyncio.Runner, command: Command) -> None:
-    async def ask() -> list[tuple[int, str, str]]:
-        exchange = Exchange()
-        async with ExchangeServer(exchange, "127.0.0.1:0") as server:
-            answers = [await asyncio.to_thread(command, "health", server.address)]
-            exchange.readiness.enter(Phase.DRAINING)
-            answers.append(await asyncio.to_thread(command, "health", server.address))
-            answers.append(await asyncio.to_thread(command, "health", server.address, "--live"))
-        return answers
-
-    assert run.run(ask()) == [
-        (0, "ready\n", ""),
-        (1, "", "not ready: it takes no streams now\n"),
-        (0, "ready\n", ""),
-    ]
+async def test_it_says_whether_the_exchange_is_ready(command: Command) -> None:
+    async with served() as (exchange, address):
+        assert await asyncio.to_thread(command, "health", address) == (0, "ready\n", "")
+        exchange.readiness.enter(Phase.DRAINING)
+        assert await asyncio.to_thread(command, "health", address) == (1, "", "not ready: it takes no streams now\n")
+        assert await asyncio.to_thread(command, "health", address, "--live") == (0, "ready\n", "")
 
 
 def test_an_address_without_an_exchange_is_not_ready(report: Report) -> None:

@@ -99,13 +99,13 @@ async def move(address: str, channel: str, chunks: int) -> int:
     return rows
 
 
-def test_it_bridges_producers_and_consumers_and_says_what_flowed(run: asyncio.Runner) -> None:
+async def test_it_bridges_producers_and_consumers_and_says_what_flowed() -> None:
     with serving("--stream", "orders:2", "--stream", "other", "--row-permits", "400", "--json") as process:
         events = events_of(process)
         listening = next(events)
         assert listening["event"] == "listening"
         assert listening["channels"] == ["orders/0", "orders/1", "other/0"]
-        assert run.run(move(listening["address"], "orders/1", 50)) == 50 * ROWS_OF_CHUNK
+        assert await move(listening["address"], "orders/1", 50) == 50 * ROWS_OF_CHUNK
         process.send_signal(signal.SIGTERM)
         remaining = list(events)
         assert [event["event"] for event in remaining if event["event"] != "traffic"] == ["stopping", "stopped"]
@@ -122,14 +122,11 @@ COMMANDS = "\x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e"
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
-def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(run: asyncio.Runner, as_json: bool) -> None:
-    async def give_up(address: str) -> None:
-        async with put(address, "orders/0", SCHEMA) as sender:
-            sender.abort(COMMANDS)
-
+async def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(as_json: bool) -> None:
     with serving("--stream", "orders", *(["--json"] if as_json else [])) as process:
         address = next(events_of(process))["address"] if as_json else address_of(process)
-        run.run(give_up(address))
+        async with put(address, "orders/0", SCHEMA) as sender:
+            sender.abort(COMMANDS)
         code, stdout, stderr = stop(process, signal.SIGTERM)
     assert (code, stderr) == (0, "")
     # Split at line ends only: other characters end lines in Python's opinion, too.
@@ -143,11 +140,11 @@ def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(run: asyncio.
         assert any(r"gave up: \x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e" in line for line in said)
 
 
-def test_a_log_has_a_line_for_what_happened(run: asyncio.Runner) -> None:
+async def test_a_log_has_a_line_for_what_happened() -> None:
     with serving("--stream", "orders:2") as process:
         address = address_of(process)
         assert line_of(process) == "channels: orders/0, orders/1"
-        run.run(move(address, "orders/0", 3))
+        await move(address, "orders/0", 3)
         code, stdout, stderr = stop(process, signal.SIGTERM)
     assert (code, stderr) == (0, "")
     assert "orders/0 spent (it was read to its end by" in stdout
@@ -156,32 +153,28 @@ def test_a_log_has_a_line_for_what_happened(run: asyncio.Runner) -> None:
     assert stdout.endswith("stopped: 300 rows in, 300 rows out\n")
 
 
-def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm(run: asyncio.Runner) -> None:
+async def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm() -> None:
     with serving("--stream", "orders", "--quiet", by=IGNORING_CTRL_C) as process:
         address = address_of(process)
         process.send_signal(signal.SIGINT)
-        run.run(move(address, "orders/0", 3))
+        await move(address, "orders/0", 3)
         assert stop(process, signal.SIGTERM) == (0, "", "")
 
 
-def test_connected_clients_hear_that_the_exchange_stops(run: asyncio.Runner) -> None:
-    async def wait_for_rows(process: "subprocess.Popen[str]", address: str) -> None:
-        schema = pa.schema({"x": pa.int64()})
-        async with put(address, "orders/0", schema), get(address, "orders/0") as receiver:
-            process.send_signal(signal.SIGTERM)
-            await receiver.receive()
-
+async def test_connected_clients_hear_that_the_exchange_stops() -> None:
     with serving("--stream", "orders", "--quiet") as process:
         address = address_of(process)
-        with pytest.raises(PeerGoneError, match="the exchange"):
-            run.run(wait_for_rows(process, address))
+        async with put(address, "orders/0", SCHEMA), get(address, "orders/0") as receiver:
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(PeerGoneError, match="the exchange"):
+                await receiver.receive()
         assert process.wait(timeout=30) == 0
 
 
-def test_a_recording_is_a_behaviour_of_the_specification(run: asyncio.Runner, tmp_path: Path) -> None:
+async def test_a_recording_is_a_behaviour_of_the_specification(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with serving("--stream", "orders", "--row-permits", "300", "--trace", str(path), "--quiet") as process:
-        run.run(move(address_of(process), "orders/0", 20))
+        await move(address_of(process), "orders/0", 20)
         assert stop(process, signal.SIGTERM)[0] == 0
     verdicts = {verdict.channel: verdict for verdict in judge_all(read_trace(path))}
     inside = verdicts["orders/0"]
@@ -190,10 +183,10 @@ def test_a_recording_is_a_behaviour_of_the_specification(run: asyncio.Runner, tm
     assert inside.rows == 20 * ROWS_OF_CHUNK
 
 
-def test_another_flow_is_served_and_recorded_by_its_own_actions(run: asyncio.Runner, tmp_path: Path) -> None:
+async def test_another_flow_is_served_and_recorded_by_its_own_actions(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with serving("--stream", "orders", "--flow", "stop-and-wait", "--trace", str(path), "--quiet") as process:
-        assert run.run(move(address_of(process), "orders/0", 20)) == 20 * ROWS_OF_CHUNK
+        assert await move(address_of(process), "orders/0", 20) == 20 * ROWS_OF_CHUNK
         assert stop(process, signal.SIGTERM)[0] == 0
     inside = read_trace(path).channels["orders/0"]
     assert {event.action for log in inside.logs for event in log} == {"Offer", "Send", "Deliver", "Consume", "Answer"}
@@ -288,18 +281,15 @@ def scraped(address: str) -> Samples:
         return {(found.name, *found.labels.values()): found.value for family in families for found in family.samples}
 
 
-def test_each_channel_has_its_counts_and_each_consumer_its_lag(run: asyncio.Runner) -> None:
-    async def test() -> Samples:
-        exchange = Exchange(parameters=SMALL)
-        exchange.add_channel("once")
-        exchange.add_channel("one by one", StopAndWait())
-        kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
-        await kept.append(CHUNK)
-        await kept.acknowledge(3, "etl")
-        with metrics_at("127.0.0.1:0", exchange) as address:
-            return await asyncio.to_thread(scraped, address)
-
-    samples = run.run(test())
+async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
+    exchange = Exchange(parameters=SMALL)
+    exchange.add_channel("once")
+    exchange.add_channel("one by one", StopAndWait())
+    kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
+    await kept.append(CHUNK)
+    await kept.acknowledge(3, "etl")
+    with metrics_at("127.0.0.1:0", exchange) as address:
+        samples = await asyncio.to_thread(scraped, address)
     assert samples["permitflow_rows_in_total", "kept"] == 4
     assert samples["permitflow_rows_held", "kept"] == 4
     assert samples["permitflow_window_rows", "once"] == 8

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -16,8 +16,6 @@ import pytest
 
 from permitflow.channels.gate import InputGate
 from permitflow.errors import PeerGoneError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
@@ -25,36 +23,41 @@ from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import SameHost, get
 from permitflow.transports.traffic_watch import Look, TrafficWatch
-from tests.cli.conftest import Command
+from tests.cli.conftest import Answer, Command
+from tests.support.served import served
 from tests.support.served_exchange import served_exchange
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
 
 
-def look(run: asyncio.Runner, command: Command, *arguments: str) -> tuple[int, str, str]:
-    """Run the command beside an exchange with a channel that is full, and an unused one."""
+Top = Callable[..., Awaitable[Answer]]
 
-    async def test() -> tuple[int, str, str]:
-        exchange = Exchange(parameters=SMALL)
+
+@pytest.fixture
+def top(command: Command) -> Top:
+    """Look once at an exchange."""
+    return partial(asyncio.to_thread, command, "top", "--interval", "50ms", "--once")
+
+
+async def look(top: Top, *arguments: str) -> Answer:
+    """Run the command beside an exchange with a channel that is full, and an unused one."""
+    async with served(parameters=SMALL) as (exchange, address):
         kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
         exchange.add_channel("once")
         exchange.add_channel("one by one", StopAndWait())
-        async with ExchangeServer(exchange) as server:
-            await kept.append(CHUNK)
-            await kept.acknowledge(3, "etl")
-            await kept.append(CHUNK)
-            waiting = asyncio.create_task(kept.append(CHUNK))
-            answer = await asyncio.to_thread(command, "top", server.address, "--interval", "50ms", *arguments)
-            waiting.cancel()
-            await asyncio.wait({waiting})
-            return answer
-
-    return run.run(test())
+        await kept.append(CHUNK)
+        await kept.acknowledge(3, "etl")
+        await kept.append(CHUNK)
+        waiting = asyncio.create_task(kept.append(CHUNK))
+        answer = await top(address, *arguments)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        return answer
 
 
-def test_one_look_shows_every_channel_and_who_waits(run: asyncio.Runner, command: Command) -> None:
-    code, stdout, _ = look(run, command, "--once")
+async def test_one_look_shows_every_channel_and_who_waits(top: Top) -> None:
+    code, stdout, _ = await look(top)
     assert code == 0
     heading, kept, second_consumer, once, one_by_one = stdout.splitlines()
     assert " ".join(heading.split()) == "channel state put/get rows in in/s out/s held room blocked in/out lag"
@@ -65,8 +68,8 @@ def test_one_look_shows_every_channel_and_who_waits(run: asyncio.Runner, command
     assert (once.split()[6:8], one_by_one.split()[8:]) == (["0", "8"], ["0", "0%/0%"]), "it has no window"
 
 
-def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
-    code, stdout, _ = look(run, command, "--once", "--json", "--channel", "kept")
+async def test_json_has_all_numbers(top: Top) -> None:
+    code, stdout, _ = await look(top, "--json", "--channel", "kept")
     (kept,) = json.loads(stdout)["channels"]
     assert code == 0
     assert (kept["channel"], kept["rows_in"], kept["rows_held"], kept["room_rows"]) == ("kept", 8, 8, 0)
@@ -74,42 +77,34 @@ def test_json_has_all_numbers(run: asyncio.Runner, command: Command) -> None:
     assert kept["blocked_share"] > 0
 
 
-def test_gauges_of_a_flow_are_shown_on_request(run: asyncio.Runner, command: Command) -> None:
-    _, stdout, _ = look(run, command, "--once", "--gauges", "--channel", "once")
+async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
+    _, stdout, _ = await look(top, "--gauges", "--channel", "once")
     heading, once, more = (" ".join(line.split()) for line in stdout.splitlines())
     assert heading.endswith(" gauges")
     assert (once.split()[-2:], more) == (["row_permits_here", "8"], "unreturned_permits 0")
-    _, stdout, _ = look(run, command, "--once", "--json")
+    _, stdout, _ = await look(top, "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
     assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}, {}]
 
 
-def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(
-    run: asyncio.Runner, command: Command
-) -> None:
-    async def test() -> list[str]:
-        parameters = GateParameters(inputs=2, exclusive=0, floating=8)
-        exchange = Exchange(parameters=parameters)
-        ahead, late = (exchange.add_channel(name, schema=CHUNK.schema).sender for name in ("ahead", "late"))
-        gate: InputGate[pa.RecordBatch]
-        async with (
-            ExchangeServer(exchange) as server,
-            InputGate(parameters) as gate,
-            get(server.address, "ahead", wanted=parameters, group=gate.group) as first,
-            get(server.address, "late", wanted=parameters, group=gate.group) as second,
-        ):
-            gate.add(first)
-            gate.add(second)
-            await ahead.send_barrier(1)
-            await ahead.send(CHUNK)
-            await late.send(CHUNK)
-            await gate.receive()
-            look = partial(asyncio.to_thread, command, "top", server.address, "--interval", "100ms", "--once")
-            _, table, _ = await look()
-            _, told, _ = await look("--json")
-        return [table, told]
-
-    table, told = run.run(test())
+async def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(top: Top) -> None:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=8)
+    gate: InputGate[pa.RecordBatch]
+    async with (
+        served("ahead", "late", parameters=parameters, schema=CHUNK.schema) as (exchange, address),
+        InputGate(parameters) as gate,
+        get(address, "ahead", wanted=parameters, group=gate.group) as first,
+        get(address, "late", wanted=parameters, group=gate.group) as second,
+    ):
+        gate.add(first)
+        gate.add(second)
+        sender = exchange.channel("ahead").sender
+        await sender.send_barrier(1)
+        await sender.send(CHUNK)
+        await exchange.channel("late").sender.send(CHUNK)
+        await gate.receive()
+        _, table, _ = await top(address, "--interval", "100ms")
+        _, told, _ = await top(address, "--interval", "100ms", "--json")
     heading, *lines = table.splitlines()
     assert heading.rstrip().endswith(" stopped")
     stopped = [int(line.rstrip(" %").split()[-1]) for line in lines]
@@ -123,31 +118,21 @@ def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_fo
     assert "blocked_by_barrier" not in ahead["gauges"], "inside an exchange, no channel waits for others"
 
 
-def test_streams_that_are_compressed_are_counted(run: asyncio.Runner, command: Command) -> None:
-    async def test() -> str:
-        exchange = Exchange(parameters=SMALL, same_host=SameHost.NEVER)
-        exchange.add_channel("far", schema=CHUNK.schema)
-        async with ExchangeServer(exchange) as server, get(server.address, "far", compression=Compression.ZSTD):
-            _, table, _ = await asyncio.to_thread(command, "top", server.address, "--interval", "50ms", "--once")
-        return str(table)
-
-    heading, far = run.run(test()).splitlines()
+async def test_streams_that_are_compressed_are_counted(top: Top) -> None:
+    far_away = served("far", parameters=SMALL, schema=CHUNK.schema, same_host=SameHost.NEVER)
+    async with far_away as (_, address), get(address, "far", compression=Compression.ZSTD):
+        _, table, _ = await top(address)
+    heading, far = table.splitlines()
     assert heading.rstrip().endswith(" compressed")
     assert far.rstrip().endswith(" zstd 1")
 
 
-def test_texts_of_an_exchange_command_no_terminal_and_forge_no_line(run: asyncio.Runner, command: Command) -> None:
-    async def test() -> list[str]:
-        exchange = Exchange(parameters=SMALL)
+async def test_texts_of_an_exchange_command_no_terminal_and_forge_no_line(top: Top) -> None:
+    async with served(parameters=SMALL) as (exchange, address):
         exchange.add_channel("\x1b[2Ja\nb\u202e", retention=Retention.REPLAY, consumers=("\x9b1Ac\nd", "e"))
-        async with ExchangeServer(exchange) as server:
-            look = partial(asyncio.to_thread, command, "top", server.address, "--interval", "50ms", "--once")
-            _, table, _ = await look()
-            _, told, _ = await look("--json")
-            _, _, complaint = await look("--channel", "x")
-        return [table, told, complaint]
-
-    table, told, complaint = run.run(test())
+        _, table, _ = await top(address)
+        _, told, _ = await top(address, "--json")
+        _, _, complaint = await top(address, "--channel", "x")
     _, first, second = table.splitlines()
     assert first.startswith(r"\x1b[2Ja\nb\u202e")
     assert {first.split()[-2], second.split()[-2]} == {r"\x9b1Ac\nd", "e"}
@@ -156,8 +141,8 @@ def test_texts_of_an_exchange_command_no_terminal_and_forge_no_line(run: asyncio
     assert complaint.endswith(r"known channels: \x1b[2Ja\nb\u202e" + "\n")
 
 
-def test_a_channel_that_is_not_there_is_unusable(run: asyncio.Runner, command: Command) -> None:
-    code, _, stderr = look(run, command, "--once", "--channel", "keept")
+async def test_a_channel_that_is_not_there_is_unusable(top: Top) -> None:
+    code, _, stderr = await look(top, "--channel", "keept")
     assert code == 2
     assert "unknown channel 'keept'" in stderr
 
