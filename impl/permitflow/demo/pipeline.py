@@ -15,7 +15,7 @@ from typing import NoReturn
 import psutil
 import pyarrow as pa
 
-from permitflow.demo.children import Command, Event, Hear, Part, first_failure
+from permitflow.child_processes import Command, Event, Hear, Part, first_failure
 from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.spark_session import EXECUTOR_CLASS
 from permitflow.errors import DemoError, PeerGoneError, PeerTimeoutError

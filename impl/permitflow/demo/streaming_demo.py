@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from permitflow.demo.children import child_process
+from permitflow.child_processes import child_process
 from permitflow.demo.console import (
     Progress,
     answer_section,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.demo.children import run_to_end
+from permitflow.child_processes import run_to_end
 from permitflow.errors import DemoError
 
 

@@ -16,7 +16,7 @@ from time import monotonic
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from permitflow.demo.children import Child, Event, child_output, child_process, first_failure
+from permitflow.child_processes import Child, Event, child_output, child_process, first_failure
 from permitflow.demo.console import (
     Progress,
     answer_section,

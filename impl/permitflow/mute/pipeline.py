@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
-from permitflow.mute.graph import Marks, MuteGraph
-from permitflow.mute.sockets import Address, Buffers, Outlet, kernel_bytes, listening, sizes_of
+from permitflow.mute.graph import Marks, MuteGraph, Signal
+from permitflow.mute.sockets import Address, Buffers, Outlet, dial, kernel_bytes, listening, sizes_of
 from permitflow.stages.core.framing import Frames
 from permitflow.stages.core.ports import EMPTY
 
@@ -25,7 +25,6 @@ READ_BYTES = 16_384
 """What a source reads at once."""
 LINE_BYTES = 4_096
 """The longest line; a connection with a longer one is closed."""
-RECONNECT_SECONDS = 0.1
 STALL_SECONDS = 10.0
 
 
@@ -154,6 +153,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._sources: dict[str, _Source] = {}
         self._backlogs: dict[str, int] = {}
+        self._remotes: dict[str, tuple[str, Callable[[Signal], None]]] = {}
         self._parts: list[Closes] = []
         self._drained = asyncio.Event()
 
@@ -185,6 +185,18 @@ class Pipeline:
                 source.stall.cancel()
             self.graph.remove(name)
 
+    def add_remote(self, name: str, downstream: str, send: Callable[[Signal], None]) -> None:
+        """Add an upstream of another process; it is told by ``send`` who mutes, now and later."""
+        self.graph.add_remote(name)
+        self.graph.connect(name, downstream)
+        self._remotes[name] = downstream, send
+        self.settle()
+
+    def remove_remote(self, name: str) -> None:
+        """Forget an upstream of another process."""
+        if self._remotes.pop(name, None) is not None:
+            self.graph.remove(name)
+
     def report(self, muter: str, backlog: int) -> None:
         """See ``MuteGraph.report``; sources pause and resume before this returns."""
         self._backlogs[muter] = backlog
@@ -199,8 +211,12 @@ class Pipeline:
             self.settle()
 
     def settle(self) -> None:
-        """Deliver all signals, and pause and resume sources."""
-        for name, is_muted in self.graph.settle().items():
+        """Deliver all signals, pause and resume sources, and tell other processes."""
+        changed = self.graph.settle()
+        for remote, (downstream, send) in [*self._remotes.items()]:
+            for signal in self.graph.take(remote, downstream):
+                send(signal)
+        for name, is_muted in changed.items():
             source, now = self._sources[name], self._loop.time()
             if is_muted:
                 source.muted_since = now
@@ -409,18 +425,7 @@ class TcpSink:
         self.pipeline.own(self)
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            made = self.buffers.apply(socket.socket())
-            try:
-                await loop.sock_connect(made, self.address)
-                break
-            except OSError:
-                made.close()
-                await asyncio.sleep(RECONNECT_SECONDS)
-            except BaseException:
-                made.close()
-                raise
+        made = await dial(self.address, self.buffers)
         self.sizes = sizes_of(made)
         self._outlet = Outlet(made, on_rest=self._on_rest, on_lost=self._on_lost)
         self.pipeline.hear({"event": "opened", "sink": self.name})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from permitflow.errors import InvalidParametersError
 
 Address = tuple[str, int]
+RECONNECT_SECONDS = 0.1
 LARGEST_SEGMENT_BYTES = 65_536
 """What Linux hands to a connection at once: a send buffer that has any room left takes as much."""
 
@@ -52,6 +53,22 @@ def listening(address: Address, buffers: Buffers) -> socket.socket:
         made.close()
         raise
     return made
+
+
+async def dial(address: Address, buffers: Buffers) -> socket.socket:
+    """Connect, however often it takes."""
+    while True:
+        made = buffers.apply(socket.socket())
+        try:
+            await asyncio.get_running_loop().sock_connect(made, address)
+        except OSError:
+            made.close()
+            await asyncio.sleep(RECONNECT_SECONDS)
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
 
 
 def sizes_of(of: socket.socket) -> Buffers:

@@ -1,8 +1,11 @@
 """The steps between sources and sinks: split lines into words, count, and write each word's count as a line."""
 
+import json
 from collections import Counter
+from pathlib import Path
 from zlib import crc32
 
+from permitflow.errors import SavedCountsError
 from permitflow.mute.pipeline import Lines, Sink
 
 
@@ -43,3 +46,29 @@ class WordCount:
         of_sink = (item for item in self.counts.items() if self._sink_of(item[0]) == place)
         if text := b"".join(b"%s\t%d\n" % item for item in of_sink):
             self.sinks[place].write(text)
+
+    def save(self, path: Path) -> None:
+        """Write all counts to a file, as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        counts = {word.decode("latin-1"): count for word, count in self.counts.items()}
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(json.dumps({"counts": counts, "next_lines": self.next_lines}))
+        new.replace(path)
+
+    def load(self, path: Path) -> None:
+        """Go on from a file of ``save``, if there is one.
+
+        Raises:
+            SavedCountsError: it is something else.
+        """
+        if not path.exists():
+            return
+        try:
+            saved = json.loads(path.read_text())
+            self.counts = Counter({word.encode("latin-1"): int(count) for word, count in saved["counts"].items()})
+            self.next_lines = {str(origin): int(line) for origin, line in saved["next_lines"].items()}
+        except (ValueError, KeyError, AttributeError, UnicodeError) as error:
+            raise SavedCountsError(path=str(path), reason=repr(error)) from error

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice, pairwise
@@ -14,6 +14,7 @@ from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Bound, Event, Lines, Pipeline, TcpSink, TcpSource, pipeline_bound
 from permitflow.mute.sockets import Buffers
 from permitflow.mute.wordcount import WordCount
+from tests.support.turns import until
 
 SMALL = Buffers(receive_bytes=16_384, send_bytes=16_384)
 MEDIUM = Buffers()
@@ -22,15 +23,6 @@ READ_BYTES = 4_096
 LINE_BYTES = 64
 WORDS = [b"%062d" % number for number in range(17)]  # with its end, a line of 63 bytes
 INPUT_BYTES = 63
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds; the time-out guards against a hang."""
-    async with asyncio.timeout(60):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0)
 
 
 @dataclass

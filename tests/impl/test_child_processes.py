@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from permitflow.demo import children
-from permitflow.demo.children import Part, child_process, run_to_end
+from permitflow import child_processes
+from permitflow.child_processes import Part, child_process, run_to_end
 from permitflow.errors import DemoError
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ async def test_a_child_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> No
 def test_the_whole_group_of_a_child_ends_with_it(
     complete: Complete[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(child_processes, "GRACE_SECONDS", 0.2)
 
     async def leave_grandchild() -> psutil.Process:
         script = tmp_path / "stubborn"
@@ -47,7 +47,7 @@ CHILD = 'exec 3> "$1"; (sleep 30; echo survived >&3) & echo begun >&3; echo "{\\
 PARENT = f"""
 import asyncio, sys
 from pathlib import Path
-from permitflow.demo.children import child_process
+from permitflow.child_processes import child_process
 
 async def main() -> None:
     command = ["sh", "-c", {CHILD!r}, "sh", sys.argv[1]]

@@ -1,0 +1,265 @@
+"""A source and a sink whose other ends acknowledge in batches, as Kafka does, and a small log server to use them with.
+
+The source asks for lines from a number on, and commits the number before which all is safe: after a crash it begins
+there.  The sink numbers its batches and keeps those that are not acknowledged; too many of them mute.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from permitflow.mute.graph import Marks
+from permitflow.mute.messages import Kind, Peer, data_body, number_body, read_data, read_number
+from permitflow.mute.pipeline import Feed, Lines, Pipeline
+from permitflow.mute.sockets import Address, Buffers, dial, listening
+
+UNACKNOWLEDGED = Marks(high_mark=64, low_mark=16)
+"""Batches at a sink that mute, and unmute."""
+ACKNOWLEDGE_SECONDS = 0.01
+LOG = "log"
+
+
+@dataclass(kw_only=True)
+class LogSource:
+    """Reads a log: one request at a time, none while it is muted."""
+
+    pipeline: Pipeline
+    name: str
+    feed: Feed
+    downstream: str
+    """The next node of the graph."""
+    address: Address
+    origin: str = LOG
+    """The log's name, the same after each start: the numbers of its lines belong to it."""
+    buffers: Buffers = field(default_factory=Buffers)
+
+    def __post_init__(self) -> None:
+        """Begin to connect."""
+        self._peer: Peer | None = None
+        self._is_paused = True
+        self._is_waiting = False
+        self._next = self._committed = 0
+        self._connecting = asyncio.create_task(self._connect())
+        self.pipeline.add_source(self.name, self.downstream, self)
+        self.pipeline.own(self)
+
+    async def _connect(self) -> None:
+        made = await dial(self.address, self.buffers)
+        self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
+        self._ask()
+
+    def pause(self) -> None:
+        """See ``Reads``: the answer to the last request still comes."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """See ``Reads``."""
+        self._is_paused = False
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._peer is not None and not self._is_paused and not self._is_waiting:
+            self._is_waiting = True
+            self._peer.send(Kind.FETCH, number_body(self._next))
+
+    def _on_message(self, kind: Kind, body: bytes) -> None:
+        match kind:
+            case Kind.DATA:
+                self._is_waiting = False
+                _, (_, first, lines) = read_data(body)
+                self._next = first + len(lines)
+                self.feed(Lines(self.origin, first, lines))
+            case _:
+                assert self._peer is not None
+                self._peer.close()
+                self._on_lost(f"it has said {kind.name}, which does not belong here")
+        self._ask()
+
+    def commit(self, next_line: int) -> None:
+        """All lines before this number are safe."""
+        if next_line > self._committed and self._peer is not None:
+            self._committed = next_line
+            self._peer.send(Kind.COMMIT, number_body(next_line))
+
+    def _on_lost(self, reason: str) -> None:
+        self._peer, self._is_waiting = None, False
+        self.pipeline.hear({"event": "lost", "source": self.name, "reason": reason})
+        self._connecting = asyncio.create_task(self._connect())
+
+    def close(self) -> None:
+        """End the connection now."""
+        self._connecting.cancel()
+        if self._peer is not None:
+            self._peer.close()
+
+
+@dataclass(kw_only=True)
+class LogSink:
+    """Appends to a log, a batch for each write; sends again after a lost connection what was not acknowledged."""
+
+    pipeline: Pipeline
+    name: str
+    address: Address
+    buffers: Buffers = field(default_factory=Buffers)
+    marks: Marks = UNACKNOWLEDGED
+
+    def __post_init__(self) -> None:
+        """Begin to connect."""
+        self.pipeline.graph.add_muter(self.name, self.marks)
+        self.pipeline.set_open(self.name, False)
+        self._unacknowledged: deque[tuple[int, Lines]] = deque()
+        self._last = self._lines = 0
+        self._peer: Peer | None = None
+        self.peak_unacknowledged = 0
+        self._connecting = asyncio.create_task(self._connect())
+        self.pipeline.own(self)
+
+    async def _connect(self) -> None:
+        made = await dial(self.address, self.buffers)
+        self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
+        for number, lines in self._unacknowledged:
+            self._peer.send(Kind.DATA, data_body(number, lines))
+        self.pipeline.hear({"event": "opened", "sink": self.name})
+        self.pipeline.set_open(self.name, True)
+
+    def write(self, data: bytes) -> None:
+        """See ``Sink``."""
+        lines = data.removesuffix(b"\n").split(b"\n")
+        self._last += 1
+        self._unacknowledged.append((self._last, Lines(self.name, self._lines, lines)))
+        self._lines += len(lines)
+        self.peak_unacknowledged = max(self.peak_unacknowledged, len(self._unacknowledged))
+        if self._peer is not None:
+            self._peer.send(Kind.DATA, data_body(*self._unacknowledged[-1]))
+        self.pipeline.report(self.name, len(self._unacknowledged))
+
+    def _on_message(self, kind: Kind, body: bytes) -> None:
+        if kind is not Kind.ACKNOWLEDGE:
+            assert self._peer is not None
+            self._peer.close()
+            self._on_lost(f"it has said {kind.name}, which does not belong here")
+            return
+        number = read_number(body)
+        while self._unacknowledged and self._unacknowledged[0][0] <= number:
+            self._unacknowledged.popleft()
+        self.pipeline.report(self.name, len(self._unacknowledged))
+
+    def _on_lost(self, reason: str) -> None:
+        self._peer = None
+        self.pipeline.hear({"event": "lost", "sink": self.name, "reason": reason})
+        self.pipeline.set_open(self.name, False)
+        self._connecting = asyncio.create_task(self._connect())
+
+    def close(self) -> None:
+        """End the connection now; what is not acknowledged is dropped."""
+        self._connecting.cancel()
+        if self._peer is not None:
+            self._peer.close()
+
+
+class LogServer:
+    """A log in memory, for demonstrations and tests: lines to fetch, and batches, several acknowledged at a time."""
+
+    def __init__(
+        self, lines: list[bytes], *, most_lines: int = 64, acknowledge_after: int = 8, buffers: Buffers | None = None
+    ) -> None:
+        """Listen.
+
+        Args:
+            lines: what readers fetch; more may be appended.
+            most_lines: of one answer.
+            acknowledge_after: batches that one acknowledgement covers, unless no more come.
+            buffers: of the sockets.
+        """
+        self.lines = lines
+        self.committed = 0
+        """Where readers begin after a crash."""
+        self.appended: list[bytes] = []
+        """What writers have appended, each batch once."""
+        self.acknowledgements = 0
+        self._most_lines, self._acknowledge_after = most_lines, acknowledge_after
+        self._loop = asyncio.get_running_loop()
+        self._listening = listening(("127.0.0.1", 0), buffers or Buffers())
+        self.address: Address = self._listening.getsockname()
+        self._sessions: list[_Session] = []
+        self._next_lines: dict[str, int] = {}
+        self._is_standing_still = False
+        self._loop.add_reader(self._listening.fileno(), self._on_connection)
+
+    def _on_connection(self) -> None:
+        accepted, _ = self._listening.accept()
+        session = _Session()
+        session.peer = Peer(
+            accepted,
+            on_message=lambda kind, body: self._on_message(session, kind, body),
+            on_lost=lambda reason: self._sessions.remove(session),
+        )
+        self._sessions.append(session)
+
+    def _on_message(self, session: "_Session", kind: Kind, body: bytes) -> None:
+        match kind:
+            case Kind.FETCH:
+                # Lines that are committed are not wanted again, whoever asks for them.
+                session.wanted = max(self.committed, read_number(body))
+                self._answer(session)
+            case Kind.COMMIT:
+                self.committed = max(self.committed, read_number(body))
+            case Kind.DATA:
+                session.received, lines = read_data(body)
+                known = self._next_lines.get(lines.origin, 0)
+                self.appended += lines.lines[max(0, known - lines.first) :]
+                self._next_lines[lines.origin] = max(known, lines.first + len(lines.lines))
+                if session.received - session.acknowledged >= self._acknowledge_after:
+                    self._acknowledge(session)
+                else:
+                    self._loop.call_later(ACKNOWLEDGE_SECONDS, self._acknowledge, session)
+
+    def _answer(self, session: "_Session") -> None:
+        if session.wanted is not None and session.wanted < len(self.lines):
+            first, session.wanted = session.wanted, None
+            lines = self.lines[first : first + self._most_lines]
+            session.peer.send(Kind.DATA, data_body(0, Lines("", first, lines)))
+
+    def _acknowledge(self, session: "_Session") -> None:
+        if not self._is_standing_still and session.received > session.acknowledged:
+            session.acknowledged = session.received
+            self.acknowledgements += 1
+            session.peer.send(Kind.ACKNOWLEDGE, number_body(session.received))
+
+    def append(self, lines: list[bytes]) -> None:
+        """More lines to fetch."""
+        self.lines += lines
+        for session in self._sessions:
+            self._answer(session)
+
+    def stand_still(self) -> None:
+        """Acknowledge nothing more."""
+        self._is_standing_still = True
+
+    def go_on(self) -> None:
+        """Acknowledge what has come, and go on."""
+        self._is_standing_still = False
+        for session in self._sessions:
+            self._acknowledge(session)
+
+    def break_off(self) -> None:
+        """End all connections; clients come again."""
+        for session in self._sessions:
+            session.peer.close()
+        self._sessions.clear()
+
+    def close(self) -> None:
+        """Listen no more, and end all connections."""
+        self.break_off()
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+
+
+class _Session:
+    """A client of the log."""
+
+    peer: Peer
+
+    def __init__(self) -> None:
+        self.wanted: int | None = None
+        self.received = self.acknowledged = 0

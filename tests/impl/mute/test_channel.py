@@ -1,0 +1,319 @@
+"""Two workers with a data channel between them: in one process here, each with a pipeline and a graph of its own."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import InvalidOptionError, PeerGoneError, SavedCountsError
+from permitflow.mute.batches import LogServer
+from permitflow.mute.channel import Boundary, Inlet
+from permitflow.mute.graph import Marks
+from permitflow.mute.messages import Kind, Peer
+from permitflow.mute.outside import CountReader, WordSender
+from permitflow.mute.pipeline import Event, Lines, Pipeline, pipeline_bound
+from permitflow.mute.saving import Saving
+from permitflow.mute.sockets import Buffers, dial
+from permitflow.mute.wordcount import WordCount
+from permitflow.mute.worker import WorkerSettings, address_of, ask, text_of, work
+from tests.support.turns import until
+
+SMALL = Buffers(receive_bytes=16_384, send_bytes=16_384)
+READ_BYTES, LINE_BYTES, INPUT_BYTES = 4_096, 64, 63
+HIGH, LOW = 8, 2
+WORDS = [b"%062d" % number for number in range(17)]
+
+
+class Started:
+    """A worker that runs in a task, and what it has reported."""
+
+    def __init__(self, **settings: object) -> None:
+        self.events: list[Event] = []
+        common: dict[str, object] = {
+            "receive_bytes": 16_384,
+            "send_bytes": 16_384,
+            "read_bytes": READ_BYTES,
+            "line_bytes": LINE_BYTES,
+            "high_mark": HIGH,
+            "low_mark": LOW,
+            "stall_seconds": 60.0,
+        }
+        self.settings = WorkerSettings(**(common | settings))  # type: ignore[arg-type]
+        self.task = asyncio.create_task(work(self.settings, self.events.append))
+
+    async def ready(self) -> dict[str, str]:
+        await until(lambda: self.task.done() or any(event["event"] == "ready" for event in self.events))
+        event = next(event for event in self.events if event["event"] == "ready")
+        return {name: str(address) for name, address in event.items()}
+
+    async def state(self) -> Event:
+        return await ask((await self.ready())["orders"], "state")
+
+    async def is_muted_by(self, muter: str) -> bool:
+        sources = (await self.state())["sources"]
+        assert isinstance(sources, dict)
+        return bool(sources) and all(muter in source["muted_by"] for source in sources.values())
+
+    async def end(self) -> None:
+        """As if the process was killed: nothing is saved or said."""
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+@asynccontextmanager
+async def ending(*ends: Started | CountReader | WordSender | LogServer) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for end in ends:
+            if isinstance(end, Started):
+                await end.end()
+            else:
+                end.close()
+
+
+async def muted(worker: Started, muter: str) -> None:
+    """Wait until a muter mutes all sources of a worker."""
+    while not await worker.is_muted_by(muter):
+        pass
+
+
+def exact(reader: CountReader, sent: Sequence[bytes]) -> Callable[[], bool]:
+    return lambda: reader.counts == Counter(sent)
+
+
+async def test_a_stalled_reader_behind_a_second_worker_stops_the_sender_of_the_first() -> None:
+    """W-5, and the bound across a boundary: a mute comes before all later acknowledgements."""
+    reader = CountReader(SMALL)
+    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
+    front = Started(name="front", listen="127.0.0.1:0", next_worker=(await back.ready())["inlet"])
+    sent = [*islice(cycle(WORDS), 20_000)]
+
+    def check() -> None:
+        assert sender.sent_bytes - INPUT_BYTES * reader.lines <= bound.total
+
+    sender = WordSender(sent, SMALL, check)
+    async with ending(front, back, reader, sender):
+        listening = address_of((await front.ready())["listen"])
+        await sender.connect(listening)
+        bound = pipeline_bound(
+            sources=[(sender.sizes, reader.sizes)],
+            sinks=[(sender.sizes, reader.sizes)],
+            read_bytes=READ_BYTES,
+            line_bytes=LINE_BYTES,
+            unacknowledged=HIGH,
+            boundaries=1,
+        )
+        reader.stand_still()
+        await muted(front, "back/out0")
+        await until(lambda: sender.is_blocked)
+        assert sender.sent_bytes < len(sent) * INPUT_BYTES
+        reader.go_on()
+        await until(exact(reader, sent))
+
+
+async def test_a_worker_that_dies_is_replaced_and_no_line_is_lost_or_counted_twice(tmp_path: Path) -> None:
+    reader = CountReader(SMALL)
+    saved = str(tmp_path / "counts")
+    back = Started(name="back#1", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=saved)
+    inlet = (await back.ready())["inlet"]
+    front = Started(name="front", listen="127.0.0.1:0", next_worker=inlet)
+    sent = [b"once", *islice(cycle(WORDS), 6_000)]
+    sender = WordSender(sent, SMALL)
+    async with ending(front, reader, sender):
+        await sender.connect(address_of((await front.ready())["listen"]))
+        for start in range(2, 5):
+            await until(lambda: reader.counts.total() > 1_200 * (start - 1))  # noqa: B023  # awaited at once
+            await back.end()
+            await muted(front, "front/boundary")  # W-1: it is not connected
+            back = Started(name=f"back#{start}", inlet=inlet, sinks=[text_of(reader.address)], saved=saved)
+        async with ending(back):
+            await until(exact(reader, sent))
+
+
+async def test_a_worker_that_dies_while_its_reader_stalls_leaves_nobody_muted(tmp_path: Path) -> None:
+    """wally #667: no unmute after recovery."""
+    reader = CountReader(SMALL)
+    back = Started(name="back#1", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
+    inlet = (await back.ready())["inlet"]
+    front = Started(name="front", listen="127.0.0.1:0", next_worker=inlet)
+    sent = [*islice(cycle(WORDS), 6_000)]
+    sender = WordSender(sent, SMALL)
+    reader.stand_still()
+    async with ending(front, reader, sender):
+        await sender.connect(address_of((await front.ready())["listen"]))
+        await muted(front, "back#1/out0")
+        await back.end()
+        reader.go_on()
+        back = Started(name="back#2", inlet=inlet, sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
+        async with ending(back):
+            await until(exact(reader, sent))
+            assert not await front.is_muted_by("back#1/out0")
+
+
+async def test_a_worker_that_comes_during_a_stall_is_muted_at_once_and_orders_are_obeyed() -> None:
+    """V6.8 between processes; control is not muted with the data."""
+    reader = CountReader(SMALL)
+    reader.stand_still()
+    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
+    inlet = (await back.ready())["inlet"]
+    fronts = [Started(name="front1", listen="127.0.0.1:0", next_worker=inlet)]
+    senders = [WordSender(cycle(WORDS), SMALL)]
+    async with ending(*fronts, back, reader, *senders):
+        await senders[0].connect(address_of((await fronts[0].ready())["listen"]))
+        await muted(fronts[0], "back/out0")
+        newcomer = Started(name="front2", listen="127.0.0.1:0", next_worker=inlet)
+        sender = WordSender(cycle(WORDS), SMALL)
+        async with ending(newcomer, sender):
+            await sender.connect(address_of((await newcomer.ready())["listen"]))
+            await muted(newcomer, "back/out0")
+            assert (await newcomer.state())["backlogs"] == {}  # it has sent nothing
+            orders = (await back.ready())["orders"]
+            answer = await ask(orders, "drain", seconds=0.01)
+            assert "still wait at ('back/out0',)" in str(answer["error"])
+            assert "unknown order 'dance'" in str((await ask(orders, "dance"))["error"])
+            await ask(orders, "stop")
+            await back.task
+            with pytest.raises(PeerGoneError, match="the worker at"):
+                await ask(orders, "state")
+            await muted(newcomer, "front2/boundary")
+
+
+async def test_a_boundary_mutes_when_too_many_messages_are_not_acknowledged() -> None:
+    """V6.7 over TCP: the worker behind it counts, and cannot save."""
+    pipelines = Pipeline(), Pipeline()
+    saving = Saving(lambda: None, after=1_000, seconds=1_000)
+    words = WordCount()
+    inlet = Inlet(pipeline=pipelines[1], name="inlet", feed=words.take, downstream="count", saving=saving)
+    boundary = Boundary(
+        pipeline=pipelines[0], name="boundary", address=inlet.address, marks=Marks(high_mark=4, low_mark=4)
+    )
+    words.sinks.append(Nowhere())
+    graph = pipelines[0].graph
+    assert graph.is_muting("boundary")  # not connected yet
+    await until(lambda: not graph.is_muting("boundary"))
+    for number in range(5):
+        assert not graph.is_muting("boundary")
+        boundary.send(Lines("origin", number, [b"word"]))
+    assert graph.is_muting("boundary")
+    await until(lambda: words.counts.total() == 5)
+    saving.save_now()
+    await until(lambda: not graph.is_muting("boundary"))
+    for pipeline in pipelines:
+        pipeline.close()
+
+
+class Nowhere:
+    """A sink that takes everything."""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+
+async def test_a_log_that_acknowledges_in_batches_mutes_and_is_read_again_from_the_last_commit(tmp_path: Path) -> None:
+    sent = [*islice(cycle(WORDS), 4_000)]
+    words, counts = LogServer(sent, most_lines=16), LogServer([])
+    saved = str(tmp_path / "counts")
+    counts.stand_still()
+    first = Started(name="one#1", log=text_of(words.address), log_sinks=[text_of(counts.address)], saved=saved)
+    async with ending(words, counts):
+        await first.ready()
+        await muted(first, "one#1/log0")
+        fetched = len(counts.appended)
+        assert fetched < len(sent) / 2
+        await first.end()
+        words.break_off()
+        assert words.committed <= fetched
+        second = Started(name="one#2", log=text_of(words.address), log_sinks=[text_of(counts.address)], saved=saved)
+        counts.go_on()
+        async with ending(second):
+            await until(lambda: words.committed == len(sent))
+            await until(lambda: latest(counts.appended) == Counter(sent))
+            assert counts.acknowledgements < len(sent) / 16
+
+
+def latest(lines: Sequence[bytes]) -> Counter[bytes]:
+    """The largest count of each word."""
+    found: Counter[bytes] = Counter()
+    for line in lines:
+        word, _, count = line.partition(b"\t")
+        found[word] = max(found[word], int(count))
+    return found
+
+
+async def test_several_inputs_and_outputs_of_both_kinds() -> None:
+    sent = [*islice(cycle(WORDS), 3_000)]
+    log, counts, readers = LogServer(sent), LogServer([]), [CountReader(SMALL), CountReader(SMALL)]
+    worker = Started(
+        name="one",
+        listen="127.0.0.1:0",
+        log=text_of(log.address),
+        sinks=[text_of(reader.address) for reader in readers],
+        log_sinks=[text_of(counts.address)],
+    )
+    senders = [WordSender(sent, SMALL) for _ in range(2)]
+    async with ending(worker, log, counts, *readers, *senders):
+        for sender in senders:
+            await sender.connect(address_of((await worker.ready())["listen"]))
+        await until(
+            lambda: readers[0].counts + readers[1].counts + latest(counts.appended) == Counter([*sent, *sent, *sent])
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "complaint"),
+    [
+        (Kind.WELCOME, b"", "it has said WELCOME, which does not belong here"),
+        (Kind.DATA, b"x" * 40, "it has said DATA, which does not belong here"),
+        (Kind.HELLO, b"\xff", "something else than messages"),
+        (None, b"GET / HTTP/1.1\r\n\r\n", "it is not ours"),
+    ],
+)
+async def test_a_peer_that_says_something_else_is_hung_up_on(kind: Kind | None, body: bytes, complaint: str) -> None:
+    events: list[Event] = []
+    pipeline = Pipeline(hear=events.append)
+    inlet = Inlet(pipeline=pipeline, name="inlet", feed=lambda lines: None, downstream="count", saving=Saving(None))
+    connection = await dial(inlet.address, SMALL)
+    if kind is None:
+        connection.send(body)
+        await until(lambda: bool(events))
+        connection.close()
+    else:
+        lost: list[str] = []
+        Peer(connection, on_message=lambda kind, body: None, on_lost=lost.append).send(kind, body)
+        await until(lambda: bool(lost))
+    assert complaint in str(events[-1]["reason"])
+    pipeline.close()
+
+
+def test_saved_counts_that_are_something_else_are_refused_and_kept(tmp_path: Path) -> None:
+    (path := tmp_path / "counts").write_text("nothing")
+    with pytest.raises(SavedCountsError, match="holds no saved counts"):
+        WordCount().load(path)
+    assert path.read_text() == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"sinks": ["h:1"]}, "nothing comes in"),
+        ({"listen": "h:1"}, "and not both"),
+        ({"listen": "h:1", "sinks": ["h:1"], "next_worker": "h:1"}, "and not both"),
+        ({"inlet": "h:1", "next_worker": "h:1"}, "a worker behind another counts"),
+    ],
+)
+def test_settings_that_make_no_worker_are_refused(settings: dict[str, object], complaint: str) -> None:
+    with pytest.raises(InvalidOptionError, match=complaint):
+        WorkerSettings(name="worker", **settings)  # type: ignore[arg-type]
+
+
+def test_settings_and_addresses_that_are_none_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="are no settings"):
+        WorkerSettings.from_json('{"colour": "red"}')
+    with pytest.raises(InvalidOptionError, match="must be host:port"):
+        address_of("localhost")
