@@ -1,12 +1,19 @@
-"""The model leads what reads ahead of a consumer, through all states: the same requests at the same moments."""
+"""The model leads what reads ahead of a consumer through all states, and explains what real calls do."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from permitflow.stages import Source, calls
 from permitflow.stages.core.boundary import InputBoundary
 from permitflow.testing.moves import ActionRefused, Divergence, walk
 from permitflow_model.grpc_call import SYSTEM, Message, Parameters, State
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
+from tests.support.number_streams import until
+from tests.support.numbers_service import number, serving
 
 NOT_LED = {action.name for action in SYSTEM.actions} - {"Push", "Ask", "Transmit", "Deliver", "Emit"}
 
@@ -81,3 +88,92 @@ class RequestsItsRoom(Receiver):
 def test_a_receiver_that_requests_too_much_is_found_out() -> None:
     with pytest.raises(Divergence, match="requested: expected 3, found 4"):
         walk(SYSTEM, RequestsItsRoom(reading(4)), reading(4), never=NOT_LED)
+
+
+# Real calls.
+
+
+@dataclass
+class Explained(calls.CallCounts):
+    """Counts of both ends of a call, one after another, as steps of the model; each message counts as one byte.
+
+    gRPC in Python has no ``isReady``: a write is awaited.  So the local queue has one message, and the stage asks its
+    producer when it is empty: nothing is ever held.
+    """
+
+    model: Parameters = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.state = SYSTEM.initial(self.model)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_count = "state" in self.__dict__ and name in ("pulled", "sent", "received", "consumed")
+        super().__setattr__(name, value)
+        if is_count:
+            getattr(self, f"_explain_{name}")()
+            assert not SYSTEM.broken_invariants(self.state, self.model)
+
+    def step(self, action: str, *arguments: int) -> None:
+        self.state = SYSTEM.perform(action, self.state, self.model, *arguments)
+
+    def _explain_pulled(self) -> None:
+        self.step("Push", 1)
+        assert self.state.hand.is_empty()
+
+    def _explain_sent(self) -> None:
+        # The message may have been read before its writer was woken.
+        if not self.state.local.is_empty():
+            self.step("Transmit")
+
+    def _explain_received(self) -> None:
+        if self.state.wire.is_empty():
+            self.step("Transmit")
+        self.step("Deliver")
+
+    def _explain_consumed(self) -> None:
+        self.step("Ask")
+        self.step("Emit")
+
+
+SIZE = 1_000
+WINDOW = calls.Window(5 * SIZE)
+
+
+def calling(prefetch: int, window: int) -> Parameters:
+    ahead = max(prefetch, 1)
+    return Parameters(
+        prefetch=ahead, batch=max(1, ahead // 2), threshold=1, window=window, max_size=1, tags=ahead + window + 3
+    )
+
+
+async def counted(explained: Explained, prefetch: int, elements: int = 60) -> list[int]:
+    """Both ends of a call are counted in this process; the consumer sometimes waits until it is read ahead of."""
+
+    async def count(request: Any, context: Any) -> None:
+        numbers = Source(range(request.value)).map(lambda value: number(value, SIZE))
+        await calls.respond(context, numbers, counts=explained)
+
+    # A batch is not requested before all of it was taken; what the model does not allow ends the call.
+    read_ahead = min(prefetch - prefetch // 2, explained.model.prefetch + 1)
+    async with serving(responses=WINDOW, Count=count) as stub:
+        got = []
+        async for message in calls.source(stub.Count, number(elements), prefetch=prefetch, counts=explained):
+            got.append(message.value)
+            if message.value % 20 == 0:
+                await until(lambda: explained.in_hand >= read_ahead)
+    return got
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 8])
+def test_what_a_real_call_does_is_a_behaviour_of_the_model(prefetch: int) -> None:
+    explained = Explained(model=calling(prefetch, WINDOW.most_unread(SIZE)))
+    assert asyncio.run(counted(explained, prefetch)) == list(range(60))
+    explained.step("Complete")
+    explained.step("HearEnd")
+    assert explained.state.consumed == explained.state.offered
+
+
+def test_a_call_that_reads_further_ahead_than_the_model_is_found_out() -> None:
+    explained = Explained(model=calling(2, WINDOW.most_unread(SIZE)))
+    with pytest.raises(Disabled):
+        asyncio.run(counted(explained, prefetch=8))
