@@ -42,7 +42,7 @@ def number(value: int, size_bytes: int = 0) -> Any:
 async def serving(
     requests: Window | None = None, responses: Window | None = None, **handlers: Handler
 ) -> AsyncIterator[Any]:
-    """A server with these handlers, by the names of their methods, and a stub that calls it.
+    """A server with these handlers, by the names of their methods, and a stub that calls it at its ``address``.
 
     Args:
         requests: the server's window.
@@ -58,6 +58,8 @@ async def serving(
     try:
         options = () if responses is None else responses.options
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
-            yield services.NumbersStub(channel)
+            stub = services.NumbersStub(channel)
+            stub.address = f"127.0.0.1:{port}"
+            yield stub
     finally:
         await server.stop(None)

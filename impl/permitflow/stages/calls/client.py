@@ -224,10 +224,11 @@ class _Run:
         Raises:
             Exception: the source could not be closed.
         """
+        has_failed = self._failure is not None  # and nobody has asked
         self.cancel()
         if self._writing is not None:
             await asyncio.wait([self._writing])
-            if self._failure is not None:
+            if self._failure is not None and not has_failed:
                 raise self._failure
 
 
