@@ -306,6 +306,33 @@ async def test_the_end_of_a_cancelled_call_is_not_the_end_of_its_requests() -> N
     assert handler.cancelled()
 
 
+async def test_a_write_that_fails_as_the_client_goes_is_a_cancellation_and_no_error() -> None:
+    """As grpc.aio does it: the write fails, which it would log, and the handler is cancelled afterwards."""
+
+    class Left:
+        """The context of a call whose client has cancelled it."""
+
+        async def write(self, message: Any) -> None:
+            asyncio.get_running_loop().call_soon(handler.cancel)
+            raise grpc.aio.InternalError
+
+    context: Any = Left()
+    given = Given()
+    handler = asyncio.ensure_future(calls.respond(context, Source(given)))
+    await asyncio.wait([handler])
+    assert handler.cancelled()
+    assert given.closed.is_set()
+
+
+async def test_a_message_that_is_too_large_is_an_error_at_both_ends() -> None:
+    async with serving(Count=count, Sum=add) as stub:
+        large = number(1, 5 << 20)
+        with pytest.raises(CallError, match=r"RESOURCE_EXHAUSTED: .* larger than max"):
+            await Source([number(1), large]).through(calls.sink(stub.Sum))
+        with pytest.raises(CallError, match=r"RESOURCE_EXHAUSTED: .* larger than max"):
+            await values(calls.source(stub.Count, large))
+
+
 async def test_a_cancelled_ask_leaves_the_call_and_takes_no_element() -> None:
     may_go_on = asyncio.Event()
 
@@ -336,7 +363,7 @@ async def test_a_status_of_the_server_is_a_typed_error_that_names_code_and_detai
             raise refusal
 
     async with serving(Count=refuse, Double=refuse, Sum=refuse) as stub:
-        with pytest.raises(CallError, match="RESOURCE_EXHAUSTED: no room for more") as caught:
+        with pytest.raises(CallError, match=r"RESOURCE_EXHAUSTED: no room for more") as caught:
             await of_kind(kind, stub)
     assert (caught.value.code, caught.value.details) == (refusal.code, refusal.details)
     assert caught.value.method.startswith("/permitflow.tests.Numbers/")

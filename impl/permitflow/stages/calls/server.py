@@ -1,5 +1,6 @@
 """Handlers of streaming methods, from sources and to sources."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ B = TypeVar("B")
 
 _log = logging.getLogger(__name__)
 _DETAILS_CHARACTERS = 1_000
+# A guard: it takes no time.
+_CANCELLED_SECONDS = 5.0
 
 
 def requests(
@@ -70,8 +73,17 @@ async def respond(
         CallMethodError: the server is not one of ``grpc.aio``.
     """
     _require_context(context)
+
+    async def write(response: B) -> None:
+        try:
+            await context.write(response)
+        except grpc.aio.InternalError:
+            # The call is over.  grpc.aio cancels the handler a moment later, and would log an error before that.
+            await asyncio.sleep(_CANCELLED_SECONDS)
+            raise
+
     async with answering(context):
-        await send_all(responses, context.write, CallCounts() if counts is None else counts)
+        await send_all(responses, write, CallCounts() if counts is None else counts)
 
 
 @asynccontextmanager
