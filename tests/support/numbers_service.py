@@ -23,14 +23,14 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 def generated() -> tuple[ModuleType, ModuleType]:
     """The messages, and the stub and servicer."""
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
-    folder = tempfile.mkdtemp(prefix="numbers-")
-    arguments = [f"-I{DEFINITION.parent}", f"--python_out={folder}", f"--grpc_python_out={folder}", str(DEFINITION)]
-    assert protoc.main(["protoc", *arguments]) == 0
-    sys.path.insert(0, folder)
-    try:
-        return importlib.import_module("numbers_pb2"), importlib.import_module("numbers_pb2_grpc")
-    finally:
-        sys.path.remove(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+        assert protoc.main(["protoc", f"-I{DEFINITION.parent}", *outputs, str(DEFINITION)]) == 0
+        sys.path.insert(0, folder)
+        try:
+            return importlib.import_module("numbers_pb2"), importlib.import_module("numbers_pb2_grpc")
+        finally:
+            sys.path.remove(folder)
 
 
 def number(value: int, size_bytes: int = 0) -> Any:

@@ -94,6 +94,16 @@ async def test_flows_chain_and_compose_with_stages() -> None:
         assert (await stream.through(calls.sink(stub.Sum))).value == 4 * sum(range(20))
 
 
+async def test_an_iterable_is_as_good_as_a_source() -> None:
+    async def count(request: Any, context: Any) -> None:
+        await calls.respond(context, [number(1), number(2)])
+
+    async with serving(Count=count, Sum=add) as stub:
+        assert await values(calls.source(stub.Count, number(0))) == [1, 2]
+        numbers: Any = (number(n) for n in range(4))
+        assert (await calls.sink(stub.Sum)(numbers)).value == 6
+
+
 async def test_a_call_begins_when_the_first_element_is_asked_for() -> None:
     begun: list[Any] = []
     async with serving(Count=count) as stub:

@@ -1,8 +1,8 @@
 """Elements of a call, one at a time: read when they are asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
 
 from permitflow.stages.calls.bounds import CallCounts
 from permitflow.stages.source import Source
@@ -58,16 +58,18 @@ class Reading(Generic[T]):
             await asyncio.wait([task])
 
 
-async def send_all(source: Source[T], write: Callable[[T], Awaitable[object]], counts: CallCounts) -> None:
+async def send_all(
+    source: Source[T] | AsyncIterable[T] | Iterable[T], write: Callable[[T], Awaitable[object]], counts: CallCounts
+) -> None:
     """Write the elements of a source: the next one is asked for when gRPC has taken the last one."""
-    async with source.open() as elements:
+    async with (source if isinstance(source, Source) else Source(source)).open() as elements:
         async for element in elements:
             counts.pulled += 1
             await write(element)
             counts.sent += 1
 
 
-def read_ahead(elements: AsyncIterator[T] | Any, prefetch: int, counts: CallCounts) -> Source[T]:
+def read_ahead(elements: AsyncIterable[T], prefetch: int, counts: CallCounts) -> Source[T]:
     """A source of what is read, which asks for ``prefetch`` elements before its consumer does."""
 
     def consumed(element: T) -> T:

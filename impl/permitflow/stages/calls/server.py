@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
@@ -56,7 +56,10 @@ def requests(
 
 
 async def respond(
-    context: "grpc.aio.ServicerContext[Any, B]", responses: Source[B], *, counts: CallCounts | None = None
+    context: "grpc.aio.ServicerContext[Any, B]",
+    responses: Source[B] | AsyncIterable[B] | Iterable[B],
+    *,
+    counts: CallCounts | None = None,
 ) -> None:
     """Send the elements of a source as the responses of a server-streaming or bidirectional call.
 
@@ -66,7 +69,7 @@ async def respond(
 
     Args:
         context: the handler's second argument.
-        responses: ends the call when it ends.
+        responses: a source, or what one reads; the call ends when it ends.
         counts: counts responses.
 
     Raises:
