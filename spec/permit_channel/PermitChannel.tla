@@ -15,12 +15,16 @@
 (* that anybody waits for: there is one watermark permit, and while it is  *)
 (* away a newer watermark replaces (conflates) the one that is pending.    *)
 (*                                                                         *)
+(* The receiver may withhold row permits at the start (pull), and grants   *)
+(* them when its application first asks for a message or consumes one.     *)
+(*                                                                         *)
 (* The published protocol is the one with FlushIdle = FALSE.               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     RowPermits,      \* row permits of the channel (RisingWave: ROW_COUNT; "Buf")
+    InitialPermits,  \* row permits at the sender from the start; the receiver withholds the others
     PermitBatch,     \* the receiver returns row permits once it holds this many
     MaxChunkCost,    \* the most a chunk costs; a larger chunk is admitted whole
     Sizes,           \* the chunk sizes that may be offered, in rows
@@ -34,6 +38,7 @@ CONSTANTS
 
 ASSUME Assumption ==
     /\ RowPermits \in Nat \ {0} /\ PermitBatch \in Nat \ {0} /\ MaxChunkCost \in Nat \ {0}
+    /\ InitialPermits \in 0 .. RowPermits
     /\ Sizes \subseteq Nat /\ BarrierPermits \in Nat
     /\ {Watermarks, FlushIdle, Withdrawals} \subseteq BOOLEAN
     /\ Fair \subseteq {"SendChunk", "SendBarrier", "SendWatermark", "Deliver", "Consume", "Flush", "AddPermits"}
@@ -85,11 +90,15 @@ Successor(id) == (id + 1) % Tags
 \* The number of the next chunk or barrier to be sent: where a watermark stands among them.
 NextSent == IF waiting = <<>> THEN offered ELSE Head(waiting).id
 
+Withheld == RowPermits - InitialPermits
+
+\* The receiver grants what it withholds before all else, and a grant may take any time: these permits are in flight.
 Init ==
     /\ offered = 0 /\ consumed = 0
     /\ waiting = <<>> /\ watermarkPending = -1 /\ newestWatermark = "heard"
-    /\ permits = Total
-    /\ wire = <<>> /\ inbox = <<>> /\ unreturned = 0 /\ grants = <<>>
+    /\ permits = [Total EXCEPT !.rows = InitialPermits]
+    /\ wire = <<>> /\ inbox = <<>> /\ unreturned = 0
+    /\ grants = IF Withheld > 0 THEN <<Permits(Withheld, 0, 0)>> ELSE <<>>
 
 -----------------------------------------------------------------------------
 (* The environment: the application at the sender.                         *)
@@ -294,10 +303,10 @@ NewestWatermarkKept ==
     /\ newestWatermark = "sent" => SumHeld(wire \o inbox).watermarks = 1
 
 \* The residue stays below PermitBatch, and each return of rows carries at least PermitBatch permits:
-\* grant messages <= consumed / PermitBatch.  (An idle flush may return less.)
+\* grant messages <= consumed / PermitBatch.  (An idle flush may return less, and so may the grant of what was withheld.)
 GrantsBatched ==
     /\ unreturned < PermitBatch
-    /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows = 0 \/ grants[i].rows >= PermitBatch
+    /\ FlushIdle \/ \A i \in DOMAIN grants : grants[i].rows \in {0, Withheld} \/ grants[i].rows >= PermitBatch
 
 \* With the idle flush, a channel in which nothing can move holds all its permits again.
 WholeWhenIdle == (FlushIdle /\ ~ ENABLED Protocol) => permits = Total
