@@ -293,7 +293,7 @@ def _model(table: Table, modules: Mapping[str, Table]) -> Model:
         reason=table.text("reason"),
         module=module,
         specification=_first_with("specification", chain).text("specification"),
-        constants={name: value for part in reversed(chain) for name, value in part.values("constants").items()},
+        constants=_constants(chain),
         invariants=_first_with("invariants", chain).names("invariants"),
         properties=table.names("properties"),
         expect=_verdict(table),
@@ -307,6 +307,12 @@ def _model(table: Table, modules: Mapping[str, Table]) -> Model:
     if model.expect.kind == "property" and len(model.properties) > 1:
         raise ManifestError(f"{table.where} expects {model.expect}; TLC names it for sure only if it is the only one")
     return model
+
+
+def _constants(chain: list[Table]) -> Mapping[str, TlaValue]:
+    """A constant that is given the name of another one has the value of that one."""
+    given = {name: value for part in reversed(chain) for name, value in part.values("constants").items()}
+    return {name: given.get(value, value) if isinstance(value, str) else value for name, value in given.items()}
 
 
 def _defaults(where: str, module: str, modules: Mapping[str, Table]) -> list[Table]:

@@ -17,6 +17,7 @@ from permitflow_model.registry import Registered
 
 __all__ = [
     "ACTIONS",
+    "ALL",
     "NOTHING",
     "NO_WATERMARK",
     "OUT_OF_ORDER",
@@ -45,10 +46,14 @@ __all__ = [
     "successor",
     "sum_permits",
     "total",
+    "withheld",
 ]
 
 Kind = Literal["chunk", "barrier", "watermark"]
 Whereabouts = Literal["pending", "sent", "heard"]
+
+ALL = -1
+"""No number of ``initial_permits``, but all of ``row_permits``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,9 @@ class Parameters:
 
     row_permits: int
     """Row permits of the channel."""
+
+    initial_permits: int = ALL
+    """Row permits at the sender from the start; the receiver withholds the others."""
 
     permit_batch: int
     """The receiver returns row permits once it holds this many."""
@@ -94,6 +102,11 @@ class Parameters:
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "waiters", "tags"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.initial_permits == ALL:
+            object.__setattr__(self, "initial_permits", self.row_permits)
+        if not 0 <= self.initial_permits <= self.row_permits:
+            most = self.row_permits
+            raise ValueError(f"initial_permits must be in 0 .. row_permits = {most}, not {self.initial_permits}")
         if self.barrier_permits < 0:
             raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
         if any(rows < 0 for rows in self.sizes):
@@ -178,19 +191,26 @@ def next_sent(state: State) -> int:
     return state.offered if state.waiting.is_empty() else state.waiting.head().id
 
 
+def withheld(parameters: Parameters) -> int:
+    """Row permits that the sender does not have at the start."""
+    return parameters.row_permits - parameters.initial_permits
+
+
 def initial(parameters: Parameters) -> State:
-    """Everything at rest, all permits at the sender."""
+    """Nothing is offered.  The receiver grants what it withholds before all else: these permits are in flight."""
+    withholds = withheld(parameters)
+    none: Fifo[Permits] = Fifo()
     return State(
         offered=0,
         consumed=0,
         waiting=Fifo(),
         watermark_pending=NO_WATERMARK,
         newest_watermark="heard",
-        permits=total(parameters),
+        permits=total(parameters)._replace(rows=parameters.initial_permits),
         wire=Fifo(),
         inbox=Fifo(),
         unreturned=0,
-        grants=Fifo(),
+        grants=none.push(Permits(withholds, 0, 0)) if withholds > 0 else none,
     )
 
 
@@ -499,8 +519,8 @@ def newest_watermark_kept(state: State, parameters: Parameters) -> bool:
 
 
 def is_batched(grant: Permits, parameters: Parameters) -> bool:
-    """A return of rows carries at least ``permit_batch``."""
-    return grant.rows == 0 or grant.rows >= parameters.permit_batch
+    """A return of rows carries at least ``permit_batch``, or is the grant of what was withheld."""
+    return grant.rows in (0, withheld(parameters)) or grant.rows >= parameters.permit_batch
 
 
 def grants_batched(state: State, parameters: Parameters) -> bool:

@@ -7,6 +7,7 @@ steps, each of them an action of the specification, none a formula of its own:
 - *A message withdrawn from the middle.*  The specification withdraws the newest.  The messages after the withdrawn one,
   and a watermark among them, are withdrawn too and offered again: the application may do so at any time, and the
   receiver cannot see it.  A trace does not identify one of several equal messages: all are tried.
+- *Withheld permits.*  No event says that the application has asked for them; they are on their way from the start.
 - *Returned permits that arrive together.*  A carrier may add up grants: such an event is as many ``AddPermits`` steps
   as there are grants in the sum.  No grant is empty, so there is at most one such number.
 
@@ -141,6 +142,8 @@ class PermitChannelReplay:
         empty: SummedFifo[Message] = SummedFifo()
         grants: SummedFifo[Permits] = SummedFifo()
         state = SYSTEM.initial(self.parameters)
+        for withheld in state.grants:
+            grants = grants.push(withheld)
         return World(state._replace(waiting=empty, wire=empty, inbox=empty, grants=grants))
 
     def perform(self, world: World, event: TraceEvent) -> Sequence[World]:
@@ -165,8 +168,11 @@ class PermitChannelReplay:
         return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
 
     def is_at_rest(self, world: World) -> bool:
-        """Does nothing wait, is nothing in flight, are all permits at the sender?"""
-        return world.state == self.start().state
+        """Does nothing wait, is nothing in flight, are all permits at the sender?  But some may be withheld."""
+        start = self.start()
+        if world.state != start.state and not start.state.grants.is_empty():
+            start = self._step(start, "AddPermits")
+        return world.state == start.state
 
     def allowed(self, world: World) -> list[str]:
         """The possible next actions of the protocol, in words; the application may also offer and withdraw."""

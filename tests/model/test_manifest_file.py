@@ -21,7 +21,7 @@ GOOD = """
 [module.PermitChannel]
 specification = "Spec"
 invariants = ["TypeOK"]
-constants = { Tags = 1, Sizes = [1] }
+constants = { Tags = 1, Sizes = [1], InitialPermits = "RowPermits" }
 
 [module.PermitChannelProbes]
 like = "PermitChannel"
@@ -49,6 +49,7 @@ def test_a_model_takes_what_it_does_not_say_from_its_module(tmp_path: Path) -> N
     assert model.constants == {
         "Tags": 1,
         "Sizes": frozenset({0, 2}),
+        "InitialPermits": 3,
         "RowPermits": 3,
         "Fair": frozenset({"Deliver"}),
     }
@@ -62,6 +63,7 @@ def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> Non
         "CONSTANTS",
         "    Tags = 1",
         "    Sizes = {0, 2}",
+        "    InitialPermits = 3",
         "    RowPermits = 3",
         '    Fair = {"Deliver"}',
         "SPECIFICATION Spec",
