@@ -48,8 +48,11 @@ __all__ = [
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
-    sizes = fixed.pop("sizes") if "sizes" in fixed else Sizes(natural("largest_rows"))
-    return any_parameters_of(Parameters, **fixed, sizes=sizes)
+    if "sizes" not in fixed:
+        fixed["sizes"] = Sizes(natural("largest_rows"))
+    if "initial_permits" not in fixed:
+        fixed["initial_permits"] = natural("initial_permits")
+    return any_parameters_of(Parameters, **fixed)
 
 
 def any_message(name: str) -> Message:

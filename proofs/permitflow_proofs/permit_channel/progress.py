@@ -25,6 +25,7 @@ from functools import cache, partial
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import (
+    ALL,
     NO_WATERMARK,
     SYSTEM,
     Parameters,
@@ -165,7 +166,8 @@ def delivery_theorems() -> tuple[Theorem, ...]:
     )
 
 
-_PUBLISHED = channel(flush_idle=False)
+# What was withheld has arrived: its grant may be less than a batch.
+_PUBLISHED = channel(flush_idle=False, initial_permits=ALL)
 _FLUSHING = channel(flush_idle=True)
 
 
@@ -385,8 +387,9 @@ def response_theorems() -> tuple[Theorem, ...]:
             "bounded-response",
             "SendChunk",
             "In a live channel the oldest waiting chunk is sent within 2 R + floor(R / permit_batch) + 1 steps of the "
-            "protocol (R = row_permits); with b barrier permits and at most W messages in line 3 b + 4 W more, with "
-            "watermarks 7 more, if no further barriers and watermarks are offered meanwhile.",
+            "protocol (R = row_permits), once what was withheld at the start has arrived; with b barrier permits and "
+            "at most W messages in line 3 b + 4 W more, with watermarks 7 more, if no further barriers and watermarks "
+            "are offered meanwhile.",
             *_bounded_response(),
         ),
         CHAPTER.theorem(

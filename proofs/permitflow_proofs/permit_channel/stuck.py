@@ -21,6 +21,7 @@ The idle flush: no batching deadlock, and an idle channel that holds all its per
 from collections.abc import Callable
 from functools import partial
 
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.permit_channel import (
     SYSTEM,
     Message,
@@ -30,6 +31,7 @@ from permitflow_model.permit_channel import (
     is_stuck,
     never_stuck,
     total,
+    withheld,
 )
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
@@ -73,6 +75,7 @@ def at_rest(parameters: Parameters, residue: int, number: int = 0) -> State:
         consumed=number,
         permits=start.permits._replace(rows=parameters.row_permits - residue),
         unreturned=residue,
+        grants=Fifo(),
     )
 
 
@@ -84,7 +87,10 @@ def gets_stuck(parameters: Parameters, residue: int, rows: int) -> bool:
 
 def _starts(any_parameters: Callable[[], Parameters], residue: int) -> bool:
     parameters = any_parameters()
-    return SYSTEM.initial(parameters) == at_rest(parameters, residue)
+    start = SYSTEM.initial(parameters)
+    if withheld(parameters) > 0:
+        start = SYSTEM.perform("AddPermits", start, parameters)
+    return start == at_rest(parameters, residue)
 
 
 def _piles_up(any_parameters: Callable[[], Parameters], *, any_cost: bool, too_many: int) -> bool:
@@ -108,7 +114,7 @@ def piling(any_parameters: Callable[[], Parameters], *, any_cost: bool = False) 
     chunk = "a chunk of any cost" if any_cost else "a chunk that costs one permit"
     return (
         SymbolicObligation(
-            "the channel starts at rest with residue 0",
+            "the channel starts at rest with residue 0, or is there once what was withheld has arrived",
             lambda: _starts(any_parameters, 0),
             lambda: _starts(any_parameters, 1),
             "with residue 1",
