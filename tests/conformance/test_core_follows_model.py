@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
+from permitflow.protocol.flow import Haste
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.permits import Permits as CorePermits
@@ -22,7 +23,19 @@ from permitflow.testing.moves import Divergence, compare, walk
 from permitflow.testing.subjects.permits import CorePair
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.permit_channel import NOTHING, SYSTEM, Parameters, Permits, State, held, plus, sum_permits, total
+from permitflow_model.permit_channel import (
+    ALL,
+    NOTHING,
+    SYSTEM,
+    Parameters,
+    Permits,
+    State,
+    held,
+    plus,
+    sum_permits,
+    total,
+    withheld,
+)
 
 
 def make_core(agreed: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:
@@ -48,11 +61,18 @@ class Bounds:
             permit_batch=self.parameters.permit_batch,
             max_chunk_cost=self.parameters.max_chunk_cost,
             barrier_permits=self.parameters.barrier_permits,
+            initial_permits=self.parameters.initial_permits,
         )
 
 
 def bounds(
-    row_permits: int, permit_batch: int, sizes: tuple[int, ...], *never: str, waiters: int = 2, tags: int = 1
+    row_permits: int,
+    permit_batch: int,
+    sizes: tuple[int, ...],
+    *never: str,
+    waiters: int = 2,
+    tags: int = 1,
+    initial_permits: int = ALL,
 ) -> Bounds:
     return Bounds(
         Parameters(
@@ -67,6 +87,7 @@ def bounds(
             withdrawals=True,
             waiters=waiters,
             tags=tags,
+            initial_permits=initial_permits,
         ),
         never,
     )
@@ -77,6 +98,8 @@ GRAPHS = {
     "barriers, two waiters, empty chunks": bounds(3, 2, (0, 2), "OfferWatermark"),
     "numbered chunks, a large batch": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7),
     "all classes": bounds(2, 1, (2,), waiters=1),
+    "pull": bounds(3, 2, (0, 2), "OfferWatermark", waiters=1, initial_permits=0),
+    "pull, numbered": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7, initial_permits=3),
 }
 
 
@@ -110,6 +133,7 @@ class Shortcuts:
         self.questions_are_answered_as_the_model_would(fresh(), state)
         self.hostile_peers_are_refused(fresh(), state)
         self.everything_sendable_leaves(fresh(), state)
+        self.what_is_withheld_is_granted_once(fresh(), state)
         self.a_message_is_received_at_once_or_not_at_all(fresh(), state)
         for rows in self.parameters.sizes:
             self.a_chunk_is_sent_at_once_or_not_at_all(fresh(), state, rows)
@@ -127,7 +151,7 @@ class Shortcuts:
         waits = state.waiting.size() > 0 or state.watermark_pending >= 0
         assert core.sender.has_waiting == waits
         assert plus(state.permits, of_model(core.sender.outstanding)) == total(self.parameters)
-        assert of_model(core.receiver.granted) == may_come(state)
+        assert of_model(core.receiver.granted) == may_come(state, core)
         messages = 0
         while sends := [action for action in ("SendChunk", "SendBarrier") if self.enabled(action, state)]:
             state = self.perform(sends[0], state)
@@ -176,9 +200,23 @@ class Shortcuts:
         newest = core.receiver.inbox[-1]
         assert (newest.rows, cost_of(core, newest)) == (after.inbox.last().rows, held(after.inbox.last()))
         assert of_model(core.sender.permits) == after.permits
-        assert of_model(core.receiver.granted) == may_come(after)
+        assert of_model(core.receiver.granted) == may_come(after, core)
+
+    def what_is_withheld_is_granted_once(self, core: CorePair, state: State) -> None:
+        rows = core.receiver.withheld
+        assert rows in (0, withheld(self.parameters))
+        assert core.receiver.ask() == bool(rows)
+        if not rows:
+            compare(core.observe(), state, "after an application that had asked before")
+            return
+        assert core.receiver.haste == Haste.NOW
+        core.sender.on_feedback(core.receiver.take_feedback())
+        assert of_model(core.sender.permits) == self.perform("AddPermits", state).permits
+        assert not core.receiver.ask()
+        assert core.receiver.take_feedback() is None
 
     def a_message_is_received_at_once_or_not_at_all(self, core: CorePair, state: State) -> None:
+        not_asked_for = Permits(core.receiver.withheld, 0, 0)
         message = core.receiver.try_receive()
         if not self.enabled("Consume", state):
             assert message is None
@@ -188,7 +226,7 @@ class Shortcuts:
         assert message is not None
         assert (message.rows, cost_of(core, message)) == (state.inbox.head().rows, held(state.inbox.head()))
         assert core.receiver.unreturned == after.unreturned
-        due = sum_permits(tuple(after.grants)[state.grants.size() :])
+        due = sum_permits((not_asked_for, *tuple(after.grants)[state.grants.size() :]))
         assert core.receiver.is_due == (due != NOTHING)
         if self.enabled("Flush", after):
             due = plus(due, Permits(after.unreturned, 0, 0))
@@ -199,14 +237,15 @@ class Shortcuts:
         if returned is not None:
             core.sender.on_feedback(returned)
         assert of_model(core.sender.permits) == plus(state.permits, due)
-        assert of_model(core.receiver.granted) == may_come(after)
+        assert of_model(core.receiver.granted) == may_come(after, core)
         assert core.receiver.unreturned == after.unreturned
         assert not core.receiver.is_due
 
 
-def may_come(state: State) -> Permits:
-    """What the sender may still spend, as the receiver must see it."""
-    return sum_permits((state.permits, *map(held, state.wire), *state.grants))
+def may_come(state: State, core: CorePair) -> Permits:
+    """What the sender may still spend, as the receiver must see it: without what was not asked for."""
+    not_asked_for = Permits(-core.receiver.withheld, 0, 0)
+    return sum_permits((state.permits, *map(held, state.wire), *state.grants, not_asked_for))
 
 
 def of_model(permits: CorePermits) -> Permits:

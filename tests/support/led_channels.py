@@ -11,6 +11,7 @@ Moves may come one after the other without a pause, so that cancellations meet w
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from types import UnionType
 from typing import ClassVar, Protocol, TypeAlias, cast
@@ -641,7 +642,9 @@ class ChannelMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
         """Open a channel; it is at rest."""
-        agreed, _ = RULEBOOK.drawn_pair(integers(data))
+        drawn, _ = RULEBOOK.drawn_pair(integers(data))
+        # No event tells that the application has asked, so a run that withholds permits is never known to be quiet.
+        agreed = replace(drawn, initial_permits=drawn.row_permits)
         self.channel = ChannelRun(self.kind, agreed)
         self.runner.run(self.channel.open())
         self.run = self.channel

@@ -504,6 +504,9 @@ class _Merging:
             if counter in laws.kept:
                 limit[laws.kept[counter]] -= count
         came = sender.whole.returned if sender.whole else (0,) * len(limit)
+        for name_of_limit, number in laws.unasked.items():
+            if came[number] or limit[number]:  # else nobody has asked
+                limit[number] += self._plan.limits[name][name_of_limit]
         missing = tuple(most - count for count, most in zip(came, limit, strict=True))
         if min(missing) >= 0:
             if any(missing):

@@ -11,7 +11,10 @@ _COUNTABLE = 10**18
 
 
 def model_of(setting: Setting) -> Parameters:
-    """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict."""
+    """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict.
+
+    Nor can what is withheld at the start: a channel that has granted it is where one that withholds nothing would be.
+    """
     largest, costs = largest_cost(setting), costs_of(setting)
     return Parameters(
         row_permits=setting.sender.row_permits,

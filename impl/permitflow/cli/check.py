@@ -342,7 +342,8 @@ def _about_the_ends(setting: Setting) -> Iterator[str]:
     if isinstance(agreed, PermitflowError):
         yield f"permitflow's handshake would refuse this: {agreed.message}"
         return
-    numbers = ", ".join(f"{name} {_shown(getattr(agreed, name))}" for name in KEYS)
+    said = [name for name in KEYS if name != "initial_permits" or agreed.initial_permits < agreed.row_permits]
+    numbers = ", ".join(f"{name} {_shown(getattr(agreed, name))}" for name in said)
     yield (
         f"permitflow's handshake would take the smaller of each, for both: {numbers}; that is live for every sequence "
         "of chunks"

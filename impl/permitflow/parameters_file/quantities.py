@@ -58,8 +58,8 @@ def rate(given: object) -> float:
     return float(rows)
 
 
-def whole(given: object) -> int:
-    """A whole number of at least 1; 8_192 and 8,192 are understood in a text.
+def whole(given: object, least: int = 1) -> int:
+    """A whole number of at least 1, or another one; 8_192 and 8,192 are understood in a text.
 
     Raises:
         ValueError: says what would be right.
@@ -68,8 +68,8 @@ def whole(given: object) -> int:
         count = int(given.replace(",", "")) if isinstance(given, str) else given
     except ValueError:
         count = None
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"must be a whole number of at least 1, not {given!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise ValueError(f"must be a whole number of at least {least}, not {given!r}")
     return count
 
 

@@ -23,7 +23,7 @@ from permitflow.simulation.setting import AXES, Axis, Setting
 
 T = TypeVar("T")
 
-KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits")
+KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits", "initial_permits")
 """The parameters of an end, by which a file and the command line name them."""
 
 _SECTIONS = ("upstream", "downstream", "chunks", "network", "producer", "consumer", "simulation", "sweep")
@@ -92,7 +92,10 @@ def read_description(path: Path) -> Description:
 
 
 def _stated(section: Section) -> StatedParameters:
-    numbers = {name: section.read(name, whole) for name in KEYS if name != "oversize"}
+    least = {"initial_permits": 0}
+    numbers = {
+        name: section.read(name, partial(whole, least=least.get(name, 1))) for name in KEYS if name != "oversize"
+    }
     oversize = section.read("oversize", _oversize)
     return StatedParameters(**numbers, oversize=None if oversize is None else oversize.value)
 

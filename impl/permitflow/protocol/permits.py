@@ -3,7 +3,9 @@
 A permit is the right to send one row.
 Permits circulate: none is created, none is lost.  The sender spends them on messages, a message holds them while it is
 in the channel, and the receiver returns them once the application has consumed it: row permits in batches, and less
-than a batch once every message here is consumed.  Barriers and watermarks have permits of their own.
+than a batch once every message here is consumed.  Barriers and watermarks have permits of their own.  With
+``initial_permits`` the receiver withholds row permits at the start (pull): it grants them when its application first
+asks for a message that is not here, or consumes one.
 
 Only this file decides when a message may leave, when it is accepted and when a permit returns, and only this file
 changes the counts.
@@ -54,6 +56,7 @@ _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the wh
 # for large chunks, but each chunk of a full channel waits longer: docs/concepts/performance.md, "The defaults".
 DEFAULT_ROW_PERMITS = 32_768
 DEFAULT_BARRIER_PERMITS = 1
+AS_MANY_AS_POSSIBLE = -1
 # Returning an eighth of the window at a time keeps the number of feedback messages small; with half of it, the sender
 # would stop until its consumer is halfway through: docs/concepts/performance.md, "The batch".
 BATCH_SHARE = 8
@@ -75,7 +78,7 @@ class ChannelParameters(flow.Parameters):
 
     Live for every sequence of chunks because ``max_chunk_cost <= row_permits - permit_batch + 1``.
 
-    Spec: RowPermits, PermitBatch, MaxChunkCost, BarrierPermits.
+    Spec: RowPermits, InitialPermits, PermitBatch, MaxChunkCost, BarrierPermits.
 
     Raises:
         InvalidParametersError: a number is out of its range.
@@ -96,9 +99,13 @@ class ChannelParameters(flow.Parameters):
     oversize: Oversize = Oversize.SPLIT
     """How to send a chunk of more rows than ``max_chunk_cost``."""
 
+    initial_permits: int = AS_MANY_AS_POSSIBLE
+    """Row permits that the sender has from the start; it gets the others when the receiver's application first asks for
+    a message that is not here, or consumes one.  0: nothing is sent until then.  -1: ``row_permits``."""
+
     def __post_init__(self) -> None:
         """Fill in the defaults, then refuse numbers that cannot work."""
-        for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
+        for name in _NUMBERS:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InvalidParametersError(name=name, value=value, rule="must be a whole number")
@@ -120,6 +127,7 @@ class ChannelParameters(flow.Parameters):
             )
         if self.barrier_permits < 1:
             raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
+        self._check_initial_permits()
         object.__setattr__(self, "oversize", _oversize(self.oversize))
 
     def _fill_in(self) -> None:
@@ -128,6 +136,13 @@ class ChannelParameters(flow.Parameters):
             object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
         if self.max_chunk_cost == 0:
             object.__setattr__(self, "max_chunk_cost", self.row_permits - self.permit_batch)
+        if self.initial_permits == AS_MANY_AS_POSSIBLE:
+            object.__setattr__(self, "initial_permits", self.row_permits)
+
+    def _check_initial_permits(self) -> None:
+        if not 0 <= self.initial_permits <= self.row_permits:
+            rule = f"must be in 0 .. row_permits = {self.row_permits}"
+            raise InvalidParametersError(name="initial_permits", value=self.initial_permits, rule=rule)
 
     @property
     def window_rows(self) -> int:
@@ -174,6 +189,7 @@ class StatedParameters(NamedTuple):
     max_chunk_cost: int | None = None
     barrier_permits: int | None = None
     oversize: str | None = None
+    initial_permits: int | None = None
 
 
 NOTHING_STATED = StatedParameters()
@@ -204,8 +220,8 @@ class PermitSender(Outbound[T]):
 
     __slots__ = (
         "_barrier_permits",
-        "_least_row_permits",
         "_max_chunk_cost",
+        "_most_rows_held",
         "_returned_barriers",
         "_returned_rows",
         "_row_permits",
@@ -217,12 +233,15 @@ class PermitSender(Outbound[T]):
     parameters: ChannelParameters
 
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
-        """Start with all permits of the channel."""
+        """Start with the permits of the channel that the receiver does not withhold."""
         super().__init__(parameters, record=record)
         self.total = Permits(parameters.row_permits, parameters.barrier_permits, _WATERMARK_PERMITS)
-        self._least_row_permits = parameters.row_permits  # before any of them returned
-        self._returned_rows = self._returned_barriers = 0
-        self._row_permits, self._barrier_permits, self._watermark_permits = self.total
+        _, self._barrier_permits, self._watermark_permits = self.total
+        self._row_permits = parameters.initial_permits
+        # What was withheld comes before all else, and no message has held it: the count begins behind it.
+        self._returned_rows = parameters.initial_permits - parameters.row_permits
+        self._returned_barriers = 0
+        self._most_rows_held = 0  # before the last return
         self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
 
@@ -240,13 +259,18 @@ class PermitSender(Outbound[T]):
 
     @property
     def rows_held(self) -> int:
-        """Row permits not at the sender: with messages, with the receiver or on their way back."""
-        return self.total.rows - self._row_permits
+        """Row permits that have left the sender: with messages, with the receiver or on their way back."""
+        return self.total.rows - self._row_permits - self.withheld
 
     @property
     def peak_rows_held(self) -> int:
-        """The most row permits that were ever not at the sender."""
-        return self.total.rows - min(self._least_row_permits, self._row_permits)
+        """The most row permits that had ever left the sender."""
+        return max(self._most_rows_held, self.rows_held)
+
+    @property
+    def withheld(self) -> int:
+        """Row permits that the sender has never had, because the receiver's application has not asked yet."""
+        return max(0, -self._returned_rows)
 
     @property
     def permits(self) -> Permits:
@@ -255,7 +279,7 @@ class PermitSender(Outbound[T]):
 
     @property
     def outstanding(self) -> Permits:
-        """Permits that are with messages, with the receiver or on their way back."""
+        """Permits that are not here: with messages, with the receiver or on their way back."""
         return Permits(*(total - here for total, here in zip(self.total, self.permits, strict=True)))
 
     @property
@@ -267,11 +291,12 @@ class PermitSender(Outbound[T]):
     @property
     def heard_mark(self) -> tuple[int, int]:
         """All row and barrier permits returned so far."""
-        return self._returned_rows, self._returned_barriers
+        return max(0, self._returned_rows), self._returned_barriers
 
     def unsettled(self) -> tuple[str, int] | None:
-        """Permits that have not returned."""
-        name, count = max(zip(Permits._fields, self.outstanding, strict=True), key=lambda pair: pair[1])
+        """Permits that have left and not returned."""
+        owed = self.outstanding._replace(rows=self.rows_held)
+        name, count = max(zip(Permits._fields, owed, strict=True), key=lambda pair: pair[1])
         return (f"unreturned {name} permits", count) if count else None
 
     def gauges(self) -> dict[str, int]:
@@ -298,7 +323,9 @@ class PermitSender(Outbound[T]):
         """Which permits are missing."""
         if kind is _CHUNK:
             cost = sum(map(self.parameters.cost_of, rows))
-            return f"the chunk needs {cost} row permits; {self._row_permits} of {self.total.rows} are unspent"
+            lack = f"the chunk needs {cost} row permits; {self._row_permits} of {self.total.rows} are unspent"
+            asking = f", and {self.withheld} are withheld until the receiver's application asks for a message"
+            return lack + asking if self.withheld else lack
         if kind is Kind.BARRIER:
             return f"all {self.total.barriers} barrier permits are out"
         return "the last watermark is not consumed yet"
@@ -386,7 +413,7 @@ class PermitSender(Outbound[T]):
             and (rows or barriers or watermarks)
         ):
             raise self._overrun(feedback)
-        self._least_row_permits = min(self._least_row_permits, self._row_permits)
+        self._most_rows_held = self.peak_rows_held
         self._returned_rows += rows
         self._returned_barriers += barriers
         self._row_permits += rows
@@ -419,6 +446,7 @@ class PermitReceiver(Inbound[T]):
         "_splits",
         "_unreturned",
         "_watermark_permits",
+        "_withheld",
         "is_due",
     )
 
@@ -430,8 +458,9 @@ class PermitReceiver(Inbound[T]):
         self._permit_batch = parameters.permit_batch
         self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
-        self._row_permits, self._barrier_permits = parameters.row_permits, parameters.barrier_permits
+        self._row_permits, self._barrier_permits = parameters.initial_permits, parameters.barrier_permits
         self._watermark_permits = _WATERMARK_PERMITS
+        self._withheld = parameters.row_permits - parameters.initial_permits
         self._unreturned = 0
         self._due_rows = self._due_barriers = self._due_watermarks = 0
         self.is_due = False
@@ -450,6 +479,25 @@ class PermitReceiver(Inbound[T]):
         return self._unreturned
 
     @property
+    def withheld(self) -> int:
+        """Row permits that are granted when the application first asks for a message, or consumes one."""
+        return self._withheld
+
+    def ask(self) -> bool:
+        """Grant what was withheld.
+
+        In the specification they are in flight from the start.
+
+        Spec: Init, Withheld.
+        """
+        if not self._withheld:
+            return False
+        self._due_rows += self._withheld
+        self._withheld = 0
+        self.is_due = True
+        return True
+
+    @property
     def haste(self) -> int:
         """How soon permits return: due permits, or the residue once every message here is consumed."""
         if self.is_due:
@@ -466,7 +514,7 @@ class PermitReceiver(Inbound[T]):
 
     def gauges(self) -> dict[str, int]:
         """The permit counters, by name: ``GAUGE_HELP`` describes them."""
-        return {"unreturned_permits": self._unreturned}
+        return {"unreturned_permits": self._unreturned, "withheld_permits": self._withheld}
 
     # Arriving.
 
@@ -517,6 +565,8 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Consume.
         """
+        if self._withheld:
+            self.ask()  # they return before those of any message
         for message in markers:
             if message.kind is Kind.BARRIER:
                 self._due_barriers += 1
@@ -625,13 +675,14 @@ The sender counts its unspent permits; the receiver counts unconsumed messages, 
 that it has not returned yet."""
 
 GAUGE_HELP: Mapping[str, str] = {
-    "row_permits_here": "Row permits at the sender, unspent; all of them while the channel is idle.",
+    "row_permits_here": "Row permits at the sender, unspent; while the channel is idle, all that are not withheld.",
     "unreturned_permits": "Row permits of consumed chunks that the receiver has not returned yet.",
+    "withheld_permits": "Row permits that the receiver grants when its application first asks.",
 }
 
 
 _WINDOW = ("row_permits", "permit_batch", "max_chunk_cost")
-_NUMBERS = (*_WINDOW, "barrier_permits")
+_NUMBERS = (*_WINDOW, "barrier_permits", "initial_permits")
 
 
 class PermitFlow(Flow):
@@ -652,11 +703,12 @@ class PermitFlow(Flow):
     inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
 
     def complete(self, wishes: StatedParameters) -> ChannelParameters:
-        """Parameters from stated ones; a stated 0 is out of range."""
+        """Parameters from stated ones; the numbers that stand for defaults cannot be stated."""
         stated = {name: value for name, value in wishes._asdict().items() if value is not None}
         for name, value in stated.items():
-            if value == 0:
-                raise InvalidParametersError(name=name, value=value, rule="must be at least 1")
+            least = 0 if name == "initial_permits" else 1
+            if value == least - 1:
+                raise InvalidParametersError(name=name, value=value, rule=f"must be at least {least}")
         return ChannelParameters(**stated)
 
     def agree(self, own: ChannelParameters, wanted: StatedParameters) -> ChannelParameters:
@@ -679,11 +731,18 @@ class PermitFlow(Flow):
         smaller = {name: min(getattr(own, name), getattr(theirs, name)) for name in _NUMBERS}
         return ChannelParameters(**smaller, oversize=own.oversize)
 
+    def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
+        """As for every flow; an agreement that says nothing of ``initial_permits`` withholds none."""
+        if agreed.initial_permits is None:
+            agreed = agreed._replace(initial_permits=agreed.row_permits)
+        parameters: ChannelParameters = super().verify(agreed, wanted)
+        return parameters
+
     def _filled_in(self, wanted: StatedParameters, own: ChannelParameters) -> StatedParameters:
         """Fill the peer's gaps with this end's numbers; but if it states a window, its other gaps follow from that."""
         ours = StatedParameters(*self.state(own))
         if any(getattr(wanted, name) is not None for name in _WINDOW):
-            ours = ours._replace(permit_batch=None, max_chunk_cost=None)
+            ours = ours._replace(permit_batch=None, max_chunk_cost=None, initial_permits=None)
         return ours._replace(**{name: value for name, value in wanted._asdict().items() if value is not None})
 
 

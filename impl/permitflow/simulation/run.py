@@ -82,6 +82,8 @@ class Channel:
         self._wire = self._inbox = self._granted = 0  # row permits
         self._rows_sent = self._rows_consumed = self._grants = 0
         self._permit_seconds = [0.0] * len(Whereabouts._fields)
+        if self.receiver.ask():  # the consumer asks at once
+            self._give_back(self.receiver.take_feedback())
         self._produce()
 
     @property

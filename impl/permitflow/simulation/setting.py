@@ -32,6 +32,7 @@ class EndParameters(ChannelParameters):
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
             if getattr(self, name) < 1:
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule="must be at least 1")
+        self._check_initial_permits()
 
     @classmethod
     def of(cls, stated: StatedParameters) -> "EndParameters":
@@ -145,10 +146,12 @@ class Disagreement(NamedTuple):
 def disagreements(setting: Setting) -> list[Disagreement]:
     """The parameters in which the two configurations differ."""
     up, down = PERMITS.state(setting.sender), PERMITS.state(setting.receiver)
+    # By default they are row_permits, and say nothing that these do not say.
+    is_pull = any(end.initial_permits is not None for end in (setting.upstream, setting.downstream))
     return [
         Disagreement(name, ours, theirs)
         for name, ours, theirs in zip(StatedParameters._fields, up, down, strict=True)
-        if ours != theirs
+        if ours != theirs and (name != "initial_permits" or is_pull)
     ]
 
 
@@ -226,6 +229,21 @@ class Axis(NamedTuple):
     values: Sequence[float]
 
 
+def with_numbers(setting: Setting, numbers: Mapping[str, int]) -> Setting:
+    """The setting with these numbers at both ends, and no more initial permits than the window has."""
+    upstream = setting.upstream._replace(**numbers)  # type: ignore[arg-type]  # whole numbers
+    downstream = setting.downstream._replace(**dict.fromkeys(numbers))
+    window = upstream.row_permits
+    upstream, downstream = _within(window, upstream), _within(downstream.row_permits or window, downstream)
+    return replace(setting, upstream=upstream, downstream=downstream)
+
+
+def _within(window: int | None, end: StatedParameters) -> StatedParameters:
+    if window is None or end.initial_permits is None:
+        return end
+    return end._replace(initial_permits=min(window, end.initial_permits))
+
+
 _NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
 _OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
     "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
@@ -253,11 +271,7 @@ class Point:
         """
         # All at once: one number alone may not fit the others as they were.
         numbers = {name: int(value) for name, value in self.values.items() if name in _NUMBERS}
-        setting = replace(
-            setting,
-            upstream=setting.upstream._replace(**numbers),  # type: ignore[arg-type]  # whole numbers
-            downstream=setting.downstream._replace(**dict.fromkeys(numbers)),
-        )
+        setting = with_numbers(setting, numbers)
         for name, value in self.values.items():
             if name in _OTHERS:
                 setting = _OTHERS[name](setting, value)

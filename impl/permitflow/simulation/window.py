@@ -1,12 +1,12 @@
 """Finds the number of row permits that keeps the pipe full: by simulation, and by a formula that explains it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
-from permitflow.simulation.setting import Setting
+from permitflow.simulation.setting import Setting, with_numbers
 
 # Times are sums of floats; nine equal digits count as full.
 _ROUNDING = 1e-9
@@ -116,11 +116,7 @@ def smallest_window(
 
 def with_row_permits(setting: Setting, row_permits: int) -> Setting:
     """The setting with another window, the same at both ends."""
-    return replace(
-        setting,
-        upstream=setting.upstream._replace(row_permits=row_permits),
-        downstream=setting.downstream._replace(row_permits=None),
-    )
+    return with_numbers(setting, {"row_permits": row_permits})
 
 
 class _Search:

@@ -26,7 +26,11 @@ def parameters(draw: st.DrawFn) -> ChannelParameters:
     batch = draw(st.integers(1, rows - 1))
     clamp = draw(st.integers(1, rows - batch + 1))
     return ChannelParameters(
-        row_permits=rows, permit_batch=batch, max_chunk_cost=clamp, barrier_permits=draw(st.integers(1, 4))
+        row_permits=rows,
+        permit_batch=batch,
+        max_chunk_cost=clamp,
+        barrier_permits=draw(st.integers(1, 4)),
+        initial_permits=draw(st.integers(0, rows)),
     )
 
 
@@ -34,7 +38,7 @@ def parameters(draw: st.DrawFn) -> ChannelParameters:
 def test_no_end_gets_more_than_it_wants(own: ChannelParameters, wanted: ChannelParameters) -> None:
     request = get(wanted)
     agreed = PERMITS.agree(own, PERMITS.state(wanted))
-    for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
+    for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "initial_permits"):
         assert getattr(agreed, name) == min(getattr(own, name), getattr(wanted, name))
     assert agree(own, request) == verify(accept(request, agreed, schema=b""), request) == agreed
 
@@ -45,6 +49,8 @@ def test_agreed_parameters_never_get_stuck(own: ChannelParameters, wanted: Chann
     agreed = PERMITS.agree(own, PERMITS.state(wanted))
     sender: PermitSender[str] = PermitSender(agreed)
     receiver: PermitReceiver[str] = PermitReceiver(agreed)
+    if receiver.ask():
+        sender.on_feedback(receiver.take_feedback() or pytest.fail("nothing was granted"))
     for size in sizes:
         sender.offer(Kind.CHUNK, "", min(size, agreed.max_chunk_cost))
         receiver.deliver(sender.send_oldest())
@@ -76,6 +82,8 @@ def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
         (StatedParameters(row_permits=8, permit_batch=4, max_chunk_cost=6), "max_chunk_cost"),
         (StatedParameters(barrier_permits=0), "barrier_permits"),
         (StatedParameters(barrier_permits=-1), "barrier_permits"),
+        (StatedParameters(initial_permits=-1), "initial_permits"),
+        (StatedParameters(row_permits=8, initial_permits=9), "initial_permits"),
     ],
 )
 def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedParameters, name: str) -> None:
@@ -83,6 +91,31 @@ def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedPar
         PERMITS.agree(ChannelParameters(), wanted)
     assert caught.value.name == name
     assert caught.value.value == getattr(wanted, name)
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "initial_permits"),
+    [
+        (ChannelParameters(row_permits=8), StatedParameters(), 8),
+        (ChannelParameters(row_permits=8), StatedParameters(initial_permits=0), 0),
+        (ChannelParameters(row_permits=8, initial_permits=3), StatedParameters(), 3),
+        (ChannelParameters(row_permits=8, initial_permits=3), StatedParameters(row_permits=4), 3),
+        (ChannelParameters(row_permits=8, initial_permits=3), StatedParameters(row_permits=2), 2),
+        (ChannelParameters(row_permits=8, initial_permits=3), StatedParameters(initial_permits=5), 3),
+        (ChannelParameters(row_permits=8), StatedParameters(row_permits=99, initial_permits=50), 8),
+    ],
+    ids=str,
+)
+def test_the_smaller_number_of_initial_permits_wins(
+    own: ChannelParameters, wanted: StatedParameters, initial_permits: int
+) -> None:
+    agreed = PERMITS.agree(own, wanted)
+    assert agreed.initial_permits == initial_permits
+    assert PERMITS.verify(PERMITS.state(agreed), wanted) == agreed
+
+
+def test_an_acceptor_that_knows_nothing_of_initial_permits_withholds_none() -> None:
+    assert PERMITS.verify(HONEST._replace(initial_permits=None), StatedParameters()).initial_permits == 8
 
 
 def test_splitting_and_whole_chunks_cannot_be_reconciled() -> None:
@@ -101,7 +134,7 @@ def test_another_version_is_refused(theirs: int) -> None:
     require_version(PROTOCOL_VERSION)
 
 
-HONEST = StatedParameters(8, 4, 4, 1, "split")
+HONEST = StatedParameters(8, 4, 4, 1, "split", 6)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +153,11 @@ HONEST = StatedParameters(8, 4, 4, 1, "split")
         ({"barrier_permits": 0}, "barrier_permits"),
         ({"row_permits": None}, "row_permits"),
         ({"oversize": None}, "oversize"),
+        ({"initial_permits": 7}, "initial_permits"),
+        ({"initial_permits": -1}, "initial_permits"),
+        ({"row_permits": 8, "initial_permits": 9}, "initial_permits"),
+        # It knows nothing of initial permits, which means that it withholds none.
+        ({"initial_permits": None}, "initial_permits"),
     ],
 )
 def test_a_lying_acceptor_is_found_out(lie: dict[str, int | str | None], name: str) -> None:

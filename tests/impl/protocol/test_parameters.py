@@ -45,6 +45,8 @@ def test_a_channel_that_keeps_its_rows_has_a_larger_window_unless_one_is_chosen(
         ("max_chunk_cost", {"row_permits": 8, "permit_batch": 2, "max_chunk_cost": 8}),
         ("max_chunk_cost", {"row_permits": 8, "permit_batch": 2, "max_chunk_cost": -1}),
         ("barrier_permits", {"barrier_permits": -1}),
+        ("initial_permits", {"row_permits": 8, "initial_permits": 9}),
+        ("initial_permits", {"initial_permits": -2}),
     ],
 )
 def test_a_number_out_of_range_is_refused_by_its_name_and_value(name: str, numbers: dict[str, int]) -> None:
@@ -58,7 +60,9 @@ def test_a_number_out_of_range_is_refused_by_its_name_and_value(name: str, numbe
 
 
 @pytest.mark.parametrize("value", [2.0, "8", None, True, 8j], ids=repr)
-@pytest.mark.parametrize("name", ["row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"])
+@pytest.mark.parametrize(
+    "name", ["row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "initial_permits"]
+)
 def test_numbers_that_are_not_whole_are_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidParametersError, match=f"{name} must be a whole number"):
         ChannelParameters(**{name: value})  # type: ignore[arg-type]  # that is the point

@@ -26,6 +26,7 @@ Spec: GrantsBatched, Consume, Flush.
 """
 
 _PERMITS = ("permits.rows", "permits.barriers", "permits.watermarks")
+_AT_FIRST = ("initial_permits", "barrier_permits", "watermark_permits")
 _SENDS = ("SendChunk", "SendBarrier", "SendWatermark")
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
@@ -34,6 +35,8 @@ def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
     of = ChannelParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
     return {
         "row_permits": of.row_permits,
+        "initial_permits": of.initial_permits,
+        "withheld": of.row_permits - of.initial_permits,
         "barrier_permits": of.barrier_permits,
         "watermark_permits": 1,
         "permit_batch": of.permit_batch,
@@ -102,8 +105,8 @@ LAWS = Laws(
     limits=_limits,
     counters={
         "sender": [
-            Counter(start=total, most=total, steps=_at_sender(permits))
-            for total, permits in zip(PERMIT_ACTIONS.counters["sender"], _PERMITS, strict=True)
+            Counter(start=start, most=total, steps=_at_sender(permits))
+            for start, total, permits in zip(_AT_FIRST, PERMIT_ACTIONS.counters["sender"], _PERMITS, strict=True)
         ],
         "receiver": [
             Counter(steps={"Deliver": 1, "Consume": -1}),
@@ -130,6 +133,7 @@ LAWS = Laws(
         came={"AddPermits": _PERMITS},
         owed={"Consume": _PERMITS},
         kept={"unreturned_permits": 0},
+        unasked={"withheld": 0},
     ),
     words={
         COST: "a message holds what it costs",

@@ -22,6 +22,7 @@ from permitflow_model.permit_channel import (
     held_by,
     row_bound_of,
     rows_in,
+    withheld,
 )
 from permitflow_model.permit_channel import Message as ModelMessage
 from permitflow_model.permit_channel import Permits as ModelPermits
@@ -42,6 +43,7 @@ def model_of(
     """
     return Parameters(
         row_permits=agreed.row_permits,
+        initial_permits=agreed.initial_permits,
         permit_batch=agreed.permit_batch,
         max_chunk_cost=agreed.max_chunk_cost,
         sizes=sizes,
@@ -122,12 +124,15 @@ class _Watch:
 
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
-        self._least_permits = parameters.row_permits
-        self._inbox_rows = 0
+        self._permits, self._withheld = parameters.initial_permits, withheld(parameters)
+        self._in_use = self._inbox_rows = 0
 
     def see(self, state: State) -> None:
         """Hear of a state of the run."""
-        self._least_permits = min(self._least_permits, state.permits.rows)
+        if state.permits.rows > self._permits:
+            self._withheld = 0  # it comes before all that is returned
+        self._permits = state.permits.rows
+        self._in_use = max(self._in_use, self._parameters.row_permits - self._permits - self._withheld)
         self._inbox_rows = max(self._inbox_rows, rows_in(state.inbox))
 
     def peaks(self) -> Peaks:
@@ -136,7 +141,7 @@ class _Watch:
         return Peaks(
             row_permits=of.row_permits,
             row_bound=row_bound_of(of.row_permits, of.max_chunk_cost, max(of.sizes)),
-            row_permits_in_use=of.row_permits - self._least_permits,
+            row_permits_in_use=self._in_use,
             inbox_rows=self._inbox_rows,
         )
 
@@ -186,6 +191,15 @@ class CorePair(FlowPair):
         """The pending watermark goes onto the wire."""
         self.leave_watermark()
 
+    def consume_taken(self) -> None:
+        """Consume the oldest taken message; the receiver grants first what it withholds."""
+        self._ask()
+        super().consume_taken()
+
+    def _ask(self) -> None:
+        if self.receiver.ask():
+            self.feedback.append(self.receiver.take_feedback(residue=False))
+
     def flush(self) -> None:
         """The idle receiver returns its residue."""
         returned = self.receiver.take_feedback()
@@ -194,7 +208,8 @@ class CorePair(FlowPair):
         self.feedback.append(returned)
 
     def add_permits(self) -> None:
-        """The oldest returned permits arrive."""
+        """The oldest returned permits arrive; at first those that are granted because the application asks."""
+        self._ask()
         self.answer()
 
     def observe(self) -> State:
@@ -213,8 +228,13 @@ class CorePair(FlowPair):
             wire=wire,
             inbox=inbox,
             unreturned=self.receiver.unreturned,
-            grants=Fifo(ModelPermits(*grant) for grant in self.grants),
+            grants=Fifo(ModelPermits(*grant) for grant in (*self._not_granted(), *self.grants)),
         )
+
+    def _not_granted(self) -> list[Permits]:
+        """In the specification they are on their way from the start."""
+        rows = self.receiver.withheld
+        return [Permits(rows)] if rows else []
 
     def _as_in_the_model(self, message: Message[int], number: int) -> ModelMessage:
         return ModelMessage(message.kind.value, number, message.rows, max(held_by_core(message, self._parameters)))

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n permitflow/wire/v1/permits.proto\x12\x1apermitflow.wire.v1.permits\"\xe8\x01\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08oversize\x18\x05 \x01(\tH\x04\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversize\">\n\x08\x46\x65\x65\x64\x62\x61\x63k\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n permitflow/wire/v1/permits.proto\x12\x1apermitflow.wire.v1.permits\"\x9a\x02\n\nParameters\x12\x18\n\x0brow_permits\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cpermit_batch\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0emax_chunk_cost\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61rrier_permits\x18\x04 \x01(\x03H\x03\x88\x01\x01\x12\x15\n\x08oversize\x18\x05 \x01(\tH\x04\x88\x01\x01\x12\x1c\n\x0finitial_permits\x18\x06 \x01(\x03H\x05\x88\x01\x01\x42\x0e\n\x0c_row_permitsB\x0f\n\r_permit_batchB\x11\n\x0f_max_chunk_costB\x12\n\x10_barrier_permitsB\x0b\n\t_oversizeB\x12\n\x10_initial_permits\">\n\x08\x46\x65\x65\x64\x62\x61\x63k\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x10\n\x08\x62\x61rriers\x18\x02 \x01(\x03\x12\x12\n\nwatermarks\x18\x03 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'permitflow.wire.v1.permits_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PARAMETERS']._serialized_start=65
-  _globals['_PARAMETERS']._serialized_end=297
-  _globals['_FEEDBACK']._serialized_start=299
-  _globals['_FEEDBACK']._serialized_end=361
+  _globals['_PARAMETERS']._serialized_end=347
+  _globals['_FEEDBACK']._serialized_start=349
+  _globals['_FEEDBACK']._serialized_end=411
 # @@protoc_insertion_point(module_scope)

@@ -582,7 +582,10 @@ class PermitRules(Rulebook):
         return agreed, tuple(sorted(sizes))
 
     def drawn_pair(self, integer: Integer) -> tuple[ChannelParameters, tuple[int, ...]]:
-        """Two to twelve permits, often at the tight bound ``max_chunk_cost = row_permits - permit_batch + 1``."""
+        """Two to twelve permits, often at the tight bound ``max_chunk_cost = row_permits - permit_batch + 1``.
+
+        Some are withheld at the start.
+        """
         row_permits = integer(2, 12)
         permit_batch = integer(1, row_permits - 1)
         tight = row_permits - permit_batch + 1
@@ -591,6 +594,7 @@ class PermitRules(Rulebook):
             permit_batch=permit_batch,
             max_chunk_cost=tight if integer(0, 1) == 0 else integer(1, tight),
             barrier_permits=integer(1, 3),
+            initial_permits=row_permits if integer(0, 1) == 0 else integer(0, row_permits),
             oversize=list(Oversize)[integer(0, len(Oversize) - 1)],
         )
         return agreed, tuple(range(agreed.max_chunk_cost + (3 if agreed.oversize is Oversize.WHOLE else 1)))
