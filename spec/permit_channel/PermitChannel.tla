@@ -18,7 +18,8 @@
 (* The receiver may withhold row permits at the start (pull), and grants   *)
 (* them when its application first asks for a message or consumes one.     *)
 (*                                                                         *)
-(* The published protocol is the one with FlushIdle = FALSE.               *)
+(* The published protocol is the one with InitialPermits = RowPermits and  *)
+(* FlushIdle = FALSE.                                                      *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,9 +22,10 @@ from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.transports.grpc_aio import SameHost, get
+from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.traffic_watch import Look, TrafficWatch
 from tests.cli.conftest import Answer, Command
+from tests.support.number_streams import until
 from tests.support.served import served
 from tests.support.served_exchange import served_exchange
 
@@ -79,12 +81,29 @@ async def test_json_has_all_numbers(top: Top) -> None:
 
 async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
     _, stdout, _ = await look(top, "--gauges", "--channel", "once")
-    heading, once, more = (" ".join(line.split()) for line in stdout.splitlines())
+    heading, once, *more = (" ".join(line.split()) for line in stdout.splitlines())
     assert heading.endswith(" gauges")
-    assert (once.split()[-2:], more) == (["row_permits_here", "8"], "unreturned_permits 0")
+    assert once.split()[-2:] == ["row_permits_here", "8"]
+    assert more == ["unreturned_permits 0", "withheld_permits 0"]
     _, stdout, _ = await look(top, "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
-    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0}, {}]
+    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0}, {}]
+
+
+def test_a_channel_whose_permits_are_withheld_does_not_look_full(run: asyncio.Runner, command: Command) -> None:
+    async def test() -> str:
+        pull = ChannelParameters(row_permits=8, initial_permits=0)
+        async with served("c", parameters=pull) as (exchange, address), put(address, "c", CHUNK.schema) as sender:
+            sending = asyncio.create_task(sender.send_many(deque([CHUNK] * 9)))
+            await until(lambda: exchange.statistics()[0].numbers.waiting_sends == 1)
+            _, told, _ = await asyncio.to_thread(command, "top", address, "--once", "--json", "--interval", "10ms")
+            sending.cancel()
+        return str(told)
+
+    (shown,) = json.loads(run.run(test()))["channels"]
+    assert (shown["rows_held"], shown["peak_rows_held"], shown["room_rows"]) == (0, 0, 8)
+    assert shown["blocked_share"] > 0
+    assert shown["gauges"] == {"row_permits_here": 0, "unreturned_permits": 0, "withheld_permits": 8}
 
 
 async def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(top: Top) -> None:

@@ -39,6 +39,7 @@ class Flows(NamedTuple):
 
 FLOWS = {
     "permits": Flows(ChannelParameters(row_permits=WINDOW_ROWS), WINDOW_ROWS),
+    "permits, pulled": Flows(ChannelParameters(row_permits=WINDOW_ROWS, initial_permits=0), 0),
     "stop-and-wait": Flows(StopAndWait(), CHUNK_ROWS),
     "demand": Flows(Demand(size=4), 4 * CHUNK_ROWS),
     "demand, pulled in full batches": Flows(Demand(size=4, batch=4, initial=0), 0),

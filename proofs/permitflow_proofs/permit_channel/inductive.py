@@ -156,7 +156,7 @@ def theorems() -> tuple[Theorem, ...]:
             "residue-below-batch",
             "GrantsBatched",
             "The receiver keeps back less than permit_batch row permits, and without the idle flush each return of "
-            "rows carries at least permit_batch.",
+            "rows carries at least permit_batch, or what was withheld at the start.",
             _with_a_batch_kept,
             "after the step the receiver keeps back a batch more",
         ),
@@ -321,7 +321,7 @@ def grant_theorems() -> tuple[Theorem, ...]:
             id="grant-messages",
             statement=(
                 "Without the idle flush the receiver sends at most floor(consumed / permit_batch) grant messages for "
-                "rows (the return at the end of the stream adds one)."
+                "rows, besides that of what was withheld (the return at the end of the stream adds one)."
             ),
             module="PermitChannelHistory",
             operator="GrantBound",

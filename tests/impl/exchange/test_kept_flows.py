@@ -26,6 +26,7 @@ KEPT_ROWS = 39
 CHUNK_ROWS = 3
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=32, permit_batch=4),
+    "permits, pulled": ChannelParameters(row_permits=32, permit_batch=4, initial_permits=0),
     "stop-and-wait": StopAndWait(),
     "demand": Demand(size=4, initial=0),
     "xon-xoff": XonXoff(16),
