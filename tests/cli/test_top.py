@@ -90,17 +90,15 @@ async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
     assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0}, {}]
 
 
-def test_a_channel_whose_permits_are_withheld_does_not_look_full(run: asyncio.Runner, command: Command) -> None:
-    async def test() -> str:
-        pull = ChannelParameters(row_permits=8, initial_permits=0)
-        async with served("c", parameters=pull) as (exchange, address), put(address, "c", CHUNK.schema) as sender:
-            sending = asyncio.create_task(sender.send_many(deque([CHUNK] * 9)))
-            await until(lambda: exchange.statistics()[0].numbers.waiting_sends == 1)
-            _, told, _ = await asyncio.to_thread(command, "top", address, "--once", "--json", "--interval", "10ms")
-            sending.cancel()
-        return str(told)
-
-    (shown,) = json.loads(run.run(test()))["channels"]
+async def test_a_channel_whose_permits_are_withheld_does_not_look_full(top: Top) -> None:
+    pull = ChannelParameters(row_permits=8, initial_permits=0)
+    async with served("c", parameters=pull) as (exchange, address), put(address, "c", CHUNK.schema) as sender:
+        sending = asyncio.create_task(sender.send_many(deque([CHUNK] * 9)))
+        await until(lambda: exchange.statistics()[0].numbers.waiting_sends == 1)
+        _, told, _ = await top(address, "--json")
+        sending.cancel()
+        await asyncio.wait({sending})
+    (shown,) = json.loads(told)["channels"]
     assert (shown["rows_held"], shown["peak_rows_held"], shown["room_rows"]) == (0, 0, 8)
     assert shown["blocked_share"] > 0
     assert shown["gauges"] == {"row_permits_here": 0, "unreturned_permits": 0, "withheld_permits": 8}
