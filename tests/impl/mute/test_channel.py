@@ -237,6 +237,74 @@ async def test_a_log_that_acknowledges_in_batches_mutes_and_is_read_again_from_t
             assert counts.acknowledgements < len(sent) / 16
 
 
+async def test_a_log_that_breaks_its_connections_gets_each_batch_once() -> None:
+    sent = [*islice(cycle(WORDS), 4_000)]
+    words, counts = LogServer(sent, most_lines=16), LogServer([])
+    worker = Started(name="one", log=text_of(words.address), log_sinks=[text_of(counts.address)])
+    async with ending(worker, words, counts):
+        for _ in range(2):
+            counts.stand_still()
+            await muted(worker, "one/log0")
+            counts.break_off()
+            words.break_off()
+            counts.go_on()
+            before = len(counts.appended)
+            await until(lambda: len(counts.appended) > before)  # noqa: B023  # awaited at once
+        await until(lambda: words.committed == len(sent) == len(counts.appended))
+        assert latest(counts.appended) == Counter(sent)
+
+
+async def test_a_log_behind_a_boundary_is_committed_when_the_next_worker_has_counted() -> None:
+    sent = [*islice(cycle(WORDS), 1_000)]
+    log, reader = LogServer(sent), CountReader(SMALL)
+    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
+    front = Started(name="front", log=text_of(log.address), next_worker=(await back.ready())["inlet"])
+    async with ending(front, back, log, reader):
+        await until(lambda: log.committed == len(sent))
+        await until(exact(reader, sent))
+
+
+async def test_a_worker_that_is_started_again_tells_all_saved_counts(tmp_path: Path) -> None:
+    """What it had written before may be lost, and those words may never come again."""
+    words, log, reader = WordCount(), LogServer([]), CountReader(SMALL)
+    words.sinks.append(Nowhere())
+    words.take(Lines("log", 0, WORDS))
+    words.save(tmp_path / "counts")
+    worker = Started(
+        name="again",
+        listen="127.0.0.1:0",
+        sinks=[text_of(reader.address)],
+        log_sinks=[text_of(log.address)],
+        saved=str(tmp_path / "counts"),
+    )
+    async with ending(worker, log, reader):
+        await until(lambda: reader.counts + latest(log.appended) == Counter(WORDS))
+
+
+def test_saved_counts_know_which_lines_they_contain(tmp_path: Path) -> None:
+    words, again = WordCount(), WordCount()
+    words.sinks.append(Nowhere())
+    again.sinks.append(Nowhere())
+    words.take(Lines("log", 0, [b"a", b"\xff b"]))
+    words.save(tmp_path / "counts")
+    again.load(tmp_path / "counts")
+    again.take(Lines("log", 1, [b"\xff b", b"b"]))
+    assert again.counts == {b"a": 1, b"\xff": 1, b"b": 2}
+
+
+async def test_counts_are_saved_after_some_changes_or_soon() -> None:
+    saved: list[str] = []
+    saving = Saving(lambda: saved.append("saved"), after=3, seconds=0.001)
+    saving.on_saved.append(lambda: saved.append("told"))
+    saving.note_change()
+    saving.note_change()
+    assert saved == []
+    saving.note_change()
+    assert saved == ["saved", "told"]
+    saving.note_change()
+    await until(lambda: saved == ["saved", "told"] * 2)
+
+
 def latest(lines: Sequence[bytes]) -> Counter[bytes]:
     """The largest count of each word."""
     found: Counter[bytes] = Counter()
