@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,7 @@ bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
 	@$(BIN)/python -m benchmarks.stalled_stages --seconds 2
+	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 2
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
@@ -88,6 +89,9 @@ soak: setup  ## ten million rows through gRPC, then memory under a consumer that
 
 stalled-stages: setup  ## a consumer that stands still at the end of stages stops their producer; memory stays flat (ten minutes)
 	@$(BIN)/python -m benchmarks.stalled_stages --seconds 600
+
+stalled-wordcount: setup  ## a reader of a word count stands still: its sender stops within a bound; memory stays flat (ten minutes)
+	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 600
 
 streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144

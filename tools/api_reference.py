@@ -34,6 +34,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 MODULES = {
     "permitflow": "",
     "permitflow.stages": "",
+    "permitflow.mute": "",
     "permitflow.stages.calls": "grpc",
     "permitflow.reactive": "",
     "permitflow.channels.gate": "",

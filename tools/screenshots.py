@@ -49,6 +49,7 @@ SHOTS = (
     ),
 )
 SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
+WORDCOUNT_SHOT = Shot(name="wordcount", explain=(), width=1200, height=870)
 SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
@@ -69,10 +70,11 @@ def main() -> None:
     run("check", str(GRID), "--explore", "--plot", str(FOLDER / "grid.svg"))
     with TemporaryDirectory() as folder:
         run("simulate", str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
+        run("demo", "wordcount", "--kill", "-o", str(Path(folder) / f"{WORDCOUNT_SHOT.name}.html"))
         for shot in SHOTS:
             run("explain", *shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
-            for shot in (*SHOTS, SWEEP_SHOT):
+            for shot in (*SHOTS, SWEEP_SHOT, WORDCOUNT_SHOT):
                 take(shot, Path(folder), browser)
 
 

@@ -4,13 +4,16 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
+from typing import TypeVar
 
-from permitflow.errors import DemoError
+from permitflow.errors import DemoError, InvalidOptionError
 
+T = TypeVar("T")
 Event = dict[str, object]
 Hear = Callable[[Event], None]
 Command = Callable[[int], Sequence[str]]
@@ -30,6 +33,25 @@ LONGEST_LINE_BYTES = 1 << 20
 # The guard reads the number of a group; when its input ends, because the demo has ended or was killed, it kills the
 # group.  Linux can signal a child whose parent has died, but not the child's own children; other systems cannot.
 GUARD = ("/bin/sh", "-c", 'read -r group && { read -r never || kill -s KILL -- "-$group"; }')
+
+
+@contextmanager
+def work_folder(keep: Path | None) -> Iterator[Path]:
+    """A folder for logs and traces: the given one, or a temporary one that is removed at the end.
+
+    Raises:
+        InvalidOptionError: the one to keep cannot be made.
+    """
+    if keep is None:
+        with TemporaryDirectory(prefix="permitflow-demo-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot be made ({error.strerror})"
+        raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
+    yield keep
 
 
 class Child:
@@ -199,10 +221,54 @@ def _event(line: bytes) -> Event | None:
     return value if isinstance(value, dict) and "event" in value else None
 
 
+def run_interruptible(main: Coroutine[object, object, T]) -> T:
+    """Run in an event loop; SIGINT, SIGTERM and SIGHUP cancel ``main`` first, so that it ends its processes.
+
+    Raises:
+        KeyboardInterrupt: one of these signals came.
+    """
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    came: list[signal.Signals] = []
+
+    async def interruptible() -> T:
+        task = asyncio.current_task()
+        assert task is not None  # this is one
+
+        def end(number: signal.Signals) -> None:
+            came.append(number)
+            task.cancel()
+
+        for number in (number for number, handler in former.items() if handler is not signal.SIG_IGN):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+        return await main
+
+    try:
+        return asyncio.run(interruptible())
+    except asyncio.CancelledError:
+        for number in came[:1]:
+            # The former handler must learn that the signal came.
+            if callable(handler := former[number]):
+                handler(number, None)
+        raise KeyboardInterrupt from None
+    finally:
+        # The loop has put defaults in their place.
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 class Part:
     """A process that is started again whenever it ends before its work is done, as by systemd or Kubernetes."""
 
-    def __init__(self, name: str, command: Command, log: Path, *, hear: Hear, may_fail: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Command,
+        log: Path,
+        *,
+        hear: Hear,
+        may_fail: Callable[[], bool],
+        on_end: Callable[[int], None] = lambda exit_code: None,
+    ) -> None:
         """Nothing runs before ``run``.
 
         Args:
@@ -211,6 +277,7 @@ class Part:
             log: where its standard error goes.
             hear: is told what it reports.
             may_fail: can it be another part's fault that it fails now?
+            on_end: is told the exit code whenever it ends.
         """
         self.name = name
         self.starts = 0
@@ -223,6 +290,7 @@ class Part:
         self._log = log
         self._hear = hear
         self._may_fail = may_fail
+        self._on_end = on_end
         self._child: Child | None = None
         self._was_killed = False
         self._is_stopping = False
@@ -242,7 +310,9 @@ class Part:
         failures_in_a_row = 0
         while not self._is_stopping:
             began = monotonic()
-            self.is_done = await self._run_once() == 0
+            exit_code = await self._run_once()
+            self._on_end(exit_code)
+            self.is_done = exit_code == 0
             if self.is_done or self._is_stopping:
                 return
             if not self._was_killed:

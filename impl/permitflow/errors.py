@@ -828,7 +828,7 @@ class WorkerDiedError(PermitflowError):
     worker: str
     exit_code: int  # negative: minus the signal's number
     starts: int  # how often it was started
-    text = "worker {worker!r} has ended with exit code {exit_code}, after {starts} starts"
+    text = "worker {worker!r} has ended with exit code {exit_code}, in start {starts}"
 
 
 class DemoError(PermitflowError):

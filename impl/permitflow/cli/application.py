@@ -81,6 +81,7 @@ def permitflow(
       permitflow audit RUN/                                    does its ledger add up, however long it was?
       permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
       permitflow demo                                          two Spark jobs, with an exchange between them
+      permitflow demo wordcount                                several processes whose sources are muted
 
     Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
     --keep) is never overwritten: name a new file. No command replaces what it reads.
@@ -90,8 +91,9 @@ def permitflow(
     """
 
 
-for command in (check, simulate, prove, explain, serve, health, top, conform, demo):
+for command in (check, simulate, prove, explain, serve, health, top, conform):
     app.command(cls=_Command)(command)
 
+app.add_typer(demo, name="demo")
 app.add_typer(trace, name="trace")
 app.command()(audit)

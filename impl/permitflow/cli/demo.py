@@ -10,6 +10,7 @@ import typer
 from permitflow.cli.console import open_console
 from permitflow.cli.options import number, option, whole_number
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow.cli.output import require_folder, write_files
 from permitflow.errors import DemoError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ class _Report(Protocol):
 R = TypeVar("R", bound=_Report)
 
 
-def demo(
+demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@demo.callback()
+def main_job(
+    context: typer.Context,
     scale: Annotated[float, option(number, "FACTOR", "TPC-H scale factor; 1 is about 1 GB as text.")] = 0.1,
     keep: Annotated[
         Path | None,
@@ -63,10 +69,13 @@ def demo(
       permitflow demo --streaming
       permitflow demo --streaming --scale 1 --kills 50 --seed 7
       permitflow demo --json
+      permitflow demo wordcount                                another demo: sources that are muted
 
     The tables are generated once and cached. Exit code 0: all checks passed. 1: a check or a process failed.
     2: unusable input.
     """
+    if context.invoked_subcommand is not None:
+        return
     with requires_extra("demo"):
         for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
             if find_spec(package) is None:
@@ -82,6 +91,66 @@ def demo(
     else:
         jobs = settings
         show_run(lambda progress: run(jobs, progress), render, as_json=as_json)
+
+
+@demo.command()
+def wordcount(
+    stalls: Annotated[int, option(whole_number(least=1), "N", "How often the reader stands still.")] = 2,
+    stall_seconds: Annotated[float, option(number, "SECONDS", "For how long.")] = 2.0,
+    flow_seconds: Annotated[float, option(number, "SECONDS", "How long it reads before, between and after.")] = 1.5,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill the worker that counts after the last stall.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page of the run.", dir_okay=False)
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep logs and saved counts in this folder.", file_okay=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Count words in several processes, with a reader that stands still: what is muted when, and for how long.
+
+    Senders write words over TCP to worker processes, which send lines to another one. That one counts, and writes each
+    count to the reader. When the reader stands still, it cannot write: it mutes the sources of all workers, and TCP
+    stops the senders. The bytes between senders and reader have a bound, computed from the sizes of all sockets. During
+    the first stall a worker is added: it is muted at once.
+
+    \b
+      permitflow demo wordcount
+      permitflow demo wordcount --kill -o wordcount.html
+      permitflow demo wordcount --stalls 5 --stall-seconds 10 --json
+
+    Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the bound held, and
+    each stall muted a source. 1: not so, or a process failed. 2: unusable input.
+    """
+    from rich.text import Text
+
+    from permitflow.child_processes import run_interruptible, work_folder
+    from permitflow.mute.wordcount_demo import WordCountSettings, figures, run_wordcount
+
+    require_folder("--output", output)
+    console = open_console()
+    try:
+        settings = WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
+        with work_folder(keep) as folder:
+            note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
+            report, timeline = run_interruptible(run_wordcount(settings, folder, note))
+    except InvalidOptionError as error:
+        unusable(str(error))
+    except DemoError as error:
+        complain(str(error))
+        raise typer.Exit(ExitCode.FAILS) from None
+    if output is not None:
+        write_files({output: timeline.page()})
+    if as_json:
+        print_json(report.as_json())
+    else:
+        console.print()
+        width = max(len(name) for name, _ in figures(report))
+        for name, value in figures(report):
+            console.print(Text(f"{name:{width}}  {value}"))
+        for problem in report.problems():
+            console.print(Text(f"Failed check: {problem}", style="bold red"))
+    stop(holds=report.holds)
 
 
 def settings_of(

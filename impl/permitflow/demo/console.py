@@ -1,9 +1,7 @@
-"""The console output of a demo, the times of its parts, and its folder for files."""
+"""The console output of a demo, and the times of its parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Self
 
@@ -12,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from permitflow.demo.tpch import ShippingMode
-from permitflow.errors import InvalidOptionError
 
 PARTS = {
     "checks": "model checks and proofs",
@@ -57,25 +54,6 @@ class Progress:
     def note(self, text: str) -> None:
         """Something happened in the current part."""
         self._console.print(Text(f"  {text}"))
-
-
-@contextmanager
-def work_folder(keep: Path | None) -> Iterator[Path]:
-    """A folder for logs and traces: the given one, or a temporary one that is removed at the end.
-
-    Raises:
-        InvalidOptionError: the one to keep cannot be made.
-    """
-    if keep is None:
-        with TemporaryDirectory(prefix="permitflow-demo-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-        return
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"cannot be made ({error.strerror})"
-        raise InvalidOptionError(option="--keep", value=str(keep), reason=reason) from error
-    yield keep
 
 
 def section(title: str, *content: RenderableType) -> tuple[RenderableType, ...]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from permitflow.child_processes import child_process
+from permitflow.child_processes import child_process, work_folder
 from permitflow.demo.console import (
     Progress,
     answer_section,
@@ -23,7 +23,6 @@ from permitflow.demo.console import (
     number_table,
     section,
     times_section,
-    work_folder,
 )
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.pipeline import Pipeline, plan_kills

@@ -16,7 +16,7 @@ from time import monotonic
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from permitflow.child_processes import Child, Event, child_output, child_process, first_failure
+from permitflow.child_processes import Child, Event, child_output, child_process, first_failure, work_folder
 from permitflow.demo.console import (
     Progress,
     answer_section,
@@ -24,7 +24,6 @@ from permitflow.demo.console import (
     number_table,
     section,
     times_section,
-    work_folder,
 )
 from permitflow.demo.settings import DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables

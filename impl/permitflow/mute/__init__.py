@@ -3,7 +3,36 @@
 This module loads the standard library only.
 """
 
+from permitflow.mute.batches import LogServer, LogSink, LogSource
+from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Edge, Marks, MuteGraph, Signal
+from permitflow.mute.pipeline import Bound, Lines, Pipeline, SourceState, TcpSink, TcpSource, pipeline_bound
+from permitflow.mute.saving import Saving
 from permitflow.mute.scheduler import MuteScheduler
+from permitflow.mute.sockets import Buffers, kernel_bytes, sizes_of
+from permitflow.mute.wordcount import WordCount
 
-__all__ = ["Edge", "Marks", "MuteGraph", "MuteScheduler", "Signal"]
+__all__ = [
+    "Bound",
+    "Boundary",
+    "Buffers",
+    "Edge",
+    "Inlet",
+    "Lines",
+    "LogServer",
+    "LogSink",
+    "LogSource",
+    "Marks",
+    "MuteGraph",
+    "MuteScheduler",
+    "Pipeline",
+    "Saving",
+    "Signal",
+    "SourceState",
+    "TcpSink",
+    "TcpSource",
+    "WordCount",
+    "kernel_bytes",
+    "pipeline_bound",
+    "sizes_of",
+]

@@ -99,7 +99,8 @@ class CountReader:
         """The largest count of each word so far."""
         self.lines = 0
         """Counts received so far."""
-        self.received_bytes = 0
+        self.counted_bytes = 0
+        """Bytes of input that are in the counts: each word, and the end of its line."""
         self.ended = asyncio.Event()
         """Has a sink closed its connection?"""
         self._begun = b""
@@ -142,12 +143,14 @@ class CountReader:
             self._hang_up()
             self.ended.set()
             return
-        self.received_bytes += len(data)
         *lines, self._begun = (self._begun + data).split(b"\n")
         self.lines += len(lines)
         for line in lines:
             word, _, count = line.partition(b"\t")
-            self.counts[word] = max(self.counts[word], int(count))
+            # A count that is told again, or is smaller, is known.
+            if (more := int(count) - self.counts[word]) > 0:
+                self.counts[word] += more
+                self.counted_bytes += more * (len(word) + 1)
 
     def _hang_up(self) -> None:
         if self._socket is not None:

@@ -119,7 +119,7 @@ def pipeline_bound(
 class _Source:
     reads: Reads
     since: float
-    muted_since: float | None
+    muted_since: float | None = None
     muted_seconds: float = 0.0
     stall: asyncio.TimerHandle | None = None
 
@@ -171,11 +171,12 @@ class Pipeline:
 
     def add_source(self, name: str, downstream: str, reads: Reads) -> None:
         """Add a source that is muted at first, and is resumed at once unless a muter mutes it."""
-        now = self._loop.time()
-        self._sources[name] = _Source(reads, now, now)
+        self._sources[name] = _Source(reads, self._loop.time())
         self.graph.add_source(name)
         self.graph.connect(name, downstream)
         self.graph.start(name)
+        if self.graph.is_muted(name):
+            self._mute(name)
         self.settle()
 
     def remove_source(self, name: str) -> None:
@@ -217,19 +218,28 @@ class Pipeline:
             for signal in self.graph.take(remote, downstream):
                 send(signal)
         for name, is_muted in changed.items():
-            source, now = self._sources[name], self._loop.time()
             if is_muted:
-                source.muted_since = now
-                source.reads.pause()
+                self._mute(name)
             else:
-                assert source.muted_since is not None
-                source.muted_seconds += now - source.muted_since
-                source.muted_since = None
-                source.reads.resume()
-            if source.stall is not None:
-                source.stall.cancel()
-            source.stall = self._loop.call_later(self._stall_seconds, self._on_stall, name) if is_muted else None
-            self._tell("muted" if is_muted else "unmuted", name)
+                self._unmute(name)
+
+    def _mute(self, name: str) -> None:
+        source = self._sources[name]
+        source.muted_since = self._loop.time()
+        source.stall = self._loop.call_later(self._stall_seconds, self._on_stall, name)
+        source.reads.pause()
+        self._tell("muted", name)
+
+    def _unmute(self, name: str) -> None:
+        source = self._sources[name]
+        if source.muted_since is not None:
+            source.muted_seconds += self._loop.time() - source.muted_since
+            source.muted_since = None
+        if source.stall is not None:
+            source.stall.cancel()
+            source.stall = None
+        source.reads.resume()
+        self._tell("unmuted", name)
 
     def _on_stall(self, name: str) -> None:
         self._tell("stalled", name, seconds=self._stall_seconds)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
+from permitflow.child_processes import work_folder
 from permitflow.demo import tpch
-from permitflow.demo.console import work_folder
 from permitflow.demo.settings import DemoSettings
 from permitflow.errors import DemoError, InvalidOptionError
 

@@ -1,0 +1,55 @@
+"""``permitflow demo wordcount``: it holds what it shows, and ends when it is told to."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.conftest import Command, Report
+
+
+def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    times = ("--stalls", "1", "--stall-seconds", "1", "--flow-seconds", "0.3")
+    code, found = report("demo", "wordcount", *times, "--kill", "-o", str(page), "--keep", str(tmp_path))
+    assert (code, found["holds"], found["is_exact"]) == (0, True, True)
+    assert 0 < found["peak_held_bytes"] <= found["bound_bytes"]
+    assert [source["source"] for source in found["sources"]] == ["front1#1/in/1", "front2#1/in/1"]
+    assert found["sources"][0]["longest_seconds"] > 0.1
+    assert found["deaths"] == ["worker 'back' has ended with exit code -9, in start 1"]
+    text = page.read_text()
+    assert "Content-Security-Policy" in text
+    assert re.search(r"<title>back#1/out0, \d", text)
+    assert text.count("<polyline") == 2
+
+
+def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "permitflow.cli", "demo", "wordcount", "--keep", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None  # it is a pipe
+        assert "the words flow" in demo.stdout.readline()
+        family = psutil.Process(demo.pid).children(recursive=True)
+        assert sum("permitflow.mute.worker" in each.cmdline() for each in family) == 2
+        demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, "Traceback" in errors) == (130, False)
+    _, alive = psutil.wait_procs(family, timeout=50)
+    assert alive == []
+    assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("*.log"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--stall-seconds", "0"), "--stall-seconds"),
+        (("-o", "/nowhere/page.html"), "there is no folder /nowhere"),
+        (("--keep", "/proc/nowhere"), "cannot be made"),
+    ],
+)
+def test_unusable_options_are_refused(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
+    code, _, errors = command("demo", "wordcount", *arguments)
+    assert (code, complaint in errors) == (2, True)

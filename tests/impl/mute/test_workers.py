@@ -1,0 +1,41 @@
+"""Worker processes: typed failures, and new starts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from permitflow.errors import PeerGoneError, WorkerDiedError
+from permitflow.mute.outside import CountReader
+from permitflow.mute.pipeline import Event
+from permitflow.mute.sockets import Buffers
+from permitflow.mute.worker import WorkerSettings, ask, text_of
+from permitflow.mute.workers import WorkerProcess
+from tests.support.turns import until
+
+
+async def test_a_worker_that_is_killed_is_reported_and_runs_again_at_its_address(tmp_path: Path) -> None:
+    events: list[Event] = []
+    reader = CountReader(Buffers())
+    settings = WorkerSettings(name="worker", listen="127.0.0.1:0", sinks=[text_of(reader.address)])
+    worker = WorkerProcess(settings, tmp_path, events.append)
+
+    def times_ready() -> int:
+        return sum(event["event"] == "ready" for event in events)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await until(lambda: times_ready() == 1)
+        former = worker.addresses
+        worker.kill()
+        await until(lambda: times_ready() == 2)
+        assert worker.addresses["listen"] == former["listen"]
+        assert (await worker.state())["counted"] == 0
+        with pytest.raises(PeerGoneError, match="the worker at"):
+            await ask(former["orders"], "state")
+        await worker.stop()
+    reader.close()
+    (death,) = worker.deaths
+    assert isinstance(death, WorkerDiedError)
+    assert (death.worker, death.exit_code, death.starts) == ("worker", -9, 1)
+    assert [event["event"] for event in events if event.get("reason")] == ["died"]
