@@ -160,3 +160,20 @@ class FlowPair:
     def consumed_number(self) -> int:
         """The number of the next message that is consumed."""
         return self._consumed % self._tags
+
+
+class AlikePair(FlowPair):
+    """The ends of a flow that treats chunks of any size and barriers alike."""
+
+    def offer(self) -> None:
+        """Offer a message: chunks and barriers in turn."""
+        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
+        self.put_in_line(kind, rows)
+
+    def withdraw(self, position: int = -1) -> None:
+        """Withdraw the message at this position in the line."""
+        self.take_back(position)
+
+    def send(self) -> None:
+        """Send the oldest message, if the sender may."""
+        self.leave()

@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from permitflow.errors import TraceMismatchError
-from permitflow.protocol.recording import ActionTable, End
+from permitflow.protocol.recording import ENDS, ActionTable, End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace
-from permitflow_model.kernel.replay import Interpretation, World
+from permitflow_model.kernel.replay import Interpretation, StepByStep, World
 from permitflow_model.kernel.system import System
 from permitflow_model.registry import recorded_as
 
-__all__ = ["SHOWN", "UNLIMITED", "Explanation", "Peaks", "Subject", "Watch", "first_of", "subject_of"]
+__all__ = [
+    *("SHOWN", "UNLIMITED", "Explanation", "Peaks", "Subject", "Watch"),
+    *("first_of", "require_both", "step_by_step", "subject_of"),
+]
 
 UNLIMITED = 2**62
 """Messages that may wait at once in a real run."""
@@ -81,6 +84,22 @@ def first_of(items: list[str]) -> str:
     """As many as one can look at."""
     more = f", and {len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
     return f"[{', '.join(items[:SHOWN])}{more}]" if items else ""
+
+
+def require_both(ends: frozenset[End]) -> None:
+    """Raise ``ValueError`` if one end was not recorded."""
+    if len(ends) < len(ENDS):
+        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
+
+
+def step_by_step(system: System[Any, Any]) -> Callable[[Any, frozenset[End], bool], Explanation]:
+    """Explanations of runs of which both ends were recorded, each event as one step of the system."""
+
+    def explanation(parameters: Any, ends: frozenset[End], keep_path: bool) -> Explanation:
+        require_both(ends)
+        return StepByStep(system, parameters, keep_path=keep_path)
+
+    return explanation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,34 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from permitflow.protocol.demand import DEMAND, Request
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.recording import End
-from permitflow.testing.core_pair import FlowPair
+from permitflow.testing.core_pair import AlikePair
 from permitflow.testing.moves import ActionRefused
-from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
+from permitflow.testing.subjects import UNLIMITED, Subject, step_by_step
 from permitflow.tracing import ChannelTrace
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.replay import StepByStep
-
-_ENDS = 2
 
 
-class DemandPair(FlowPair):
+class DemandPair(AlikePair):
     """The ends of demand, which treats chunks of any size and barriers alike."""
-
-    def offer(self) -> None:
-        """Offer a message: chunks and barriers in turn."""
-        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
-        self.put_in_line(kind, rows)
-
-    def withdraw(self, position: int = -1) -> None:
-        """Withdraw the message at this position in the line."""
-        self.take_back(position)
-
-    def send(self) -> None:
-        """Send the oldest message, if it was requested."""
-        self.leave()
 
     def ask(self) -> None:
         """Let the application ask for a message."""
@@ -87,17 +69,11 @@ def _parameters(channel: ChannelTrace) -> Parameters:
     return Parameters(size=size, batch=batch, initial=initial, waiters=UNLIMITED, withdrawals=True)
 
 
-def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
-    if len(ends) < _ENDS:
-        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
-    return StepByStep(SYSTEM, parameters, keep_path=keep_path)
-
-
 SUBJECT = Subject(
     table=DEMAND.table,
     system=SYSTEM,
     parameters=_parameters,
-    explanation=_explanation,
+    explanation=step_by_step(SYSTEM),
     amount_of=lambda event: event.arguments[0] if event.action == "Request" else 1,
     consumes={"sender": "Send", "receiver": "Consume"},
     places=messages_out,

@@ -13,14 +13,12 @@ from dataclasses import replace
 
 from permitflow.protocol.gate import GATE_ACTIONS, GateParameters
 from permitflow.protocol.recording import End
-from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
+from permitflow.testing.subjects import UNLIMITED, Explanation, Subject, require_both
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in, data_here, valid_credit
 from permitflow_model.kernel.replay import Path, Refused, Replay, Starved, World, replay
 from permitflow_model.kernel.system import Disabled, Step
-
-_ENDS = 2
 
 _Move = tuple[str, tuple[int, ...]]
 """An action, and its arguments but for the name of the channel."""
@@ -181,8 +179,7 @@ def judge_gate(
 
 
 def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
-    if len(ends) < _ENDS:
-        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
+    require_both(ends)
     return GateExplanation(parameters, {}, keep_path=keep_path)
 
 

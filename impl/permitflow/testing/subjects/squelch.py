@@ -2,18 +2,14 @@
 
 from collections import deque
 
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.recording import End, RecorderFactory
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.squelch import SQUELCH, SquelchParameters
-from permitflow.testing.core_pair import FlowPair
+from permitflow.testing.core_pair import AlikePair
 from permitflow.testing.moves import ActionRefused
-from permitflow.testing.subjects import UNLIMITED, Explanation, Subject
+from permitflow.testing.subjects import UNLIMITED, Subject, step_by_step
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.replay import StepByStep
 from permitflow_model.squelch import SYSTEM, Parameters, Signal, State
-
-_ENDS = 2
 
 
 def model_parameters(parameters: SquelchParameters, waiters: int, *, reminders: bool = False) -> Parameters:
@@ -21,7 +17,7 @@ def model_parameters(parameters: SquelchParameters, waiters: int, *, reminders: 
     return Parameters(waiters=waiters, reminders=reminders, **SQUELCH.stated(parameters))  # type: ignore[arg-type]  # they are numbers
 
 
-class SquelchPair(FlowPair):
+class SquelchPair(AlikePair):
     """The ends of a squelched channel, in a world with a clock and a throttle, which the ends do not have.
 
     The world keeps the rate and both delays, and loses signals: as in the specification, nothing is sent while
@@ -38,15 +34,6 @@ class SquelchPair(FlowPair):
         self._gaps: deque[int] = deque()
         self._lately: deque[int] = deque()
         self._sent = 0
-
-    def offer(self) -> None:
-        """Offer a message: chunks of several sizes and barriers in turn."""
-        kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self._serial % 3]
-        self.put_in_line(kind, rows)
-
-    def withdraw(self, position: int = -1) -> None:
-        """Withdraw the message at this position in the line."""
-        self.take_back(position)
 
     def tick(self) -> None:
         """Time passes."""
@@ -146,12 +133,6 @@ def _in_flight(state: State) -> dict[str, int]:
     return {"in_flight": state.wire, "inbox": state.inbox}
 
 
-def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
-    if len(ends) < _ENDS:
-        raise ValueError("both ends must have been recorded: one end's events do not determine the other's")
-    return StepByStep(SYSTEM, parameters, keep_path=keep_path)
-
-
 def _untimed(channel: ChannelTrace) -> Parameters:
     """Recordings tell no time: everything may happen within one tick."""
     agreed = SquelchParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
@@ -163,7 +144,7 @@ SUBJECT = Subject(
     table=SQUELCH.table,
     system=SYSTEM,
     parameters=_untimed,
-    explanation=_explanation,
+    explanation=step_by_step(SYSTEM),
     amount_of=lambda _: 1,
     consumes={"sender": "Send", "receiver": "Consume"},
     places=_in_flight,
