@@ -19,10 +19,12 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from permitflow.demo.spark_session import FAST_START
+from tests.support.process import reserved_address
 from tests.support.served_exchange import ServedExchange, served_exchange
 
 T = TypeVar("T")
 
+KEEPING = ("--retention", "replay", "--drain-seconds", "0.1")
 LONGEST_JOB_SECONDS = 200.0
 LONGEST_END_SECONDS = 120.0
 DRIVER = Path(__file__).with_name("spark_driver.py")
@@ -112,28 +114,34 @@ def exchange() -> Iterator[ServedExchange]:
 
 @pytest.fixture(scope="session")
 def kept() -> Iterator[ServedExchange]:
-    """One exchange whose channels keep their rows for the consumer ``default``."""
-    with served_exchange(more=["--retention", "replay", "--drain-seconds", "0.1"]) as served:
+    """One exchange whose channels keep their rows for the consumer ``default``; each test takes streams of its own."""
+    with served_exchange(more=KEEPING) as served:
         yield served
+
+
+def options_of(exchange: ServedExchange, **more: str) -> dict[str, str]:
+    """Options of the data source for a new stream of two channels."""
+    stream = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
+    return {**stream, **more}
 
 
 @pytest.fixture
 def options(exchange: ServedExchange) -> dict[str, str]:
     """Options of the data source for a new stream of two channels."""
-    return {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
-
-
-@pytest.fixture(scope="session")
-def replaying() -> Iterator[ServedExchange]:
-    """One exchange whose channels keep their rows, for all tests; each takes streams of its own."""
-    with served_exchange(more=("--retention", "replay", "--drain-seconds", "0")) as served:
-        yield served
+    return options_of(exchange)
 
 
 @pytest.fixture
-def replay_options(replaying: ServedExchange) -> dict[str, str]:
-    """Options of the data source for a stream of two channels that keep their rows."""
-    return {"address": replaying.address, "stream": replaying.stream(), "channels": "2", "timeout_seconds": "60"}
+def replay_options(kept: ServedExchange) -> dict[str, str]:
+    """The same, and the channels keep their rows."""
+    return options_of(kept)
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where an exchange is found again."""
+    with reserved_address() as reserved:
+        yield reserved
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,11 @@ from pyspark.sql import SparkSession
 
 from permitflow.transports.grpc_blocking import control
 from tests.impl.spark.conftest import Driver
-from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, producers
+from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, numbers, producers
 
 Options = dict[str, str]
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SOCKET = "spark.python.unix.domain.socket.enabled"
-
-
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
 def numbers_in(channels: Iterable[list[pa.RecordBatch] | str]) -> list[int]:
@@ -50,9 +46,9 @@ def test_a_batch_job_reads_channels_and_writes_into_others(
 
 
 def test_a_streaming_query_takes_rows_of_kept_channels_and_publishes_them_once(
-    connected: Driver, replaying: ServedExchange, replay_options: Options, tmp_path: Path
+    connected: Driver, kept: ServedExchange, replay_options: Options, tmp_path: Path
 ) -> None:
-    target = another_stream(replaying, replay_options)
+    target = another_stream(kept, replay_options)
 
     def job(spark: SparkSession) -> list[int]:
         frame = spark.readStream.format("permitflow").schema("n LONG").options(**replay_options).load()

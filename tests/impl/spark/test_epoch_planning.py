@@ -5,6 +5,7 @@ import json
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, count
 
 import pytest
 from hypothesis import given
@@ -12,19 +13,16 @@ from hypothesis import strategies as st
 
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.errors import (
-    CheckpointError,
     EpochTooLargeError,
     InputLostError,
     InputStalledError,
-    InvalidOptionError,
     RowsLostError,
 )
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.epoch_planning import EpochPlanner
-from permitflow.spark.options import Epochs, StreamOptions
-from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner
+from permitflow.spark.stream_planning import Position, StreamOffset
 
 WINDOW = ChannelParameters(row_permits=100)
 STALL_SECONDS = 30.0
@@ -72,32 +70,11 @@ def planner(*channels: str, clock: Clock | None = None) -> EpochPlanner:
 START = offset(0, a=0, b=0)
 
 
-def test_a_batch_ends_at_the_rows_of_the_same_barrier_in_all_channels() -> None:
-    """One input has ten times the rows of the other."""
-    there = positions(at("a", 250, (1, 100), (2, 200)), at("b", 25, (1, 10), (2, 20)))
-    plan = planner()
-    first = plan.plan(START, there)
-    second = plan.plan(first, there)
-    assert (first, second) == (offset(1, a=100, b=10), offset(2, a=200, b=20))
-    assert plan.ranges(first, second) == [RowRange("a", "first", 100, 200), RowRange("b", "first", 10, 20)]
-    assert plan.plan(second, there) is second
-
-
 def test_nothing_is_planned_before_a_barrier_has_come_in_all_channels() -> None:
     plan = planner()
     assert plan.plan(START, positions(at("a", 90), at("b", 90))) is START
     assert plan.plan(START, positions(at("a", 90, (1, 10)), at("b", 90))) is START
     assert plan.plan(START, positions(at("a", 90, (1, 10)), at("b", 90, (1, 0)))) == offset(1, a=10, b=0)
-
-
-def test_an_epoch_without_rows_is_a_batch_without_ranges() -> None:
-    there = positions(at("a", 7, (1, 7), (2, 7)), at("b", 0, (1, 0), (2, 0)))
-    plan = planner()
-    first = plan.plan(START, there)
-    second = plan.plan(first, there)
-    assert (second.barrier, second.rows) == (2, first.rows)
-    assert second.as_json() != first.as_json()
-    assert plan.ranges(first, second) == []
 
 
 def test_a_barrier_that_an_input_has_left_out_is_given_up() -> None:
@@ -250,43 +227,10 @@ def test_an_offset_with_a_barrier_survives_sparks_checkpoint() -> None:
     assert {row.next_barrier for row in offset(None, a=10).acknowledged()} == {0}
 
 
-def test_a_checkpoint_of_the_other_kind_is_refused_in_both_directions() -> None:
-    rows = StreamPlanner(("a", "b"), consumer="etl", max_rows=None)
-    with pytest.raises(CheckpointError, match="end at rows, and by the options they end at barriers: leave out option"):
-        planner().acknowledgement(offset(None, a=0, b=0))
-    with pytest.raises(CheckpointError, match="end at barriers, and by the options they end at rows: set option"):
-        rows.acknowledgement(offset(0, a=0, b=0))
-    with pytest.raises(CheckpointError):
-        rows.ranges(offset(0, a=0, b=0), offset(1, a=5, b=5))
-
-
 def test_a_planner_can_be_pickled() -> None:
     made = EpochPlanner(("a", "b"), consumer="etl", stall_seconds=STALL_SECONDS)
     there = positions(at("a", 9, (1, 9)), at("b", 9, (1, 9)))
     assert pickle.loads(pickle.dumps(made)).plan(START, there) == offset(1, a=9, b=9)
-
-
-def options(**more: str) -> StreamOptions:
-    return StreamOptions.parse({"address": "host:1", "channels": "a,b", **more})
-
-
-def test_options_say_where_batches_end_and_how_long_barriers_wait() -> None:
-    assert options().epochs is Epochs.NONE
-    aligned = options(epochs="Aligned", stall_seconds="5")
-    assert (aligned.epochs, aligned.stall_seconds) == (Epochs.ALIGNED, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"epochs": "aligned", "maxrowsperbatch": "10"}, "a batch has all rows of its epoch"),
-        ({"stall_seconds": "10"}, "needs option 'epochs' to be 'aligned'"),
-        ({"epochs": "yes"}, "must be one of none, aligned"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(given: dict[str, str], words: str) -> None:
-    with pytest.raises(InvalidOptionError, match=words):
-        options(**given)
 
 
 # The gate and the planner align the same barriers.
@@ -351,13 +295,13 @@ def by_planner(sent: list[Sent], stops: Iterator[int]) -> list[tuple[int, dict[s
     while True:
         there = positions(
             *(
-                position_of(name, own[:count], ENDED if count > len(own) else ChannelState.OPEN)
-                for name, own, count in zip(names, sent, here, strict=True)
+                position_of(name, own[:came], ENDED if came > len(own) else ChannelState.OPEN)
+                for name, own, came in zip(names, sent, here, strict=True)
             )
         )
         end = plan.plan(at_offset, there)
         if end is at_offset:
-            if all(count > len(own) for count, own in zip(here, sent, strict=True)):
+            if all(came > len(own) for came, own in zip(here, sent, strict=True)):
                 return found
             here[next(stops) % len(here)] += 1
             plan = planner(*names)  # the query starts again
@@ -368,11 +312,4 @@ def by_planner(sent: list[Sent], stops: Iterator[int]) -> list[tuple[int, dict[s
 
 @given(inputs(), st.lists(st.integers(0, 2), min_size=1, max_size=9))
 def test_the_planner_aligns_what_a_gate_aligns_whatever_comes_when(sent: list[Sent], order: list[int]) -> None:
-    def turns() -> Iterator[int]:
-        yield from order
-        number = 0
-        while True:
-            yield number
-            number += 1
-
-    assert by_planner(sent, turns()) == asyncio.run(by_gate(sent))
+    assert by_planner(sent, chain(order, count())) == asyncio.run(by_gate(sent))

@@ -23,8 +23,7 @@ from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_aio import put
 from permitflow.transports.grpc_blocking import control
 from permitflow.transports.remote_sender import RemoteSender
-from tests.impl.spark.conftest import LONGEST_END_SECONDS, Driver
-from tests.support.process import reserved_address
+from tests.impl.spark.conftest import KEEPING, LONGEST_END_SECONDS, Driver
 from tests.support.served_exchange import ServedExchange, served_exchange
 
 Options = dict[str, str]
@@ -38,19 +37,12 @@ SCHEMAS = {
 OWN = {"orders": 9.5, "payments": "card"}
 """What only this stream has in a row."""
 UNITED = united_schema({f"{kind}/0": schema for kind, schema in SCHEMAS.items()}, "channel")
-KEEPING = ("--retention", "replay", "--drain-seconds", "0.1", "--stream", "orders:1", "--stream", "payments:1")
+STREAMS = (*KEEPING, "--stream", "orders:1", "--stream", "payments:1")
 ROWS = {"orders": 10, "payments": 1}
 """Of each epoch."""
 CHANNELS = ["orders/0", "payments/0"]
 EMPTY = 3
 """An epoch without rows."""
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    """Where an exchange is found again."""
-    with reserved_address() as reserved:
-        yield reserved
 
 
 def rows_of(kind: str, epoch: int) -> list[Row]:
@@ -126,7 +118,7 @@ def expected(batch: int) -> tuple[int, list[Row], int]:
 @pytest.fixture
 def exchange() -> Iterator[ServedExchange]:
     """An exchange whose channels keep 256 rows for one consumer."""
-    with served_exchange(more=KEEPING) as served:
+    with served_exchange(more=STREAMS) as served:
         yield served
 
 
@@ -259,7 +251,7 @@ def test_each_batch_has_the_rows_between_aligned_barriers_also_after_exchange_an
     driver: Driver, tmp_path: Path, address: str
 ) -> None:
     """A batch fails after its rows were taken; it comes again with the same rows, from the other exchange."""
-    durable, checkpoint = (*KEEPING, "--store", str(tmp_path / "store")), str(tmp_path / "checkpoint")
+    durable, checkpoint = (*STREAMS, "--store", str(tmp_path / "store")), str(tmp_path / "checkpoint")
     options = options_of(address, trace_dir=str(tmp_path / "trace"))
     with served_exchange(more=durable, address=address) as exchange:
         put_epochs(address, "orders", [1, 2, 3, 4])
@@ -294,7 +286,7 @@ def test_a_query_that_is_stopped_in_the_middle_takes_each_epoch_once_while_produ
     """The channels keep three epochs of orders, so that their producer is never far ahead."""
     checkpoint = str(tmp_path / "checkpoint")
     window = ChannelParameters(row_permits=3 * ROWS["orders"], permit_batch=ROWS["orders"])
-    with served_exchange(window, more=KEEPING) as exchange, ThreadPoolExecutor() as threads:
+    with served_exchange(window, more=STREAMS) as exchange, ThreadPoolExecutor() as threads:
         options = options_of(exchange.address, trace_dir=str(tmp_path / "trace"))
         epochs = range(1, LAST + 1)
         producing = [threads.submit(put_epochs, exchange.address, kind, epochs, ends=True) for kind in ROWS]

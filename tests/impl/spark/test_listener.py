@@ -9,11 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
@@ -22,8 +20,8 @@ from permitflow.spark import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.listener import CommittedTails, QueryRecord
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.impl.spark.conftest import Driver
-from tests.support.served_exchange import ServedExchange, channels_of
+from tests.impl.spark.conftest import Driver, options_of
+from tests.support.served_exchange import ServedExchange, channels_of, numbers
 
 Options = dict[str, str]
 
@@ -33,51 +31,47 @@ NOBODY = "127.0.0.1:1"
 @pytest.fixture
 def options(kept: ServedExchange) -> Options:
     """Of a stream with one channel, which keeps at most 256 rows."""
-    return {"address": kept.address, "stream": kept.stream(), "channels": "1", "timeout_seconds": "60"}
+    return options_of(kept, channels="1")
 
 
-def put(options: Options, count: int) -> None:
-    batch = pa.record_batch({"n": pa.array(range(count), pa.int64())})
+def put(options: Options, first: int, stop: int, *, closes: bool = False) -> None:
+    batch = numbers(first, stop)
     with open_sink(options["address"], channels_of(options)[0], batch.schema, timeout_seconds=60) as sink:
         sink.send(batch)
-        sink.end(closes_channel=True)
+        sink.end(closes_channel=closes)
 
 
-def progress(**changes: Any) -> QueryProgressEvent:
-    """As Spark says it."""
-    source = {
-        "description": "permitflow",
-        "startOffset": "null",
-        "endOffset": json.dumps({"version": 1, "rows": {"s/0": 10, "s/1": 20}, "logs": {"s/0": "", "s/1": ""}}),
-        "latestOffset": json.dumps({"version": 1, "rows": {"s/0": 15, "s/1": 21}, "logs": {"s/0": "", "s/1": ""}}),
-        "numInputRows": 30,
-        "inputRowsPerSecond": float("nan"),
-        "processedRowsPerSecond": 60.0,
-    }
-    told = {
-        "id": "00000000-0000-0000-0000-000000000001",
-        "runId": "00000000-0000-0000-0000-000000000002",
-        "name": "orders",
-        "timestamp": "2026-01-01T00:00:00.000Z",
-        "batchId": 7,
-        "batchDuration": 500,
-        "durationMs": {"triggerExecution": 400},
-        "eventTime": {},
-        "stateOperators": [],
-        "sources": [source],
-        "sink": {"description": "noop", "numOutputRows": 30, "metrics": {}},
-        "numInputRows": 30,
-        "inputRowsPerSecond": float("nan"),
-        "processedRowsPerSecond": 60.0,
-        "observedMetrics": {},
-    }
-    return QueryProgressEvent(StreamingQueryProgress.fromJson({**told, **changes}))
+RUN = uuid4()
+
+
+def said(*ends: str, latest: str = "null", name: str | None = "orders") -> StreamingQueryProgress:
+    """What Spark says of a batch of so many sources, each with the offset at which it ends."""
+    rates = {"numInputRows": 30, "inputRowsPerSecond": float("nan"), "processedRowsPerSecond": 60.0}
+    source = {"description": "permitflow", "startOffset": "null", "latestOffset": latest, **rates}
+    told = {"id": str(uuid4()), "runId": str(RUN), "name": name, "timestamp": "2026-01-01T00:00:00.000Z"}
+    batch = {"batchId": 7, "batchDuration": 500, "durationMs": {"triggerExecution": 400}, "observedMetrics": {}}
+    return StreamingQueryProgress.fromJson(
+        {
+            **{**told, **batch, **rates, "eventTime": {}, "stateOperators": []},
+            "sources": [{**source, "endOffset": end} for end in ends],
+            "sink": {"description": "noop", "numOutputRows": 30, "metrics": {}},
+        }
+    )
+
+
+def progress() -> QueryProgressEvent:
+    """Of two channels, with 6 rows left."""
+    end, latest = (
+        json.dumps({"version": 1, "rows": {"s/0": first, "s/1": second}, "logs": {"s/0": "", "s/1": ""}})
+        for first, second in ((10, 20), (15, 21))
+    )
+    return QueryProgressEvent(said(end, latest=latest))
 
 
 def test_each_batch_of_a_query_is_joined_with_what_the_exchange_holds(
     driver: Driver, options: Options, tmp_path: Path
 ) -> None:
-    put(options, 200)
+    put(options, 0, 200, closes=True)
     written = tmp_path / "records.jsonl"
 
     def job(spark: SparkSession) -> list[QueryRecord]:
@@ -135,16 +129,6 @@ def test_an_exchange_that_is_away_costs_a_record_its_numbers_and_no_more() -> No
         plot_back_pressure(watching)
 
 
-RUN = uuid4()
-
-
-def put_numbers(options: Options, first: int, stop: int) -> None:
-    batch = pa.record_batch({"n": pa.array(range(first, stop), pa.int64())})
-    with open_sink(options["address"], channels_of(options)[0], batch.schema, timeout_seconds=60) as sink:
-        sink.send(batch)
-        sink.end(closes_channel=False)
-
-
 def acknowledged_row(options: Options) -> int:
     with control(options["address"]) as orders:
         return orders.positions(channels_of(options))[0].acknowledged_row
@@ -157,26 +141,15 @@ def committed(
     (channel,) = channels_of(options)
     with control(options["address"]) as orders:
         log_id = log_id or orders.positions([channel])[0].log_id
-    ends = [{"version": 1, "rows": {channel: row}, "logs": {channel: log_id}} for row in rows]
-    rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
-    told = {"startOffset": "null", "latestOffset": "null", "description": "permitflow", **rates}
-    others = [{**told, "endOffset": text} for text in ("17", '{"topic": {"0": 5}}', "null")]
-    facts = {"id": str(uuid4()), "runId": str(RUN), "name": name, "timestamp": "2026-01-01T00:00:00.000Z"}
-    numbers = {"batchId": 7, "batchDuration": 5, "durationMs": {}, "eventTime": {}, "stateOperators": []}
-    return StreamingQueryProgress.fromJson(
-        {
-            **{**facts, **numbers, **rates, "observedMetrics": {}},
-            "sources": [*others, *({**told, "endOffset": json.dumps(end)} for end in ends)],
-            "sink": {"description": "noop", "numOutputRows": 1, "metrics": {}},
-        }
-    )
+    ends = [json.dumps({"version": 1, "rows": {channel: row}, "logs": {channel: log_id}}) for row in rows]
+    return said("17", '{"topic": {"0": 5}}', "null", *ends, name=name)
 
 
-def after(options: Options, consumers: Mapping[str, str], said: Sequence[StreamingQueryProgress]) -> int:
+def after(options: Options, consumers: Mapping[str, str], batches: Sequence[StreamingQueryProgress]) -> int:
     """What is acknowledged when the run has ended of which Spark has said this."""
     tails = CommittedTails(options["address"], consumers)
-    for progress in said:
-        tails.committed(progress)
+    for batch in batches:
+        tails.committed(batch)
     tails.ended(uuid4())
     assert acknowledged_row(options) == 0
     tails.ended(RUN)
@@ -195,23 +168,23 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_the_last_batch_that_was_committed_is_acknowledged_once_when_its_run_ends(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put_numbers(options, 0, 100)
-    said = [committed(options, row) for row in (30, 80)]
-    assert after(options, {"orders": "default"}, said) == 80
+    put(options, 0, 100)
+    batches = [committed(options, row) for row in (30, 80)]
+    assert after(options, {"orders": "default"}, batches) == 80
     assert not told(caplog)
 
 
 def test_a_query_that_is_not_named_is_left_alone(options: Options) -> None:
-    put_numbers(options, 0, 100)
-    said = [committed(options, 30), committed(options, 30, name=None)]
-    assert after(options, {"another": "default"}, said) == 0
-    assert after(options, {str(said[1].id): "default"}, said) == 30
+    put(options, 0, 100)
+    batches = [committed(options, 30), committed(options, 30, name=None)]
+    assert after(options, {"another": "default"}, batches) == 0
+    assert after(options, {str(batches[1].id): "default"}, batches) == 30
 
 
 def test_the_listener_does_not_acknowledge_unknown_queries_or_offsets(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put_numbers(options, 0, 100)
+    put(options, 0, 100)
     with caplog.at_level(logging.WARNING):
         assert after(options, {"orders": "default"}, []) == 0
         assert after(options, {"orders": "default"}, [committed(options)]) == 0
@@ -229,7 +202,7 @@ def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
     driver: Driver, options: Options, tmp_path: Path
 ) -> None:
     checkpoint, traces = str(tmp_path / "checkpoint"), str(tmp_path / "traces")
-    put_numbers(options, 0, 200)
+    put(options, 0, 200)
 
     def job(spark: SparkSession) -> tuple[list[int], int, list[int]]:
         seen: list[int] = []
@@ -255,7 +228,7 @@ def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
             query.stop()
             assert over.wait(60)
             first, acknowledged = sorted(seen), acknowledged_row(options)
-            put_numbers(options, 200, 250)
+            put(options, 200, 250)
             assert writer.trigger(availableNow=True).start().awaitTermination(60)
             return first, acknowledged, sorted(seen)
         finally:

@@ -13,13 +13,9 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
 from tests.impl.spark.conftest import Driver
-from tests.support.served_exchange import channels_of, produce, producers
+from tests.support.served_exchange import channels_of, numbers, produce, producers
 
 Options = dict[str, str]
-
-
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
 @pytest.mark.sample

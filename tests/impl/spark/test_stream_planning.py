@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import ChannelAbortedError, CheckpointError, RowsLostError
+from permitflow.errors import CheckpointError, RowsLostError
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner, fair_shares
@@ -21,12 +21,11 @@ def at(
     acknowledged: int,
     next_row: int,
     *,
-    state: ChannelState = ChannelState.OPEN,
     log_id: str = "first",
     window: ChannelParameters = WINDOW,
 ) -> Position:
-    reason = "the disk is on fire" if state is ChannelState.BROKEN else ""
-    return ChannelPosition(channel, acknowledged, next_row, state, reason, window, None, log_id, window.row_permits)
+    counts = (channel, acknowledged, next_row, ChannelState.OPEN, "")
+    return ChannelPosition(*counts, window, None, log_id, window.row_permits)
 
 
 def positions(*each: Position) -> dict[str, Position]:
@@ -41,32 +40,10 @@ def planner(*channels: str, max_rows: int | None = None) -> StreamPlanner:
     return StreamPlanner(channels or ("a",), consumer="etl", max_rows=max_rows)
 
 
-def test_a_batch_takes_half_the_window_of_each_channel() -> None:
-    there = positions(at("a", 10, 110), at("b", 0, 20))
-    plan = planner("a", "b")
-    end = plan.plan(offset({"a": 10, "b": 0}), there, limit_rows=plan.default_limit(there))
-    assert end == offset({"a": 60, "b": 20})
-
-
 def test_the_users_limit_is_for_all_channels_together_and_divided_fairly() -> None:
     there = positions(at("a", 0, 100), at("b", 0, 3))
     end = planner("a", "b", max_rows=30).plan(offset({"a": 0, "b": 0}), there, limit_rows=30)
     assert end == offset({"a": 27, "b": 3})
-
-
-def test_without_new_rows_the_offset_is_the_very_same() -> None:
-    start = offset({"a": 7})
-    assert planner().plan(start, positions(at("a", 7, 7)), limit_rows=50) is start
-    assert planner().plan(start, positions(at("a", 7, 7, state=ChannelState.ENDED)), limit_rows=50) is start
-
-
-def test_available_now_ends_where_it_was_prepared() -> None:
-    plan = planner()
-    plan.end_at(positions(at("a", 0, 70)))
-    assert plan.plan(offset({"a": 0}), positions(at("a", 0, 90)), limit_rows=50) == offset({"a": 50})
-    assert plan.plan(offset({"a": 50}), positions(at("a", 50, 150)), limit_rows=50) == offset({"a": 70})
-    done = offset({"a": 70})
-    assert plan.plan(done, positions(at("a", 70, 170)), limit_rows=50) is done
 
 
 def test_a_channel_that_is_new_among_the_options_enters_first_and_is_read_then() -> None:
@@ -102,14 +79,6 @@ def test_lost_rows_are_never_skipped(position: Position, words: str) -> None:
     assert (caught.value.channel, caught.value.consumer, caught.value.wanted_row) == ("a", "etl", 7)
     assert words in str(caught.value)
     assert "skips nothing" in str(caught.value)
-
-
-def test_a_broken_channel_is_read_to_its_last_row_and_then_fails_the_query() -> None:
-    broken = positions(at("a", 5, 7, state=ChannelState.BROKEN))
-    end = planner().plan(offset({"a": 5}), broken, limit_rows=50)
-    assert end == offset({"a": 7})
-    with pytest.raises(ChannelAbortedError, match="the disk is on fire; all 7 rows that had come before were read"):
-        planner().plan(end, broken, limit_rows=50)
 
 
 def test_an_offset_survives_sparks_checkpoint() -> None:

@@ -10,9 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -37,20 +35,18 @@ from permitflow.spark.stream_planning import OffsetJson, Positions, StreamOffset
 from permitflow.spark.stream_source import ChannelRows, ExchangeLine, ExchangeStreamReader
 from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
-from tests.support.process import reserved_address
-from tests.support.served_exchange import ServedExchange, channels_of, producers, served_exchange
+from tests.impl.spark.conftest import KEEPING, Driver, options_of
+from tests.support.served_exchange import ServedExchange, channels_of, numbers, producers, served_exchange
 
 Options = dict[str, str]
 
 SCHEMA = StructType().add("n", LongType())
-KEEPING = ("--retention", "replay", "--drain-seconds", "0.1")
 EVERYTHING = ReadAllAvailable()
 
 
 @pytest.fixture
-def options(kept: ServedExchange) -> Options:
-    """Of a stream of two channels that nobody has used, in an exchange that keeps rows."""
-    return options_of(kept)
+def options(replay_options: Options) -> Options:
+    return replay_options
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +54,6 @@ def shared() -> Iterator[ServedExchange]:
     """One exchange whose channels keep their rows for two consumers."""
     with served_exchange(more=[*KEEPING, "--consumer", "etl", "--consumer", "audit"]) as served:
         yield served
-
-
-def options_of(exchange: ServedExchange, **more: str) -> Options:
-    stream = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "30"}
-    return {**stream, **more}
-
-
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
 
 
 def put(options: Options, channel: int, start: int, stop: int, *, ends: bool = False) -> None:
@@ -94,8 +81,7 @@ def read(options: Options, start: OffsetJson, end: OffsetJson, schema: StructTyp
 
 def acknowledged(options: Options, consumer: str = "") -> list[int]:
     with control(options["address"]) as line:
-        names = [f"{options['stream']}/{number}" for number in range(2)]
-        return [position.acknowledged_row for position in line.positions(names, consumer=consumer)]
+        return [each.acknowledged_row for each in line.positions(channels_of(options), consumer=consumer)]
 
 
 def test_batches_come_in_order_can_be_read_again_and_are_acknowledged_when_the_next_one_is_asked_for(
@@ -200,13 +186,6 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) ->
         other.latestOffset(first, EVERYTHING)
     with pytest.raises(RowsLostError, match=r"row 0 of channel .* was acknowledged and is forgotten"):
         read(options, first, end)
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    """Where an exchange is found again."""
-    with reserved_address() as reserved:
-        yield reserved
 
 
 def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come(address: str) -> None:
@@ -316,24 +295,10 @@ def test_a_channel_that_is_read_once_cannot_be_streamed(exchange: ServedExchange
     assert "--retention replay" in caught.value.__notes__[-1]
 
 
-T = TypeVar("T")
-
-
-class Driver(Protocol):
-    def run(self, job: Callable[[SparkSession], T]) -> T: ...
-    def failure(self, job: Callable[[SparkSession], object]) -> str: ...
-
-
 @pytest.fixture
-def recorded(kept: ServedExchange, tmp_path: Path) -> Options:
+def recorded(options: Options, tmp_path: Path) -> Options:
     """Of a recorded stream of two channels, with a window of 256 rows each."""
-    return {
-        "address": kept.address,
-        "stream": kept.stream(),
-        "channels": "2",
-        "timeout_seconds": "60",
-        "trace_dir": str(tmp_path / "trace"),
-    }
+    return {**options, "trace_dir": str(tmp_path / "trace")}
 
 
 def chunks(start: int, stop: int) -> list[pa.RecordBatch]:
@@ -505,35 +470,24 @@ def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
     assert "not a behaviour of the specification" in verdict.describe()
 
 
-@contextmanager
-def two_consumers() -> Iterator[ServedExchange]:
-    more = ["--retention", "replay", "--consumer", "etl", "--consumer", "audit", "--drain-seconds", "0.1"]
-    with served_exchange(more=more) as served:
-        yield served
-
-
 def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice(
-    driver: Driver, tmp_path: Path
+    driver: Driver, shared: ServedExchange, tmp_path: Path
 ) -> None:
-    with two_consumers() as exchange:
-        recorded = {"address": exchange.address, "stream": exchange.stream(), "channels": "2", "timeout_seconds": "60"}
-        put(recorded, 0, 0, 50)
-        put(recorded, 1, 50, 80)
+    options = options_of(shared)
+    put(options, 0, 0, 50)
+    put(options, 1, 50, 80)
 
-        def job(spark: SparkSession) -> tuple[str, list[int]]:
-            counts: list[int] = []
+    def job(spark: SparkSession) -> tuple[str, list[int]]:
+        counts: list[int] = []
 
-            def count(frame: DataFrame, batch: int) -> None:
-                counts.append(frame.where("n >= 0").count())
+        def count(frame: DataFrame, batch: int) -> None:
+            counts.append(frame.where("n >= 0").count())
 
-            stream = spark.readStream.format("permitflow").schema("n LONG").options(**recorded)
-            etl, audit = stream.option("consumer", "etl").load(), stream.option("consumer", "audit").load()
-            return run_available(etl.union(etl).union(audit), str(tmp_path / "checkpoint"), count), counts
+        stream = spark.readStream.format("permitflow").schema("n LONG").options(**options)
+        etl, audit = stream.option("consumer", "etl").load(), stream.option("consumer", "audit").load()
+        return run_available(etl.union(etl).union(audit), str(tmp_path / "checkpoint"), count), counts
 
-        ended, counts = driver.run(job)
-        assert ended == ""
-        assert sum(counts) == 3 * 80
-        with control(recorded["address"]) as line:
-            for consumer in ("etl", "audit"):
-                rows = [each.acknowledged_row for each in line.positions(channels_of(recorded), consumer=consumer)]
-                assert rows == [50, 30]
+    ended, counts = driver.run(job)
+    assert ended == ""
+    assert sum(counts) == 3 * 80
+    assert [acknowledged(options, consumer) for consumer in ("etl", "audit")] == [[50, 30]] * 2
