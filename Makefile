@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,12 @@ hostile-peers: setup  ## what a neighbour notices of a peer that asks for too mu
 
 faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops and kills: nothing is lost in silence (ten minutes)
 	@$(BIN)/python -m tests.faults
+
+java: setup  ## compile the Java programs of interop/java, into build/java; needs a JDK and jars: interop/java/README.md
+	@$(BIN)/python -m tools.java_peers build
+
+reactive-streams-tck: setup  ## the TCK of Reactive Streams against the Java ends of a channel; REACTIVE_STREAMS_TCK=jar (a minute)
+	@$(BIN)/python -m tools.java_peers tck
 
 tutorial: setup  ## a slow service between two Spark jobs, without and with an exchange; docs/start/tutorial.md and its picture
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.slow_service --document
