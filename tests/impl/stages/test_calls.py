@@ -434,6 +434,24 @@ async def test_elements_before_an_error_of_the_server_arrive_before_it(error: Ex
     assert caught.value.code == code
 
 
+async def test_what_is_in_the_window_when_the_server_fails_arrives_before_the_error() -> None:
+    has_failed = asyncio.Event()
+
+    async def double(iterator: Any, context: Any) -> None:
+        try:
+            await calls.respond(context, Source(Given(50, error=CallError(code="ABORTED", details="after 50"))))
+        finally:
+            has_failed.set()
+
+    async with serving(Double=double) as stub:
+        elements = Source(Given()).through(calls.flow(stub.Double)).open()
+        assert (await anext(elements)).value == 1
+        await has_failed.wait()
+        assert [(await anext(elements)).value for _ in range(49)] == list(range(2, 51))
+        with pytest.raises(CallError, match="ABORTED: after 50"):
+            await anext(elements)
+
+
 @pytest.mark.parametrize("kind", ["flow", "sink"])
 async def test_an_error_of_the_clients_source_is_raised_as_it_is(kind: str) -> None:
     error = OSError("lost")
