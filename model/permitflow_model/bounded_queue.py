@@ -14,8 +14,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = ["REGISTERED", "SYSTEM", "Chunk", "Interval", "Parameters", "State", "cost_of", "initial", "total"]
-
 
 @dataclass(frozen=True)
 class Interval:

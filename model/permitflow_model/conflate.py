@@ -9,8 +9,6 @@ from typing import NamedTuple
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = ["NOTHING", "REGISTERED", "SYSTEM", "Parameters", "State", "Summary", "initial", "together"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:

@@ -4,21 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.numbered import (
+    deliver,
+    exactly_once_in_order,
+    is_in_range,
+    offer,
+    successor,
+    withdraw,
+)
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
-
-__all__ = [
-    "OUT_OF_ORDER",
-    "REGISTERED",
-    "SYSTEM",
-    "Parameters",
-    "State",
-    "due_after",
-    "initial",
-    "is_number",
-    "successor",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +69,6 @@ class State(NamedTuple):
     requests: int
 
 
-def successor(number: int, parameters: Parameters) -> int:
-    """The number of the next message."""
-    return (number + 1) % parameters.tags
-
-
 def initial(parameters: Parameters) -> State:
     """Nothing was offered yet."""
     return State(
@@ -93,31 +84,12 @@ def initial(parameters: Parameters) -> State:
     )
 
 
-def offer(state: State, parameters: Parameters) -> State:
-    """The application wants to send a message."""
-    require(state.waiting.size() < parameters.waiters)
-    return state._replace(waiting=state.waiting.push(state.offered), offered=successor(state.offered, parameters))
-
-
-def withdraw(state: State, parameters: Parameters) -> State:
-    """The application gives up waiting with its newest message."""
-    require(parameters.withdrawals)
-    require(not state.waiting.is_empty())
-    return state._replace(offered=state.waiting.last(), waiting=state.waiting.without_last())
-
-
 def send(state: State, _parameters: Parameters) -> State:
     """A message was asked for: the oldest one leaves."""
     require(not state.waiting.is_empty())
     require(state.credit > 0)
     message, rest = state.waiting.head(), state.waiting.without_head()
     return state._replace(credit=state.credit - 1, wire=state.wire.push(message), waiting=rest)
-
-
-def deliver(state: State, _parameters: Parameters) -> State:
-    """A message arrives at the receiver."""
-    require(not state.wire.is_empty())
-    return state._replace(inbox=state.inbox.push(state.wire.head()), wire=state.wire.without_head())
 
 
 def consume(state: State, parameters: Parameters) -> State:
@@ -149,31 +121,14 @@ def _counts(parameters: Parameters) -> Iterator[tuple[int]]:
     return ((count,) for count in range(1, parameters.size + 1))
 
 
-OUT_OF_ORDER = -1
-"""No message has this number: after one that is out of order, none is due."""
-
-
-def due_after(due: int, message: int, parameters: Parameters) -> int:
-    """The number that is due after a message, or ``OUT_OF_ORDER`` if another message was due."""
-    return successor(due, parameters) if message == due else OUT_OF_ORDER
-
-
-def is_number(message: int, parameters: Parameters) -> bool:
-    """Is it the number of a message?"""
-    return 0 <= message < parameters.tags
-
-
 def type_ok(state: State, parameters: Parameters) -> bool:
     """Every variable is in its range."""
     return (
-        is_number(state.offered, parameters)
-        and is_number(state.consumed, parameters)
-        and state.waiting.size() <= parameters.waiters
+        is_in_range(state, parameters)
         and state.credit >= 0
         and state.unrequested >= 0
         and state.withheld >= 0
         and state.requests >= 0
-        and all(queue.every(is_number, parameters) for queue in (state.waiting, state.wire, state.inbox))
     )
 
 
@@ -196,14 +151,6 @@ def requests_batched(state: State, parameters: Parameters) -> bool:
 def never_stuck(state: State, parameters: Parameters) -> bool:
     """A message that waits can still be served; needs a batch of at most the size."""
     return state.waiting.is_empty() or SYSTEM.can_move(state, parameters)
-
-
-def exactly_once_in_order(state: State, parameters: Parameters) -> bool:
-    """Messages are consumed in the order in which they were offered, each once."""
-    due = state.consumed
-    for queue in (state.inbox, state.wire, state.waiting):
-        due = queue.fold(due_after, due, parameters)
-    return due == state.offered
 
 
 def _here(state: State) -> int:

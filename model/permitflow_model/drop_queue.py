@@ -9,8 +9,6 @@ from typing import Literal, NamedTuple
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = ["REGISTERED", "SYSTEM", "Parameters", "State", "initial", "is_due_to_arrive", "is_due_to_serve"]
-
 Strategy = Literal["oldest", "youngest", "incoming"]
 
 

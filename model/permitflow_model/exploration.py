@@ -8,8 +8,6 @@ from permitflow_model.manifest import DEADLOCK, SUCCESS, ManifestError, Model, V
 from permitflow_model.registry import Registered, system_of
 from permitflow_model.tla_values import TlaValue, snake_case
 
-__all__ = ["Exploration", "explore_model", "is_explorable", "parameters_for"]
-
 _ONLY_FOR_TLC = frozenset({"Fair"})
 
 

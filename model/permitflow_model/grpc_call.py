@@ -12,23 +12,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "OUT_OF_ORDER",
-    "REGISTERED",
-    "SYSTEM",
-    "Message",
-    "Parameters",
-    "State",
-    "bytes_of",
-    "due_after",
-    "initial",
-    "is_message",
-    "is_ready",
-    "larger",
-    "size_of",
-    "successor",
-]
-
 Producer = Literal["open", "completed", "failed", "cancelled"]
 Consumer = Literal["open", "completed", "failed", "cancelled"]
 Looking = Literal["nobody", "stage", "thread"]

@@ -13,32 +13,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "CHANNEL_CLAUSES",
-    "GATE_CLAUSES",
-    "OUT_OF_ORDER",
-    "REGISTERED",
-    "RESUME",
-    "REVOKE",
-    "SYSTEM",
-    "Channel",
-    "Content",
-    "Effect",
-    "Item",
-    "Parameters",
-    "Promise",
-    "State",
-    "content_of",
-    "due_after",
-    "effect_of",
-    "initial",
-    "opened",
-    "promise_of",
-    "resumed",
-    "takes_back",
-    "valid_credit",
-]
-
 RESUME = 0
 """Among grants: consumption is resumed."""
 

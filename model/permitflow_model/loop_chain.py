@@ -8,20 +8,6 @@ from permitflow_model.kernel.family import Family, family
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "REGISTERED",
-    "SYSTEM",
-    "Loop",
-    "Parameters",
-    "State",
-    "consumed",
-    "held",
-    "loop_ok",
-    "opened",
-    "sent",
-    "size",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:

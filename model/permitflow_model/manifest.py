@@ -15,21 +15,6 @@ from typing import Literal, TypeAlias
 
 from permitflow_model.tla_values import TlaValue, config_text
 
-__all__ = [
-    "DEADLOCK",
-    "SUCCESS",
-    "ManifestError",
-    "Model",
-    "Table",
-    "UnknownOperator",
-    "Verdict",
-    "find_spec_directory",
-    "module_paths",
-    "operator_line",
-    "read_manifest",
-    "reference",
-]
-
 
 class ManifestError(ValueError):
     """The manifest, or a name looked up in it, cannot be used; the message says where and why."""

@@ -15,21 +15,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "REGISTERED",
-    "SYSTEM",
-    "Parameters",
-    "Signal",
-    "Sink",
-    "Source",
-    "State",
-    "initial",
-    "is_mute",
-    "is_muted",
-    "larger",
-    "newest_of",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:

@@ -15,40 +15,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "ACTIONS",
-    "ALL",
-    "NOTHING",
-    "NO_WATERMARK",
-    "OUT_OF_ORDER",
-    "REGISTERED",
-    "SYSTEM",
-    "Message",
-    "Parameters",
-    "Permits",
-    "State",
-    "carried",
-    "carried_by",
-    "cost_of",
-    "due_after",
-    "held",
-    "held_by",
-    "in_channel",
-    "initial",
-    "is_message",
-    "is_permits",
-    "is_stuck",
-    "next_sent",
-    "plus",
-    "row_bound_of",
-    "rows_in",
-    "rows_of",
-    "successor",
-    "sum_permits",
-    "total",
-    "withheld",
-]
-
 Kind = Literal["chunk", "barrier", "watermark"]
 Whereabouts = Literal["pending", "sent", "heard"]
 

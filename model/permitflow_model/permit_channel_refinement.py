@@ -9,8 +9,6 @@ from permitflow_model.bounded_queue import Chunk, Interval
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.permit_channel import Message, Parameters, State, cost_of
 
-__all__ = ["NO_CHUNKS", "as_chunks", "chunks_in", "queue_in", "queue_move", "queue_parameters"]
-
 NO_CHUNKS: Fifo[Chunk] = Fifo()
 
 

@@ -52,20 +52,6 @@ from permitflow_model.permit_channel import (
     total,
 )
 
-__all__ = [
-    "PART",
-    "RECEIVER_ACTIONS",
-    "Path",
-    "PermitChannelReplay",
-    "ReceiverAlone",
-    "SenderAlone",
-    "TraceEvent",
-    "World",
-    "permits_of",
-    "rows_of",
-    "withdraw_at",
-]
-
 RECEIVER_ACTIONS = frozenset(action.name for action in SYSTEM.actions if action.end == "receiver")
 """Actions that happen at the receiver; all others happen at the sender."""
 

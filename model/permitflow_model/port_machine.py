@@ -9,19 +9,6 @@ from typing import Literal, NamedTuple
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "REGISTERED",
-    "SYSTEM",
-    "Event",
-    "Inlet",
-    "Outlet",
-    "Parameters",
-    "State",
-    "Token",
-    "initial",
-    "left_to_tell",
-]
-
 Token = Literal["InReady", "Pulling", "Pushing", "OutReady"]
 Inlet = Literal["open", "cancelled", "completed", "failed"]
 Outlet = Literal["open", "completed", "failed", "cancelled"]

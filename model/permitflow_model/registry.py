@@ -17,8 +17,6 @@ from permitflow_model.kernel.system import System
 from permitflow_model.manifest import module_paths
 from permitflow_model.tla_values import snake_case
 
-__all__ = ["Registered", "recorded_as", "system_of", "systems"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:

@@ -11,8 +11,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = ["REGISTERED", "SYSTEM", "Parameters", "State", "Stream", "window"]
-
 Message = Literal["data", "barrier"]
 
 

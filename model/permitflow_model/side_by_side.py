@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import TypeVar
 
-__all__ = ["in_processes", "result_of"]
-
 T = TypeVar("T")
 
 # A signal to another thread does not wake up this one while it waits for a lock, so it polls.

@@ -12,23 +12,6 @@ from typing import Literal, NamedTuple
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "ACTIONS",
-    "NO_ROWS",
-    "PHASES",
-    "REGISTERED",
-    "SYSTEM",
-    "AcknowledgeIn",
-    "Parameters",
-    "Phase",
-    "Rows",
-    "State",
-    "committed_end",
-    "initial",
-    "is_stuck",
-    "keeps",
-]
-
 AcknowledgeIn = Literal["latestOffset", "commit"]
 """The call in which rows are acknowledged."""
 

@@ -31,8 +31,6 @@ from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, keeps
 
-__all__ = ["QueryEvent", "QueryWorld", "SparkMicroBatchReplay", "query_parameters"]
-
 _WITHOUT_END = 2**62
 _FAULTS = 1
 """That may still happen: one at any time, so that worlds do not differ in how many have been."""

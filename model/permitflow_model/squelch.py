@@ -11,28 +11,6 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = [
-    "NO_WORDS",
-    "OFF",
-    "ON",
-    "REGISTERED",
-    "SYSTEM",
-    "Parameters",
-    "Signal",
-    "State",
-    "count",
-    "followed_by",
-    "gap_of",
-    "initial",
-    "is_off_due",
-    "needed_headroom",
-    "oldest_age",
-    "plus",
-    "sent_lately",
-    "told_now",
-    "words_of",
-]
-
 ON = 0
 """The sender may send."""
 

@@ -11,23 +11,6 @@ from typing import TypeAlias, Union
 
 from permitflow_model.kernel.queue import SummedFifo
 
-__all__ = [
-    "Function",
-    "ModelValue",
-    "Record",
-    "TlaSyntaxError",
-    "TlaValue",
-    "camel_case",
-    "config_text",
-    "format_state",
-    "format_value",
-    "parse_state",
-    "parse_value",
-    "snake_case",
-    "state_to_tla",
-    "to_tla",
-]
-
 
 class TlaSyntaxError(ValueError):
     """A text is not a TLA+ value as TLC prints it."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-__all__ = ["REGISTERED", "SYSTEM", "Parameters", "State", "initial", "largest_burst", "ticks_to_wait"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:

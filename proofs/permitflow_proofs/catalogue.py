@@ -3,8 +3,6 @@
 from permitflow_model.registry import systems
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["catalogue"]
-
 
 def catalogue() -> tuple[Theorem, ...]:
     """Every theorem, each with its obligations."""

@@ -1,26 +1,13 @@
 """Conflation, for any elements: number, sum and peak are exact, whatever the speeds."""
 
 from permitflow_model.conflate import SYSTEM, Parameters, State
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
-
 INVARIANT = SYSTEM.invariants
 """What every reachable state satisfies; proved by induction."""
-
-
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
 
 
 def _any_size(parameters: Parameters) -> tuple[int]:
@@ -29,7 +16,7 @@ def _any_size(parameters: Parameters) -> tuple[int]:
     return (size,)
 
 
-SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Push": _any_size})
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Push": _any_size})
 """Conflation with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-")

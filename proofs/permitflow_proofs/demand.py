@@ -3,44 +3,19 @@
 The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
 """
 
-from collections.abc import Callable
-from functools import partial
-
-from permitflow_model.demand import (
-    OUT_OF_ORDER,
-    SYSTEM,
-    Parameters,
-    State,
-    due_after,
-    is_number,
-    successor,
-)
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_model.demand import SYSTEM, Parameters, State
+from permitflow_model.kernel.numbered import successor
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
-from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.queue_facts import dead_end_obligation
-from permitflow_proofs.kernel.symbols import assume, assuming, integer, natural
+from permitflow_proofs.kernel.induction import Clause
+from permitflow_proofs.kernel.numbered import QUEUES, dead_end
+from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "rank", "theorems"]
 
 INVARIANT = {
     name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "RequestsBatched", "ExactlyOnceInOrder")
 }
 """What every reachable state satisfies; proved by induction."""
-
-
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts, also those that are not live."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    make = partial(SymbolicQueue.any_queue, any_item=integer, dead_ends={due_after: OUT_OF_ORDER})
-    state = arbitrary(State, special={name: make(name) for name in ("waiting", "wire", "inbox")})
-    return assume_all(INVARIANT.values(), state, parameters)
 
 
 def _any_count(parameters: Parameters) -> tuple[int]:
@@ -49,7 +24,7 @@ def _any_count(parameters: Parameters) -> tuple[int]:
     return (count,)
 
 
-SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Request": _any_count})
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, queues=QUEUES, arguments={"Request": _any_count})
 """The protocol with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "demand-")
@@ -71,22 +46,8 @@ def rank(state: State, _parameters: Parameters) -> int:
     return 4 * state.waiting.size() + in_channel + state.unrequested + state.requests + 2 * state.withheld
 
 
-def _falls(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) <= rank(before, parameters) - 1
-
-
-def _falls_by_two(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) <= rank(before, parameters) - 2
-
-
 def _is_at_rest(state: State) -> bool:
     return state.waiting.is_empty() and state.consumed == state.offered
-
-
-def _rests_or(holds: Callable[[State], bool]) -> Clause[State, Parameters]:
-    return lambda state, parameters: (
-        parameters.batch > parameters.size or SYSTEM.can_move(state, parameters) or holds(state)
-    )
 
 
 def _collects(before: State, after: State, parameters: Parameters) -> bool:
@@ -107,13 +68,6 @@ def _rest_of(batch: int) -> Clause[State, Parameters]:
         return others == parameters.size - parameters.batch + batch
 
     return holds
-
-
-def _any_number(parameters: Parameters) -> int:
-    number = natural("message")
-    with assuming():
-        assume(is_number(number, parameters))
-    return number
 
 
 # Time.  One unit is the time in which the receiver consumes a message; a round trip takes `delay` units: from the
@@ -202,7 +156,7 @@ def theorems() -> tuple[Theorem, ...]:
             "dead-end",
             "Successor",
             "After a message that is out of order none is due: what the proof of the order assumes of queues.",
-            dead_end_obligation(due_after, OUT_OF_ORDER, _any_number, lambda: integer("message"), any_parameters),
+            dead_end(SUBJECT.any_parameters),
         ),
         _CHAPTER.theorem(
             "bounded",
@@ -229,15 +183,13 @@ def theorems() -> tuple[Theorem, ...]:
             "Protocol",
             "4 waiting + 3 in flight + 2 in the inbox + unrequested + requested + 2 withheld falls with every step of "
             "the protocol: it comes to rest.",
-            *SUBJECT.step_obligations(SUBJECT.protocol_actions(), _falls, _falls_by_two, "it falls by two"),
+            *SUBJECT.rank_falls(rank),
         ),
         _CHAPTER.theorem(
             "all-delivered",
             "EveryMessageDelivered",
             "With a batch of at most size: where the protocol can do nothing more, everything offered is consumed.",
-            follows(
-                "in every state", _rests_or(_is_at_rest), _rests_or(lambda state: not _is_at_rest(state)), "nothing has"
-            ),
+            SUBJECT.comes_to(_is_at_rest, lambda parameters: parameters.batch > parameters.size),
         ),
         _CHAPTER.theorem(
             "overlap",

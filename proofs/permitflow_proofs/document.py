@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from permitflow_proofs.kernel.theorem import Verdict
 
-__all__ = ["theorems_document"]
-
 _HEAD = """\
 # Theorems
 

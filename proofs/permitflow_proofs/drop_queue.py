@@ -7,13 +7,11 @@ are those that it must let pass.  Each tick adds to the one, or takes from the o
 from functools import partial
 
 from permitflow_model.drop_queue import SYSTEM, Parameters, State
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Refutation, Subject
+from permitflow_proofs.kernel.induction import Refutation
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
 
 
 def behind(state: State, parameters: Parameters) -> bool:
@@ -46,17 +44,7 @@ INVARIANT = {
 """What every reachable state satisfies; proved by induction."""
 
 
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
-
-
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """A queue with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "drop-")

@@ -28,8 +28,6 @@ from permitflow_proofs.kernel.queue_facts import dead_end_obligation
 from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "rank", "theorems"]
-
 INVARIANT = {name: clause for name, clause in SYSTEM.invariants.items() if name not in ("AllReceived", "NeverStuck")}
 """What every reachable state satisfies; proved by induction."""
 

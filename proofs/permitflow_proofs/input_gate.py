@@ -41,9 +41,6 @@ from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obliga
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, assuming, implies, integer, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["EPOCHS", "EPOCHS_INVARIANT", "INVARIANT", "STORING", "SUBJECT", "any_parameters", "any_state", "theorems"]
-
-
 INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name != "InEpoch"}
 """What every reachable state satisfies where senders stop; proved by induction."""
 

@@ -15,8 +15,6 @@ from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["INVARIANT", "SUBJECT", "theorems"]
-
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
 """What every reachable state satisfies; proved by induction."""
 

@@ -3,28 +3,15 @@
 from functools import partial
 
 from permitflow_model.port_machine import SYSTEM, Parameters, State, left_to_tell
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
 
 INVARIANT = SYSTEM.invariants
 """What every reachable state satisfies; proved by induction."""
 
 
-def any_parameters() -> Parameters:
-    """With failures or without."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
-
-
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """Any connection."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "ports-")

@@ -10,8 +10,6 @@ from permitflow_model.side_by_side import in_processes
 from permitflow_proofs.catalogue import catalogue
 from permitflow_proofs.kernel.theorem import Examined, Solvers, Theorem, Verdict, examine, prove
 
-__all__ = ["prove_catalogue", "usable_processors"]
-
 
 def usable_processors() -> int:
     """How many processors this process may use."""

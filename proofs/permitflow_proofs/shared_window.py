@@ -3,30 +3,17 @@
 from functools import partial
 
 from permitflow_model.shared_window import SYSTEM, Parameters, State, window
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "theorems"]
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
 """What every reachable state satisfies; proved by induction."""
 
 
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
-
-
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """The inputs with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-")
@@ -34,8 +21,8 @@ _CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-")
 
 def _live(short: int) -> bool:
     """With a window larger than those of all inputs but one together, less so much."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    parameters = SUBJECT.any_parameters()
+    state = SUBJECT.any_state(parameters)
     # As a sum over the inputs, because a product of two unknowns is not linear.
     others = state.streams.sum_of(window, parameters) - parameters.stream
     assume(parameters.connection > others - short)

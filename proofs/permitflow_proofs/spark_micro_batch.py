@@ -30,23 +30,6 @@ from permitflow_proofs.kernel.symbols import (
 )
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = [
-    "BATCH_DONE",
-    "INVARIANT",
-    "QUERY",
-    "any_parameters",
-    "any_rows",
-    "any_state",
-    "filled",
-    "filling",
-    "largest_chunk",
-    "query",
-    "rank",
-    "theorems",
-    "unacknowledged",
-    "unacknowledging",
-]
-
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""

@@ -35,9 +35,6 @@ from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.symbols import assume, function, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "round_trip", "theorems", "worst_run"]
-
-
 # What can still come.
 
 

@@ -3,45 +3,19 @@
 The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
 """
 
-from collections.abc import Callable
-from functools import partial
-
-from permitflow_model.stop_and_wait import (
-    OUT_OF_ORDER,
-    SYSTEM,
-    Parameters,
-    State,
-    due_after,
-    is_number,
-    successor,
-)
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_model.kernel.numbered import successor
+from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.queue_facts import dead_end_obligation
-from permitflow_proofs.kernel.symbols import assume, assuming, integer, natural
+from permitflow_proofs.kernel.induction import Clause
+from permitflow_proofs.kernel.numbered import QUEUES, dead_end
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "out", "rank", "theorems"]
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "ExactlyOnceInOrder")}
 """What every reachable state satisfies; proved by induction."""
 
 
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    make = partial(SymbolicQueue.any_queue, any_item=integer, dead_ends={due_after: OUT_OF_ORDER})
-    state = arbitrary(State, special={name: make(name) for name in ("waiting", "wire", "inbox")})
-    return assume_all(INVARIANT.values(), state, parameters)
-
-
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, queues=QUEUES)
 """The protocol with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "stop-and-wait-")
@@ -65,31 +39,12 @@ def rank(state: State, _parameters: Parameters) -> int:
     return 4 * state.waiting.size() + out(state)
 
 
-def _is_a_step(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) == rank(before, parameters) - 1
-
-
-def _is_two_steps(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) == rank(before, parameters) - 2
-
-
 def _answered_after(steps: int) -> Clause[State, Parameters]:
     return lambda state, _parameters: 0 <= out(state) <= steps
 
 
 def _is_at_rest(state: State) -> bool:
     return state.waiting.is_empty() and state.free == 1 and state.consumed == state.offered
-
-
-def _rests_or(holds: Callable[[State], bool]) -> Clause[State, Parameters]:
-    return lambda state, parameters: SYSTEM.can_move(state, parameters) or holds(state)
-
-
-def _any_number(parameters: Parameters) -> int:
-    number = natural("message")
-    with assuming():
-        assume(is_number(number, parameters))
-    return number
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -121,7 +76,7 @@ def theorems() -> tuple[Theorem, ...]:
             "dead-end",
             "Successor",
             "After a message that is out of order none is due: what the proof of the order assumes of queues.",
-            dead_end_obligation(due_after, OUT_OF_ORDER, _any_number, lambda: integer("message"), any_parameters),
+            dead_end(SUBJECT.any_parameters),
         ),
         _CHAPTER.theorem(
             "bounded",
@@ -140,15 +95,13 @@ def theorems() -> tuple[Theorem, ...]:
             "Protocol",
             "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol: the "
             "number of steps left is known exactly, and the protocol comes to rest.",
-            *SUBJECT.step_obligations(SUBJECT.protocol_actions(), _is_a_step, _is_two_steps, "it falls by two"),
+            *SUBJECT.rank_falls(rank, exactly=True),
             follows("the oldest message leaves after three steps at most", _answered_after(3), _answered_after(2), "2"),
         ),
         _CHAPTER.theorem(
             "all-delivered",
             "EveryMessageDelivered",
             "Where the protocol can do nothing more, everything that was offered has been consumed and answered.",
-            follows(
-                "in every state", _rests_or(_is_at_rest), _rests_or(lambda state: not _is_at_rest(state)), "nothing has"
-            ),
+            SUBJECT.comes_to(_is_at_rest),
         ),
     )

@@ -3,13 +3,11 @@
 from functools import partial
 
 from permitflow_model.token_bucket import SYSTEM, Parameters, State, largest_burst, ticks_to_wait
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.induction import Refutation, Subject
+from permitflow_proofs.kernel.induction import Refutation
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
-
-__all__ = ["INVARIANT", "SUBJECT", "any_parameters", "any_state", "theorems"]
 
 
 def by_the_period(state: State, parameters: Parameters) -> bool:
@@ -37,23 +35,13 @@ INVARIANT = {
 """What every reachable state satisfies; proved by induction."""
 
 
-def any_parameters() -> Parameters:
-    """Any parameters that the model accepts."""
-    return any_parameters_of(Parameters)
-
-
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
-
-
 def _any_cost(parameters: Parameters) -> tuple[int]:
     cost = natural("cost", 1)
     assume(cost <= parameters.max_cost)
     return (cost,)
 
 
-SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Ask": _any_cost})
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Ask": _any_cost})
 """A token bucket with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-")

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from tests.faults.running import SECONDS_TO_HEAR, Evidence
 from tests.faults.schedules import Party, Retention
 
-__all__ = ["LAWS", "Verdict", "judged"]
-
 Events = list[dict[str, Any]]
 Law = Callable[[Evidence], Iterator[str]]
 

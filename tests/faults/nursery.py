@@ -26,8 +26,6 @@ import permitflow.transports.arrow  # noqa: F401
 from tests.faults.parties import take_part
 from tests.faults.schedules import Party
 
-__all__ = ["LONGEST_LIFE_SECONDS"]
-
 LONGEST_LIFE_SECONDS = 400
 """Every party ends with this, also one that its starter has forgotten."""
 

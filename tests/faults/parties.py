@@ -37,8 +37,6 @@ from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, 
 if TYPE_CHECKING:
     from permitflow.channels.statistics import ChannelStatistics
 
-__all__ = ["CHANNEL", "STREAM", "Journal", "serve_command", "take_part"]
-
 STREAM = "rows"
 CHANNEL = "rows/0"
 SCHEMA = pa.schema([("number", pa.int64()), ("inverse", pa.int64()), ("multiple", pa.int64())])

@@ -15,8 +15,6 @@ from typing import Any, Self
 from tests.faults.parties import serve_command
 from tests.faults.schedules import Kind, Party, Retention, Schedule
 
-__all__ = ["Evidence", "Life", "Nursery", "run_schedule"]
-
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "GRPC_VERBOSITY": "NONE", "PYTHONFAULTHANDLER": ""}
 

@@ -11,20 +11,6 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-__all__ = [
-    "CYCLE",
-    "Carrier",
-    "Client",
-    "Direction",
-    "Fault",
-    "Kind",
-    "Party",
-    "Retention",
-    "Schedule",
-    "draw",
-    "generator",
-]
-
 ROW_BYTES = 24
 """Of the three numbers of a row; what else is on the wire comes on top."""
 

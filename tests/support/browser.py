@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["Scheme", "Visit", "find_chromium", "open_browser"]
-
 Scheme = Literal["light", "dark"]
 
 # Debian and Fedora, Ubuntu, and what else a developer may have.

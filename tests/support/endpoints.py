@@ -23,8 +23,6 @@ from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import SameHost, get, put
 
-__all__ = ["CHANNEL", "SCHEMA", "main"]
-
 CHANNEL = "rows/0"
 SCHEMA = pa.schema([("number", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])
 

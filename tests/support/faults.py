@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import decide
 
-__all__ = ["Fault", "is_kept", "refuted_clauses", "with_fault"]
-
 S = TypeVar("S")
 P = TypeVar("P")
 

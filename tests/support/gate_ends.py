@@ -12,8 +12,6 @@ from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State, op
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
 
-__all__ = ["GateEnds"]
-
 
 class GateEnds:
     """All ends of a gate with explicit wires, moved step by step; chunks have one row.

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
 
-__all__ = ["Damage", "Flip", "flipping"]
-
 _PREFACE_BYTES = 24
 """What a client writes before its first frame (RFC 9113, 3.4)."""
 _HEADER_BYTES = 9

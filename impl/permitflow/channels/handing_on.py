@@ -12,8 +12,6 @@ from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.errors import ChannelAbortedError, EndOfStream
 from permitflow.protocol.messages import Kind
 
-__all__ = ["hand_on", "write_out"]
-
 T = TypeVar("T")
 
 

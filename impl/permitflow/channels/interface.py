@@ -17,9 +17,6 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Message
 
-__all__ = ["ReceiveEnd", "SendEnd", "require_count", "stream_channels"]
-
-
 T = TypeVar("T")
 
 

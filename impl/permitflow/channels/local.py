@@ -32,8 +32,6 @@ from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import ENDS, RecorderFactory
 
-__all__ = ["LocalReceiver", "LocalSender", "open_channel"]
-
 T = TypeVar("T")
 
 

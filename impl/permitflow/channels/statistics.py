@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["ChannelStatistics"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelStatistics:

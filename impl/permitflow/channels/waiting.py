@@ -13,8 +13,6 @@ from typing import Generic, TypeVar
 from permitflow.protocol.flow import Inbound, Outbound
 from permitflow.protocol.messages import Message, Offered
 
-__all__ = ["ParkedSend", "ReceiveLine", "SendLine", "Stopwatch"]
-
 T = TypeVar("T")
 
 

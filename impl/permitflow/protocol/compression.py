@@ -9,19 +9,6 @@ from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 
-__all__ = [
-    "UNCOMPRESSED",
-    "Codec",
-    "Compression",
-    "CompressionAnswer",
-    "CompressionOffer",
-    "checked",
-    "decided",
-    "offered",
-    "require_none_in_memory",
-    "require_offered",
-]
-
 
 class Codec(StrEnum):
     """How a batch of chunks is compressed, as a whole."""

@@ -10,8 +10,6 @@ from permitflow.protocol.compression import CompressionAnswer
 from permitflow.protocol.flow import Parameters, flow_named
 from permitflow.protocol.frames import Agreement, Get, Put, SameHostAnswer
 
-__all__ = ["PROTOCOL_VERSION", "accept", "agree", "require_version", "stated", "verify"]
-
 PROTOCOL_VERSION = 2
 
 

@@ -12,8 +12,6 @@ from permitflow.errors import RetentionError, WouldBlock
 from permitflow.protocol.control import KeptBarrier
 from permitflow.protocol.replay import Retention
 
-__all__ = ["MOST_BARRIERS", "KeptBarriers"]
-
 MOST_BARRIERS = 256
 """The most barriers that a channel keeps: each look of a streaming query tells all of them."""
 

@@ -3,8 +3,6 @@
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-__all__ = ["Kind", "Message", "Offered", "PlainChunk", "chunk_of"]
-
 T = TypeVar("T")
 
 

@@ -2,8 +2,6 @@
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["MOST_NAME_CHARACTERS", "require_name"]
-
 MOST_NAME_CHARACTERS = 200
 """An exchange may keep a name for the lifetime of the channel."""
 

@@ -33,22 +33,6 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 
-__all__ = [
-    "NOTHING_STATED",
-    "NO_PERMITS",
-    "PERMITS",
-    "PERMIT_ACTIONS",
-    "ChannelParameters",
-    "Oversize",
-    "PermitFlow",
-    "PermitReceiver",
-    "PermitSender",
-    "Permits",
-    "StatedParameters",
-    "held",
-    "kept_parameters",
-]
-
 T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 

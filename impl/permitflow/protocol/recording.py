@@ -11,17 +11,6 @@ from typing import Literal, Protocol, TypeAlias
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = [
-    "ENDS",
-    "ActionTable",
-    "End",
-    "ParameterValue",
-    "Recorder",
-    "RecorderFactory",
-    "column_of",
-    "fields_of",
-]
-
 End = Literal["sender", "receiver"]
 
 ENDS: tuple[End, End] = ("sender", "receiver")

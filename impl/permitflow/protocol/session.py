@@ -44,8 +44,6 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import Recorder, RecorderFactory
 
-__all__ = ["DOWNSTREAM", "UPSTREAM", "DownstreamSession", "FrameType", "Session", "State", "UpstreamSession"]
-
 T = TypeVar("T")
 FrameType: TypeAlias = type[object]
 

@@ -24,23 +24,6 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import ReplayBooks
 
-__all__ = [
-    "DEFAULT_TIMEOUT_SECONDS",
-    "MOST_ATTEMPTS",
-    "MOST_QUERIES",
-    "SILENT_SHARE",
-    "YIELD_SECONDS",
-    "Part",
-    "PartState",
-    "Publication",
-    "StagedQuery",
-    "StagingArea",
-    "StagingBooks",
-    "require_batch",
-    "require_key",
-    "require_room",
-]
-
 # Of two attempts at the same, one is mostly killed at once: the other should not push it out before.
 YIELD_SECONDS = 10.0
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["FIGURES", "ChannelTraffic", "KeptRows", "Rates", "Statistics", "each_rates_between", "rates_between"]
-
 FIGURES: Mapping[str, str] = {
     "state": "The channel's state: waiting, open, ended, spent or broken.",
     "producers": "Streams that are putting now.",

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Alike", "Family", "Members", "family"]
-
 M = TypeVar("M")
 
 

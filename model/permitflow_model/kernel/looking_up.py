@@ -26,8 +26,6 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled, System
 
-__all__ = ["ABSENT", "Layout", "Look", "LookUp", "Notes", "Packing", "changes_of", "look_at", "watched"]
-
 S = TypeVar("S")
 
 

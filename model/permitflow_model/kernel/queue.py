@@ -9,8 +9,6 @@ from functools import reduce
 from operator import and_
 from typing import Generic, Protocol, TypeVar, cast
 
-__all__ = ["Fifo", "Queue", "SummedFifo"]
-
 T = TypeVar("T")
 V = TypeVar("V")
 P = TypeVar("P")

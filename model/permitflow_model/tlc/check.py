@@ -17,8 +17,6 @@ from permitflow_model.tlc.graphs import LabelledGraph, first_difference, graph_o
 from permitflow_model.tlc.output import TlcError, TlcResult
 from permitflow_model.tlc.run import TlcOutput, TlcProcesses, find_jar, find_java, output_of_tlc
 
-__all__ = ["Engine", "Finding", "ModelResult", "check_model", "run_manifest", "run_model"]
-
 Engine: TypeAlias = Literal["tlc", "explorer", "both"]
 
 

@@ -11,8 +11,6 @@ from typing import TypeAlias, TypeVar
 from permitflow_model.kernel.explore import Graph
 from permitflow_model.tla_values import format_state, state_to_tla
 
-__all__ = ["Edge", "LabelledGraph", "first_difference", "graph_of_model"]
-
 S = TypeVar("S")
 
 Edge: TypeAlias = tuple[str, str, str]

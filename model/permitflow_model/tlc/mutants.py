@@ -19,8 +19,6 @@ from permitflow_model.tla_values import TlaValue
 from permitflow_model.tlc.check import run_model
 from permitflow_model.tlc.graphs import first_difference, graph_of_model
 
-__all__ = ["BY_GRAPH", "UNNOTICED", "Edit", "Mutant", "Outcome", "read_mutants", "run_mutants", "try_mutant"]
-
 BY_GRAPH = "graph"
 """All that is checked still holds, but the state graph is not the model's."""
 

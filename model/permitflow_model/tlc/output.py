@@ -13,8 +13,6 @@ from permitflow_model.manifest import DEADLOCK, SUCCESS, Verdict
 from permitflow_model.tla_values import TlaValue, format_state, parse_state
 from permitflow_model.tlc.graphs import LabelledGraph
 
-__all__ = ["TlcError", "TlcResult", "TraceStep", "read_dump", "read_output"]
-
 _MESSAGE = re.compile(r"@!@!@STARTMSG (\d+):(\d) @!@!@\n(.*?)\n?@!@!@ENDMSG \1 @!@!@", re.DOTALL)
 
 _INVARIANT, _INITIAL_INVARIANT = 2110, 2107

@@ -15,8 +15,6 @@ from shutil import copy
 from permitflow_model.manifest import module_paths
 from permitflow_model.tlc.output import TlcError, TlcResult, read_dump, read_output
 
-__all__ = ["TlcNotFoundError", "TlcOutput", "TlcProcesses", "find_jar", "find_java", "output_of_tlc", "run_tlc"]
-
 JAR_VARIABLE = "TLA2TOOLS_JAR"
 
 

@@ -27,8 +27,6 @@ from permitflow_model.tla_values import TlaValue, camel_case, config_text, forma
 from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
 
-__all__ = ["SEGMENT_STEPS", "Told", "Walk", "walk_trace"]
-
 SEGMENT_STEPS = 100_000
 """TLC takes about a quarter of a minute for so many; the module is some 5 MB."""
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from permitflow_model.kernel.family import Family
 from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import assuming, choice, integer, suppose, truth
-
-__all__ = ["any_parameters_of", "any_value", "arbitrary", "assume_all"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -61,6 +61,33 @@ def any_value(kind: Any) -> Callable[[str], Any]:
     if isinstance(kind, type) and hasattr(kind, "_fields"):
         return lambda name: arbitrary(kind, f"{name}.")
     raise TypeError(f"there are no symbols for values of the type {kind}; give this field a value of its own")
+
+
+def subject_of(
+    system: System[S, P],
+    invariant: Mapping[str, Clause[S, P]],
+    parameters: Callable[..., P],
+    state: Callable[..., S],
+    *,
+    arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = MappingProxyType({}),
+    queues: Mapping[str, Callable[[str], object]] = MappingProxyType({}),
+) -> Subject[S, P]:
+    """A protocol with any parameters that the model accepts, in any state that satisfies its invariant.
+
+    Args:
+        system: the model.
+        invariant: what every reachable state satisfies.
+        parameters: their type.
+        state: its type.
+        arguments: makes any arguments of the actions that have some.
+        queues: makes the queues with known laws, given their names.
+    """
+
+    def any_state(of: P) -> S:
+        special = {name: make(name) for name, make in queues.items()}
+        return assume_all(invariant.values(), arbitrary(state, special=special), of)
+
+    return Subject(system, partial(any_parameters_of, parameters), any_state, arguments)
 
 
 def assume_all(clauses: Iterable[Callable[[S, P], bool]], state: S, parameters: P) -> S:

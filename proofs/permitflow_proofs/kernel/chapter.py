@@ -9,8 +9,6 @@ from permitflow_proofs.kernel.induction import Clause, Fault, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["Chapter", "claim"]
-
 S = TypeVar("S")
 P = TypeVar("P")
 

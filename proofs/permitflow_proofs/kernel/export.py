@@ -12,8 +12,6 @@ from typing import Literal
 
 from permitflow_proofs.kernel.theorem import Theorem
 
-__all__ = ["Script", "export", "write_scripts"]
-
 
 @dataclass(frozen=True)
 class Script:

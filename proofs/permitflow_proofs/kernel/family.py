@@ -37,8 +37,6 @@ from permitflow_proofs.kernel.symbols import (
     truth_term,
 )
 
-__all__ = ["SymbolicFamily", "compared", "has_all", "left_out", "told", "witnessed"]
-
 M = TypeVar("M")
 
 _Holds = Callable[[Any], bool]

@@ -13,8 +13,6 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, natural, predicate
 
-__all__ = ["family_obligations"]
-
 
 class _Array:
     """Members, with the needed equations assumed."""

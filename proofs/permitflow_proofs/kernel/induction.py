@@ -5,12 +5,11 @@ An invariant holds at the start, and each action keeps it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
-
-__all__ = ["Clause", "ExhaustiveObligation", "Fault", "Refutation", "Relation", "Subject"]
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -112,6 +111,27 @@ class Subject(Generic[S, P]):
                 twin_change,
             )
             for action in actions
+        )
+
+    def rank_falls(self, rank: Callable[[S, P], int], *, exactly: bool = False) -> tuple[SymbolicObligation, ...]:
+        """Each step of the protocol takes at least one from a number, or exactly one."""
+
+        def falls(before: S, after: S, parameters: P, *, by: int) -> bool:
+            expected, found = rank(before, parameters) - by, rank(after, parameters)
+            return found == expected if exactly else found <= expected
+
+        return self.step_obligations(
+            self.protocol_actions(), partial(falls, by=1), partial(falls, by=2), "it falls by two"
+        )
+
+    def comes_to(self, rest: Callable[[S], bool], unless: Callable[[P], bool] = lambda _: False) -> SymbolicObligation:
+        """Where the protocol can do nothing more, it has come to such a state; the twin: never to such a state."""
+
+        def rests(state: S, parameters: P, *, there: bool) -> bool:
+            return unless(parameters) or self.system.can_move(state, parameters) or bool(rest(state)) == there
+
+        return self.holds_whenever_invariant(
+            "in every state", partial(rests, there=True), partial(rests, there=False), "nothing has"
         )
 
     def always(self, clause: Clause[S, P]) -> bool:

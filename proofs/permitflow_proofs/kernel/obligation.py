@@ -15,23 +15,6 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled, Step, System
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
 
-__all__ = [
-    "Claim",
-    "Counterexample",
-    "Examination",
-    "Finding",
-    "Move",
-    "Obligation",
-    "Outcome",
-    "Question",
-    "Run",
-    "SymbolicObligation",
-    "decide",
-    "replay",
-    "shortest_run",
-    "take",
-]
-
 S = TypeVar("S")
 P = TypeVar("P")
 

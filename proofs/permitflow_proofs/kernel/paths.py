@@ -22,20 +22,6 @@ import z3
 
 from permitflow_model.kernel.system import Disabled
 
-__all__ = [
-    "Condition",
-    "Contradiction",
-    "Endless",
-    "Explorer",
-    "Merge",
-    "Path",
-    "Trail",
-    "conjunction",
-    "current_explorer",
-    "disjunction",
-    "negation",
-]
-
 
 def conjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
     """All of them; true for none."""

@@ -34,20 +34,6 @@ from permitflow_proofs.kernel.symbols import (
     truth,
 )
 
-__all__ = [
-    "DeadEnds",
-    "Law",
-    "Single",
-    "Sums",
-    "SymbolicQueue",
-    "SymbolicSequence",
-    "followed",
-    "no_items",
-    "numbers_of",
-    "parted",
-    "sized",
-]
-
 T = TypeVar("T")
 V = TypeVar("V")
 P = TypeVar("P")

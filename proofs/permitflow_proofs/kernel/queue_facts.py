@@ -29,8 +29,6 @@ from permitflow_proofs.kernel.symbols import (
     predicate,
 )
 
-__all__ = ["dead_end_obligation", "law_obligations", "queue_obligations"]
-
 T = TypeVar("T")
 V = TypeVar("V")
 P = TypeVar("P")

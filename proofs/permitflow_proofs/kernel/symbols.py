@@ -16,32 +16,6 @@ import z3
 
 from permitflow_proofs.kernel.paths import conjunction, current_explorer, disjunction
 
-__all__ = [
-    "Choice",
-    "Integer",
-    "Shape",
-    "Sizes",
-    "Truth",
-    "all_of",
-    "any_like",
-    "any_of",
-    "assume",
-    "assuming",
-    "choice",
-    "equal",
-    "function",
-    "implies",
-    "integer",
-    "integer_term",
-    "merged",
-    "natural",
-    "operation",
-    "predicate",
-    "suppose",
-    "truth",
-    "truth_term",
-]
-
 Make = Callable[[], Any]
 """Builds a Z3 term.  Terms are built late: a path that is walked again needs none of its beginning."""
 

@@ -9,8 +9,6 @@ from permitflow_model.manifest import reference
 from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
 
-__all__ = ["ALL_PARAMETERS", "Answer", "Examined", "Opinion", "Solvers", "Theorem", "Verdict", "examine", "prove"]
-
 ALL_PARAMETERS = "all parameters"
 
 Solvers = Literal["z3", "cvc5", "both"]

@@ -3,8 +3,6 @@
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel import inductive, oversize, progress, refinement, stuck
 
-__all__ = ["theorems"]
-
 _TOPICS = (
     inductive.theorems,
     inductive.bound_theorems,

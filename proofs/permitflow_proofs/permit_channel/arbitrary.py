@@ -26,25 +26,6 @@ from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, natural
 
-__all__ = [
-    "CHANNEL",
-    "CHAPTER",
-    "GRANT_LAWS",
-    "INVARIANT",
-    "MESSAGE_LAWS",
-    "amount",
-    "any_message",
-    "any_parameters",
-    "any_permits",
-    "any_rows",
-    "any_state",
-    "channel",
-    "lawful_grant",
-    "lawful_message",
-    "permits_back",
-    "permits_in",
-]
-
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""

@@ -13,8 +13,6 @@ from permitflow_proofs.kernel.obligation import Move, Run, replay
 from permitflow_proofs.permit_channel.arbitrary import any_parameters
 from permitflow_proofs.permit_channel.stuck import live_below
 
-__all__ = ["Decision", "Undecided", "decide", "largest_residue", "pile_for", "safe_max_chunk_cost", "stuck_residue"]
-
 
 def _last_costs(row_permits: int, permit_batch: int, costs: Sequence[int]) -> dict[int, int]:
     """For each residue that chunks of these costs can leave: the last of the fewest costs that leave it.

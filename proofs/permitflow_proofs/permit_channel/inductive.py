@@ -49,16 +49,6 @@ from permitflow_proofs.permit_channel.arbitrary import (
     lawful_message,
 )
 
-__all__ = [
-    "DEAD_ENDS",
-    "NUMBERED",
-    "bound_theorems",
-    "grant_theorems",
-    "order_theorems",
-    "statements_of_2014",
-    "theorems",
-]
-
 
 def _with_a_negative_residue(state: State, _parameters: Parameters) -> State:
     return state._replace(unreturned=-1)

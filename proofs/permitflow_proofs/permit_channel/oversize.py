@@ -27,8 +27,6 @@ from permitflow_proofs.permit_channel.arbitrary import (
     permits_in,
 )
 
-__all__ = ["theorems"]
-
 
 def _in_channel_rows(state: State) -> int:
     return rows_in(state.wire) + rows_in(state.inbox)

@@ -41,8 +41,6 @@ from permitflow_proofs.permit_channel.arbitrary import CHANNEL, CHAPTER, amount,
 from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.stuck import largest_cost
 
-__all__ = ["delivery_theorems", "longest_wait", "rank", "response_bound", "response_theorems", "theorems"]
-
 
 def rank(state: State, _parameters: Parameters) -> int:
     """How far all permits together still have to go; falls with every action of the protocol."""

@@ -22,8 +22,6 @@ from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import any_message, any_parameters, any_rows, any_state, permits_in
 
-__all__ = ["SEEN", "SEEN_LAWS", "implements", "seen", "theorems"]
-
 _Mistake = Callable[[State, State], State]
 
 _NOTHING = no_items(Chunk(0, 0))

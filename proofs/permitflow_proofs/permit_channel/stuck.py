@@ -47,20 +47,6 @@ from permitflow_proofs.permit_channel.arbitrary import (
     channel,
 )
 
-__all__ = [
-    "Premise",
-    "at_rest",
-    "cost_set_theorems",
-    "gets_stuck",
-    "idle_theorems",
-    "is_live",
-    "largest_cost",
-    "live_below",
-    "piling",
-    "published",
-    "theorems",
-]
-
 _SENT_AND_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
 
 

@@ -24,19 +24,6 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from permitflow.errors import LocalProtocolError, StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
 
-__all__ = [
-    "ADVICE",
-    "FILE_NAME",
-    "RESERVE_BYTES",
-    "RESERVE_NAME",
-    "Database",
-    "Reserve",
-    "become_rows",
-    "count_rows",
-    "leave_file",
-    "open_file",
-]
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)

@@ -23,8 +23,6 @@ from zlib import crc32
 
 from permitflow.errors import StoreUnusableError
 
-__all__ = ["JOURNAL_NAME", "Journal", "begin_counting", "log_of", "require_nothing_confirmed"]
-
 JOURNAL_NAME = "permitflow.journal"
 
 # A page of most file systems and disks: a damaged one takes one slot with it.

@@ -19,8 +19,6 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec, joined, runs
 
-__all__ = ["ChannelStore", "KeptChannel", "PublishedPart", "Store"]
-
 # A list is cut at its beginning as a whole: only when that is worth it.
 _CUT_AT = 256
 # So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.

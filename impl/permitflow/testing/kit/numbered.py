@@ -8,8 +8,6 @@ from permitflow.testing.kit.adapter import Received
 from permitflow.testing.kit.outside import Outside, World
 from permitflow_model.kernel.system import require
 
-__all__ = ["CountsRows", "LetsBarriersPass", "LetsEmptyPass", "NumberedOutside"]
-
 
 class NumberedOutside(Outside):
     """Notes: of each message in the channel its number, kind and rows."""

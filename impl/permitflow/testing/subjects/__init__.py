@@ -15,11 +15,6 @@ from permitflow_model.kernel.replay import Interpretation, StepByStep, World
 from permitflow_model.kernel.system import System
 from permitflow_model.registry import recorded_as
 
-__all__ = [
-    *("SHOWN", "UNLIMITED", "Explanation", "Peaks", "Subject", "Watch"),
-    *("first_of", "require_both", "step_by_step", "subject_of"),
-]
-
 UNLIMITED = 2**62
 """Messages that may wait at once in a real run."""
 

@@ -19,8 +19,6 @@ from permitflow.testing.subjects.demand import DemandPair
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.system import require
 
-__all__ = ["RULEBOOK", "DemandOutside"]
-
 
 class DemandOutside(NumberedOutside):
     """As many messages may leave as were requested."""
