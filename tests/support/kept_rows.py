@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pytest
 
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
@@ -17,6 +18,8 @@ from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.number_streams import CHANNEL, SMALL
+
+Refusal = TypeVar("Refusal", bound=PermitflowError)
 
 LARGE = ChannelParameters(row_permits=64, permit_batch=8)
 
@@ -66,13 +69,12 @@ def has_rows(channel: ReplayChannel, next_row: int) -> bool:
     return channel.books.next_row >= next_row
 
 
-async def refused(deed: Coroutine[Any, Any, object]) -> PermitflowError:
-    """The error with which something is refused."""
-    try:
+async def refused(deed: Coroutine[Any, Any, object], kind: type[Refusal]) -> Refusal:
+    """The error of this kind with which something is refused."""
+    with pytest.raises(kind) as caught:
         await deed
-    except PermitflowError as error:
-        return error
-    raise AssertionError("it was not refused")
+    assert type(caught.value) is kind
+    return caught.value
 
 
 async def send_for_ever(sender: RemoteSender) -> None:

@@ -105,8 +105,7 @@ async def test_staged_rows_have_no_barriers() -> None:
             await sender.end()
 
     async with serving() as (_, address):
-        error = await refused(stage(address))
-        assert isinstance(error, RetentionError)
+        error = await refused(stage(address), RetentionError)
         assert "keeps staged rows of this producer, and no barrier" in str(error)
 
 

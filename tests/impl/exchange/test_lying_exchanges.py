@@ -25,7 +25,7 @@ from permitflow.errors import (
     VersionMismatchError,
 )
 from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
-from permitflow.protocol.frames import DownstreamFrame, End, Failure, Feedback
+from permitflow.protocol.frames import Agreement, DownstreamFrame, End, Failure, Feedback
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
@@ -80,6 +80,19 @@ def agreed_on(flow: str, parameters: bytes) -> bytes:
     """What goes over the wire for an agreement on this, to a consumer."""
     agreement = pb.Agreement(protocol_version=PROTOCOL_VERSION, flow=flow, parameters=parameters)
     return pb.FromUpstream(frames=[pb.UpstreamFrame(agreement=agreement)]).SerializeToString()
+
+
+def agreeing(agreement: Agreement = AGREED, came: list[WireFrame] | None = None) -> Script:
+    """To a producer: agrees, answers nothing more, and notes what comes."""
+
+    async def script(carrier: ByHand) -> None:
+        await carrier.read()
+        await carrier.write([encoded(GET_STREAM, agreement)])
+        while (message := await carrier.read()) is not None:
+            if came is not None:
+                came.extend(decode_upstream(message))
+
+    return script
 
 
 async def hear_why(carrier: ByHand, method: str, error: type[PermitflowError]) -> None:
@@ -182,13 +195,7 @@ async def test_an_exchange_that_knows_of_no_compression_gets_none() -> None:
     schema = BatchCodec(LARGE.schema).schema_bytes
     came: list[WireFrame] = []
 
-    async def script(carrier: ByHand) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, replace(AGREED, parameters=PERMITS.state(wide), schema=schema))])
-        while (message := await carrier.read()) is not None:
-            came.extend(decode_upstream(message))
-
-    async with lying(script) as address:
+    async with lying(agreeing(replace(AGREED, parameters=PERMITS.state(wide), schema=schema), came)) as address:
         with contextlib.suppress(LedgerError):
             async with put(address, "orders/0", LARGE.schema, compression=Compression.ZSTD) as sender:
                 await sender.send(LARGE)
@@ -200,13 +207,7 @@ async def test_an_exchange_that_knows_of_no_compression_gets_none() -> None:
 
 
 async def test_a_producer_notices_that_its_permits_never_came_back() -> None:
-    async def script(carrier: ByHand) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, AGREED)])
-        while await carrier.read() is not None:
-            pass
-
-    async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+    async with lying(agreeing()) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
         await sender.send(BATCH)
         with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
             await sender.end()
@@ -214,34 +215,20 @@ async def test_a_producer_notices_that_its_permits_never_came_back() -> None:
 
 async def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them() -> None:
     """One of an older release."""
-
-    async def script(carrier: ByHand) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, AGREED)])
-        while await carrier.read() is not None:
-            pass
-
-    async with lying(script) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
+    async with lying(agreeing()) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
         assert await sender.end() is EndOutcome.ACCEPTED
 
 
 async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:
     """An exchange behind gRPC's default limit of 4 MiB for a message: an error, not a wait."""
     wide = pa.record_batch({"t": ["x" * 1024] * 5_000})
-
     schema = BatchCodec(wide.schema).schema_bytes
     unlimited = replace(AGREED, parameters=PERMITS.state(ChannelParameters()), schema=schema)
-
-    async def script(carrier: ByHand) -> None:
-        await carrier.read()
-        await carrier.write([encoded(GET_STREAM, unlimited)])
-        while await carrier.read() is not None:
-            pass
 
     async def write(address: str) -> None:
         async with put(address, "orders/0", wide.schema) as sender:
             await send_for_ever(sender, wide)
 
-    async with lying(script, options=()) as address:
+    async with lying(agreeing(unlimited), options=()) as address:
         with pytest.raises(TransportError, match=r"message larger than max .* RESOURCE_EXHAUSTED"):
             await write(address)

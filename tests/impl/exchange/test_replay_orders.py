@@ -72,8 +72,8 @@ async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_noth
         ]
         for kind, order in cases:
             async with control(address) as orders:
-                assert type(await refused(order(orders))) is kind
-                assert isinstance(await refused(orders.positions([])), ChannelClosedError)
+                await refused(order(orders), kind)
+                await refused(orders.positions([]), ChannelClosedError)
         assert channel.position("etl").acknowledged_row == 0
         assert channel.state is ChannelState.OPEN
 
@@ -87,7 +87,7 @@ async def test_an_order_that_does_not_fit_the_wire_is_refused_before_it_is_sent(
         ]
         for order in cases:
             async with control(address) as orders:
-                assert isinstance(await refused(order(orders)), InvalidParametersError)
+                await refused(order(orders), InvalidParametersError)
                 assert await orders.positions([]) == (), "nothing was sent, and the stream goes on"
 
 
@@ -106,7 +106,7 @@ async def test_a_removed_channel_breaks_off_its_followers() -> None:
         exchange.remove_channel(CHANNEL)
         with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
             await receiver.receive()
-        assert isinstance(await refused(read(address)), UnknownChannelError)
+        await refused(read(address), UnknownChannelError)
 
 
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})

@@ -33,7 +33,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender
-from tests.support.number_streams import turns
+from tests.support.number_streams import turns, until
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")
@@ -73,17 +73,8 @@ class World:
         async with control(self.address) as orders:
             return (await orders.publish("q", batch, parts)).was_published
 
-    async def read(self, rows: int, channel: str = "a", *, acknowledges: bool = True) -> list[int]:
-        log, numbers = self.exchange.replay_channel(channel), list[int]()
-        start = log.position().acknowledged_row
-        while len(numbers) < rows:
-            async for batch in log.read(from_row=start + len(numbers)):
-                numbers += batch.column(0).to_pylist()
-                if acknowledges:
-                    await log.acknowledge(start + len(numbers))
-                if len(numbers) >= rows:
-                    break
-        return numbers
+    async def read(self, rows: int, channel: str = "a") -> list[int]:
+        return await read(self.exchange.replay_channel(channel), rows)
 
     def staging(self, channel: str = "a") -> StagingStatistics:
         found = next(each for each in self.exchange.statistics() if each.name == channel).staging
@@ -92,9 +83,8 @@ class World:
 
     async def until(self, holds: Callable[[StagingStatistics], bool], channel: str = "a") -> StagingStatistics:
         """What is staged, once it is so."""
-        while not holds(found := self.staging(channel)):  # noqa: ASYNC110 - they tell nobody when they change
-            await asyncio.sleep(0.001)
-        return found
+        await until(lambda: holds(self.staging(channel)))
+        return self.staging(channel)
 
     def next_row(self, channel: str = "a") -> int:
         return self.exchange.replay_channel(channel).position().next_row

@@ -94,6 +94,13 @@ def rows(count: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(count), pa.int64())})
 
 
+async def stage(areas: StagingAreas, *counts: int) -> None:
+    """The only attempt of batch 0, to its end."""
+    part = areas.open("a", Staging("q", 0, 0, "x"))
+    assert await areas.stage(part, [*map(rows, counts)]) == len(counts)
+    areas.end(part)
+
+
 async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_is_told(clock: Clock) -> None:
     areas = areas_of(clock)
     old, new = (areas.open("a", Staging("q", 0, 0, name)) for name in ("old", "new"))
@@ -113,9 +120,7 @@ async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_i
 
 async def test_staged_rows_of_a_silent_query_are_forgotten(clock: Clock) -> None:
     areas = areas_of(clock)
-    part = areas.open("a", Staging("q", 0, 0, "x"))
-    assert await areas.stage(part, [rows(6)]) == 1
-    areas.end(part)
+    await stage(areas, 6)
     clock.seconds += TIMEOUT_SECONDS + 1
     await until(lambda: not areas.statistics("a").attempts)
     assert areas.statistics("a").staged_rows == 0
@@ -156,9 +161,7 @@ async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the
     store = SlowStore()
     areas = areas_of(clock, store)
     store.is_open.set()
-    part = areas.open("a", Staging("q", 0, 0, "x"))
-    assert await areas.stage(part, [rows(6)]) == 1
-    areas.end(part)
+    await stage(areas, 6)
     store.is_open.clear()
     publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
     await turns()
@@ -176,9 +179,7 @@ async def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_ca
     store.is_open.set()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
-    part = areas.open("a", Staging("q", 0, 0, "x"))
-    assert await areas.stage(part, [rows(6), rows(6)]) == 2
-    areas.end(part)
+    await stage(areas, 6, 6)
     store.is_full = True
     with pytest.raises(StoreWriteError):
         await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
@@ -195,9 +196,7 @@ async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their
     channel = add_channel(areas, store, "a")
     await channel.declare(rows(1).schema)
     store.is_open.set()
-    part = areas.open("a", Staging("q", 0, 0, "x"))
-    assert await areas.stage(part, [rows(6)]) == 1
-    areas.end(part)
+    await stage(areas, 6)
     store.is_open.clear()
     publishing = asyncio.create_task(areas.publish("q", 0, [StagedPart("a", 0, "x", 6)]))
     await turns()
