@@ -141,7 +141,8 @@ async def test_the_default_number_of_kept_rows() -> None:
         name: exchange.add_channel(name, parameters, retention=Retention.REPLAY).position().limit_rows
         for name, parameters in FLOWS.items()
     }
-    assert limits == {"permits": 32, **dict.fromkeys(("stop-and-wait", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
+    windows = dict.fromkeys(("permits", "permits, pulled"), 32)
+    assert limits == {**windows, **dict.fromkeys(("stop-and-wait", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
     assert exchange.replay_channel("xon-xoff").most_rows == KEPT_CHUNK_ROWS
     with pytest.raises(InvalidParametersError, match="kept_rows must be at least 1, not 0"):
         exchange.add_channel("none", retention=Retention.REPLAY, kept_rows=0)
