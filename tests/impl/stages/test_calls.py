@@ -125,6 +125,25 @@ async def test_v4_2_nothing_is_read_before_it_is_asked_for() -> None:
             assert (counts.received, counts.consumed) == (taken, taken)
 
 
+async def test_a_server_reads_no_request_before_it_is_asked_for() -> None:
+    counts, read = CallCounts(), list[int]()
+
+    async def add(iterator: Any, context: Any) -> Any:
+        async for each in calls.requests(iterator, context, counts=counts):
+            # The next one comes meanwhile.
+            for _ in range(3):
+                await stub.Negate(number(1))
+            read.append(counts.received - each.value)
+        return number(0)
+
+    async def negate(request: Any, context: Any) -> Any:
+        return number(-request.value)
+
+    async with serving(Sum=add, Negate=negate) as stub:
+        await Source(Given(20)).through(calls.sink(stub.Sum))
+    assert read == [0] * 20
+
+
 async def test_v4_6_and_v4_9_responses_are_read_ahead_by_the_prefetch_and_never_more() -> None:
     counts = CallCounts()
     ahead = list[int]()

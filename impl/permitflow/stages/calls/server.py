@@ -48,7 +48,7 @@ def requests(
         InvalidParametersError: ``prefetch`` is not a power of two.
     """
     _require_context(context)
-    if not isinstance(request_iterator, AsyncIterator) and not hasattr(request_iterator, "__anext__"):
+    if not hasattr(request_iterator, "__anext__"):
         hint = "the method is not client-streaming: use its request as it is"
         raise CallMethodError(given=type(request_iterator).__name__, wanted="an iterator of requests", hint=hint)
     counts = CallCounts() if counts is None else counts
@@ -150,6 +150,6 @@ class _Requests(AsyncIterator[A], Generic[A]):
 
 
 def _require_context(context: object) -> None:
-    if not isinstance(context, grpc.aio.ServicerContext) and not hasattr(context, "write"):
+    if not hasattr(context, "write"):
         hint = "write the handler with async def, for a server of grpc.aio"
         raise CallMethodError(given=type(context).__name__, wanted="the context of an asyncio handler", hint=hint)
