@@ -166,6 +166,12 @@ def settle() -> Callable[[], Awaitable[None]]:
     return _settle
 
 
+@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
+def listen(request: pytest.FixtureRequest) -> str:
+    """Where an exchange shall listen, over gRPC or over TCP."""
+    return str(request.param)
+
+
 @pytest.fixture(params=["gRPC", "TCP", "shared memory"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test over all paths, and say how statistics call it.

@@ -9,9 +9,9 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, Header
-from permitflow.tracing.parquet import ParquetWriter
 from tests.cli.conftest import Command, Report
 from tests.support.made_traces import FAULTS, random_behaviour
+from tests.support.recordings import written
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]
@@ -23,10 +23,7 @@ def run() -> list[Event]:
 
 
 def write(path: Path, events: Sequence[Event]) -> str:
-    writer = ParquetWriter(path)
-    writer.write([*HEADERS, *events])
-    writer.close()
-    return str(path)
+    return str(written(path, HEADERS, events))
 
 
 def test_a_good_recording_passes(command: Command, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.audit import Audit, audit_files
+from permitflow.audit import audit_files
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import (
     InvalidParametersError,
@@ -28,12 +28,12 @@ from permitflow.testing.moves import Divergence, Move, attempt, moves_of, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.demand import DemandPair
 from permitflow.testing.traces import judge, judge_all
-from permitflow.tracing import ChannelTrace, FileTrace, Header, MemoryTrace, read_trace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow_model.demand import SYSTEM, Parameters
 from permitflow_model.kernel.explore import explore
+from tests.support.recordings import audited
 
 CHUNK = pa.record_batch({"n": [1, 2, 3]})
 
@@ -218,15 +218,6 @@ def test_a_message_that_was_not_requested_is_impossible_in_both_opinions() -> No
     assert verdict.replay.blocked[0].event.action == "Send"
     assert referee.agrees
     assert referee.impossible >= 1
-
-
-def audited(channel: ChannelTrace, folder: Path) -> Audit:
-    """What an audit finds in a recording of the channel, in parts of seven events."""
-    writer = ParquetWriter(folder / "run.parquet", row_group_events=7)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event for log in channel.logs for event in log)])
-    writer.close()
-    return audit_files(folder)
 
 
 def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.audit import Audit, audit_files
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.recording import ENDS
@@ -16,9 +15,9 @@ from permitflow.testing.moves import Divergence, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.traces import judge
-from permitflow.tracing import ChannelTrace, Header, MemoryTrace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import ChannelTrace, MemoryTrace
 from permitflow_model.permit_channel import SYSTEM, Parameters
+from tests.support.recordings import audited
 
 # The model leads the ends in test_core_follows_model.py; here are ends with mistakes.
 
@@ -103,14 +102,6 @@ def changed(channel: ChannelTrace, grants: list[int]) -> ChannelTrace:
             event = event._replace(arguments=(0, rows, 0, 0), counters=())
         events.append(event._replace(sequence=next(numbers[event.end])))
     return replace(channel, logs=(tuple(events),))
-
-
-def audited(channel: ChannelTrace, folder: Path) -> Audit:
-    writer = ParquetWriter(folder / "run.parquet", row_group_events=7)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event for log in channel.logs for event in log)])
-    writer.close()
-    return audit_files(folder)
 
 
 def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_model_tlc_and_audit(tmp_path: Path) -> None:

@@ -156,7 +156,6 @@ class Query:
             await self._leave(name)
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
 def test_the_exchange_does_every_step_of_the_model(run: asyncio.Runner, listen: str) -> None:
     async def lead_one(choices: list[int]) -> None:
         exchange = Exchange()

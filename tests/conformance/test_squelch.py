@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.audit import Audit, audit_files
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import TraceMismatchError
 from permitflow.pictures.looks.squelch import WORDS
@@ -20,10 +19,10 @@ from permitflow.testing.moves import Divergence, attempt, moves_of, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.squelch import SquelchPair, model_parameters
 from permitflow.testing.traces import judge, judge_all
-from permitflow.tracing import ChannelTrace, Header, MemoryTrace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import ChannelTrace, MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.squelch import SYSTEM
+from tests.support.recordings import audited
 
 LOSSLESS = SquelchParameters(high=1, low=0, rate=2, signal_delay=1, data_delay=2)
 AT_ONCE = SquelchParameters(high=2, low=2, rate=2, signal_delay=0, data_delay=1)
@@ -116,15 +115,6 @@ def test_one_end_alone_is_not_judged() -> None:
     sender = tuple(event for event in channel.logs[0] if event.end == "sender")
     with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
         judge(replace(channel, ends=frozenset({"sender"}), logs=(sender,)))
-
-
-def audited(channel: ChannelTrace, folder: Path) -> Audit:
-    """What an audit finds in a recording of the channel, in parts of seven events."""
-    writer = ParquetWriter(folder / "run.parquet", row_group_events=7)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event for log in channel.logs for event in log)])
-    writer.close()
-    return audit_files(folder)
 
 
 def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.audit import Audit, audit_files
+from permitflow.audit import audit_files
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import TraceMismatchError
@@ -22,11 +22,11 @@ from permitflow.testing.moves import Divergence, attempt, moves_of, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow.testing.traces import judge, judge_all
-from permitflow.tracing import ChannelTrace, FileTrace, Header, MemoryTrace, read_trace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
 from permitflow.transports.grpc_aio import get, put
 from permitflow_model.kernel.explore import explore
 from permitflow_model.stop_and_wait import SYSTEM, Parameters
+from tests.support.recordings import audited
 
 PARAMETERS = Parameters(waiters=3, withdrawals=True, tags=5)
 
@@ -111,15 +111,6 @@ def test_one_end_alone_is_not_judged() -> None:
     sender = tuple(event for event in channel.logs[0] if event.end == "sender")
     with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
         judge(replace(channel, ends=frozenset({"sender"}), logs=(sender,)))
-
-
-def audited(channel: ChannelTrace, folder: Path) -> Audit:
-    """What an audit finds in a recording of the channel, in parts of seven events."""
-    writer = ParquetWriter(folder / "run.parquet", row_group_events=7)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event for log in channel.logs for event in log)])
-    writer.close()
-    return audit_files(folder)
 
 
 def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -> None:

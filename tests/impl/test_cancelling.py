@@ -85,7 +85,6 @@ async def test_a_message_that_was_taken_needs_not_be_consumed_first() -> None:
         assert await sender.end() is EndOutcome.CANCELLED
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_all_producers_hear_of_it_and_the_channel_is_spent_and_not_broken(listen: str) -> None:
     opened = served("c", parameters=PERMITS, schema=SCHEMA, listen=listen)
     async with asyncio.timeout(GUARD_SECONDS), opened as (exchange, address):
@@ -133,7 +132,6 @@ async def test_a_consumer_in_the_exchanges_process_cancels_likewise() -> None:
     assert channel.state is BridgeState.SPENT
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_a_reader_of_kept_rows_stops_alone(listen: str) -> None:
     kept = served("c", parameters=PERMITS, schema=SCHEMA, retention=Retention.REPLAY, listen=listen)
     async with asyncio.timeout(GUARD_SECONDS), kept as (_, address), put(address, "c", SCHEMA) as sender:
@@ -149,7 +147,6 @@ async def test_a_reader_of_kept_rows_stops_alone(listen: str) -> None:
             )
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 async def test_blocking_ends_cancel_and_hear_of_it(listen: str) -> None:
     exchange = Exchange()
     channel = exchange.add_channel("c", PERMITS, schema=SCHEMA)

@@ -11,29 +11,21 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from permitflow.audit import Audit, audit_files
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.channels.interface import SendEnd
 from permitflow.errors import InputLostError, InvalidParametersError, ParameterMismatchError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.input_gate import judge_gate
 from permitflow.testing.traces import judge
-from permitflow.tracing import ChannelTrace, Header, MemoryTrace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.same_host import SameHost
+from tests.impl.test_flows import CARRIERS
+from tests.support.recordings import audited
+from tests.support.served import served
 
 SCHEMA = pa.schema([("epoch", pa.int64())])
-CARRIERS = {
-    "gRPC": ("127.0.0.1:0", SameHost.NEVER),
-    "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
-    "same host": ("127.0.0.1:0", SameHost.REQUIRE),
-}
 NAMES = ("left", "right")
 BARRIER_SECONDS = 0.1
 CHUNK_ROWS = 3
@@ -51,28 +43,16 @@ class Joined(NamedTuple):
 @asynccontextmanager
 async def joined(parameters: GateParameters, carrier: str) -> AsyncIterator[Joined]:
     """Two producers, an exchange, and a gate."""
-    address, same_host = CARRIERS[carrier]
+    listen, same_host = CARRIERS[carrier]
     trace = MemoryTrace()
-    exchange = Exchange(record=trace.recorder)
-    for name in NAMES:
-        exchange.add_channel(name, parameters)
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ExchangeServer(exchange, address))
-        senders = [
-            await stack.enter_async_context(put(server.address, name, SCHEMA, same_host=same_host)) for name in NAMES
-        ]
+    serving = served(*NAMES, parameters=parameters, listen=listen, record=trace.recorder)
+    async with serving as (_, address), AsyncExitStack() as stack:
+        senders = [await stack.enter_async_context(put(address, name, SCHEMA, same_host=same_host)) for name in NAMES]
         gate: InputGate[pa.RecordBatch] = await stack.enter_async_context(InputGate(parameters))
         streams = []
         for name in NAMES:
             receiver = await stack.enter_async_context(
-                get(
-                    server.address,
-                    name,
-                    wanted=parameters,
-                    record=trace.recorder,
-                    same_host=same_host,
-                    group=gate.group,
-                )
+                get(address, name, wanted=parameters, record=trace.recorder, same_host=same_host, group=gate.group)
             )
             gate.add(receiver)
             streams.append(receiver.stream)
@@ -128,7 +108,7 @@ async def test_a_join_with_a_barrier_every_tenth_of_a_second_is_a_behaviour(
         channel = join.trace.trace().channels[stream]
         verdict = judge(channel)
         assert verdict.is_valid, verdict.describe()
-        audit = audited(channel, tmp_path / f"{stream}.parquet")
+        audit = audited(channel, tmp_path)
         assert audit.holds, audit.violations
     most = max(event.counters[0] for event in events if event.end == "receiver")
     assert 0 < most <= parameters.window_rows  # it had to wait, and never stored more than it has credit
@@ -158,15 +138,6 @@ async def test_random_joins_are_behaviours(exclusive: int, floating: int, carrie
     events = [event for event in join.trace.events if event.channel in join.streams]
     judged = judge_gate(events, parameters, join.streams)
     assert judged.is_valid, (judged.performed, judged.blocked, judged.broken)
-
-
-def audited(channel: ChannelTrace, path: Path) -> Audit:
-    """What an audit finds in the recording of a stream."""
-    writer = ParquetWriter(path, row_group_events=100)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event for log in channel.logs for event in log)])
-    writer.close()
-    return audit_files(path)
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
@@ -219,17 +190,15 @@ async def test_all_that_has_come_behind_a_barrier_is_asked_for_as_soon_as_consum
 
 async def test_an_input_that_was_refused_leaves_the_channel_and_the_gate_as_they_were() -> None:
     parameters = GateParameters(inputs=2, exclusive=0, floating=8)
-    exchange = Exchange()
-    for name in NAMES:
-        exchange.add_channel(name, GateParameters(exclusive=0, floating=100), schema=SCHEMA)
     gate: InputGate[pa.RecordBatch] = InputGate(parameters)
-    async with ExchangeServer(exchange, "127.0.0.1:0") as server, gate, asyncio.timeout(20):
+    serving = served(*NAMES, parameters=GateParameters(exclusive=0, floating=100), schema=SCHEMA)
+    async with serving as (exchange, address), gate, asyncio.timeout(20):
         with pytest.raises(InvalidParametersError, match="max_chunk_cost must be at most 4"):
-            async with get(server.address, "left", group=gate.group):
+            async with get(address, "left", group=gate.group):
                 pass
         async with AsyncExitStack() as stack:
             for name in NAMES:
-                receiver = get(server.address, name, wanted=parameters, group=gate.group)
+                receiver = get(address, name, wanted=parameters, group=gate.group)
                 gate.add(await stack.enter_async_context(receiver))
             sender = exchange.channel("left").sender
             sending = asyncio.create_task(sender.send(pa.record_batch({"epoch": [0] * 100}, schema=SCHEMA)))
@@ -242,13 +211,11 @@ async def test_an_input_that_was_refused_leaves_the_channel_and_the_gate_as_they
 
 
 async def test_a_channel_of_another_flow_is_refused() -> None:
-    exchange = Exchange()
-    exchange.add_channel("left", ChannelParameters())
     gate: InputGate[pa.RecordBatch] = InputGate(GateParameters())
-    async with ExchangeServer(exchange, "127.0.0.1:0") as server, put(server.address, "left", SCHEMA):
+    async with served("left", parameters=ChannelParameters()) as (_, address), put(address, "left", SCHEMA):
         with pytest.raises(InvalidParametersError, match="channels of flow permits share nothing"):
-            async with get(server.address, "left", group=gate.group):
+            async with get(address, "left", group=gate.group):
                 pass
         with pytest.raises(ParameterMismatchError):
-            async with get(server.address, "left", wanted=gate.parameters, group=gate.group):
+            async with get(address, "left", wanted=gate.parameters, group=gate.group):
                 pass

@@ -24,7 +24,6 @@ from tests.support.served import served
 
 CHUNK = pa.record_batch({"n": [1, 2, 3]})
 PULL = ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0)
-LISTEN = ["127.0.0.1:0", "tcp://127.0.0.1:0"]
 
 
 # The ends.
@@ -98,7 +97,6 @@ async def test_nothing_leaves_before_the_application_asks(waits: bool) -> None:
 
 
 @pytest.mark.parametrize("same_host", [True, False])
-@pytest.mark.parametrize("listen", LISTEN)
 async def test_nothing_leaves_an_exchange_before_the_application_asks(listen: str, same_host: bool) -> None:
     way = SameHost.REQUIRE if same_host else SameHost.NEVER
     async with (
@@ -115,7 +113,6 @@ async def test_nothing_leaves_an_exchange_before_the_application_asks(listen: st
         assert len([message async for message in receiver]) == 41
 
 
-@pytest.mark.parametrize("listen", LISTEN)
 async def test_a_blocking_client_asks_by_itself(listen: str) -> None:
     def blocking_producer(address: str) -> None:
         with open_sink(address, "c", CHUNK.schema) as sink:
@@ -133,7 +130,6 @@ async def test_a_blocking_client_asks_by_itself(listen: str) -> None:
         assert await consuming == 50
 
 
-@pytest.mark.parametrize("listen", LISTEN)
 async def test_recorded_runs_through_an_exchange_are_behaviours_of_the_specification(
     listen: str, tmp_path: Path
 ) -> None:

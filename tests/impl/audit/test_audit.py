@@ -17,8 +17,8 @@ from permitflow.protocol.recording import ENDS, ActionTable
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import ParquetWriter
 from tests.support.made_traces import FAULTS, Fault, NoPlaceError, random_behaviour
+from tests.support.recordings import written
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 
@@ -39,10 +39,7 @@ def headers(channel: str = "orders") -> list[Header]:
 
 
 def write(path: Path, events: Iterable[Event], *, row_group_events: int = 64) -> Path:
-    writer = ParquetWriter(path, row_group_events=row_group_events)
-    writer.write([*headers(), *events])
-    writer.close()
-    return path
+    return written(path, headers(), events, row_group_events=row_group_events)
 
 
 def found(audit: Audit) -> set[tuple[str, int, str]]:
@@ -90,9 +87,8 @@ def test_an_end_that_miscounts_once_is_at_fault_once_even_if_each_event_is_a_par
 def test_the_two_ends_may_be_in_two_files(tmp_path: Path) -> None:
     events = settled(3)
     for header in headers():
-        writer = ParquetWriter(tmp_path / f"{header.end}.parquet")
-        writer.write([header, *(event for event in events if event.end == header.end)])
-        writer.close()
+        own = (event for event in events if event.end == header.end)
+        written(tmp_path / f"{header.end}.parquet", [header], own)
 
     audit = audit_files(tmp_path)
 
@@ -102,9 +98,7 @@ def test_the_two_ends_may_be_in_two_files(tmp_path: Path) -> None:
 
 def test_json_lines_give_the_same_verdict(tmp_path: Path) -> None:
     fault = faulty("another chunk is delivered")
-    writer = JsonLinesWriter(tmp_path / "run.jsonl")
-    writer.write([*headers(), *fault.events])
-    writer.close()
+    write(tmp_path / "run.jsonl", fault.events)
 
     assert found(audit_files(tmp_path)) == fault.expected
 
@@ -117,9 +111,7 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
 
 
 def test_one_end_alone_is_checked_and_said_to_be_alone(tmp_path: Path) -> None:
-    writer = ParquetWriter(tmp_path / "run.parquet")
-    writer.write([headers()[0], *(event for event in behaviour(3) if event.end == "sender")])
-    writer.close()
+    written(tmp_path / "run.parquet", headers()[:1], (event for event in behaviour(3) if event.end == "sender"))
 
     audit = audit_files(tmp_path)
 
@@ -133,9 +125,7 @@ def test_a_recording_that_was_cut_off_is_not_held_against_the_other_end(tmp_path
     writer = JsonLinesWriter(tmp_path / "sender.jsonl")
     writer.write([headers()[0], *sent[: len(sent) // 2]])
     writer.abandon()
-    writer = JsonLinesWriter(tmp_path / "receiver.jsonl")
-    writer.write([headers()[1], *(event for event in events if event.end == "receiver")])
-    writer.close()
+    written(tmp_path / "receiver.jsonl", headers()[1:], (event for event in events if event.end == "receiver"))
 
     audit = audit_files(tmp_path)
 
@@ -152,9 +142,7 @@ UNKNOWN = ActionTable(
 def test_of_a_protocol_without_laws_only_the_sequence_is_checked_and_that_is_said(name: str, tmp_path: Path) -> None:
     events = [Event("c", "sender", number, "Send", (1,)) for number in (1, 2, 4)]
     events.insert(1, Event("c", "receiver", 1, "Take", ()))
-    writer = JsonLinesWriter(tmp_path / name) if name.endswith(".jsonl") else ParquetWriter(tmp_path / name)
-    writer.write([*(Header("c", end, UNKNOWN, {"size": 9}) for end in ENDS), *events])
-    writer.close()
+    written(tmp_path / name, (Header("c", end, UNKNOWN, {"size": 9}) for end in ENDS), events)
 
     audit = audit_files(tmp_path)
 

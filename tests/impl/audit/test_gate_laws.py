@@ -13,8 +13,8 @@ from permitflow.channels.gate import InputGate
 from permitflow.channels.local import LocalSender
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.recording import ENDS
-from permitflow.tracing import ChannelTrace, Event, Header, MemoryTrace
-from permitflow.tracing.parquet import ParquetWriter
+from permitflow.tracing import ChannelTrace, Event, MemoryTrace
+from tests.support.recordings import headers_of, written
 
 
 async def produce(sender: LocalSender[list[int]], choose: random.Random) -> None:
@@ -45,10 +45,8 @@ def recorded(run: asyncio.Runner) -> ChannelTrace:
 def found(channel: ChannelTrace, events: list[Event], folder: Path) -> set[str]:
     """The clauses that an audit finds broken; each end's events are numbered anew."""
     counts = {end: count(1) for end in ENDS}
-    writer = ParquetWriter(folder / "run.parquet", row_group_events=16)
-    headers = [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-    writer.write([*headers, *(event._replace(sequence=next(counts[event.end])) for event in events)])
-    writer.close()
+    numbered = (event._replace(sequence=next(counts[event.end])) for event in events)
+    written(folder / "run.parquet", headers_of(channel), numbered, row_group_events=16)
     return {violation.clause for violation in audit_files(folder).violations}
 
 

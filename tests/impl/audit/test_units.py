@@ -16,9 +16,9 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
-from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.parquet import ParquetWriter, in_order
+from permitflow.tracing.parquet import in_order
 from tests.support.made_traces import random_behaviour
+from tests.support.recordings import written
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 HEADERS = [*(Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)]
@@ -27,11 +27,7 @@ EVENTS = list(random_behaviour(model_of(AGREED, sizes=(0, 1, 4)), seed=3, events
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    path = tmp_path / "run.parquet"
-    writer = ParquetWriter(path)
-    writer.write([*HEADERS, *EVENTS])
-    writer.close()
-    return path
+    return written(tmp_path / "run.parquet", HEADERS, EVENTS)
 
 
 def rewritten(recording: Path, name: str, column: pa.Array) -> Audit:
@@ -75,12 +71,8 @@ def test_missing_counters_are_remarked(recording: Path) -> None:
 
 
 def test_recordings_in_which_nothing_happened_hold(tmp_path: Path) -> None:
-    lines = JsonLinesWriter(tmp_path / "lines.jsonl")
-    lines.write(HEADERS[:1])
-    lines.close()
-    rows = ParquetWriter(tmp_path / "rows.parquet")
-    rows.write(HEADERS[1:])
-    rows.close()
+    written(tmp_path / "lines.jsonl", HEADERS[:1])
+    written(tmp_path / "rows.parquet", HEADERS[1:])
     audit = audit_files(tmp_path)
     assert (audit.holds, audit.events) == (True, 0)
     assert audit.channels[0].ends == {"sender", "receiver"}

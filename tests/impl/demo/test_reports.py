@@ -1,15 +1,12 @@
 """What the reports of both demos call wrong: each thing that must not be, one at a time."""
 
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
 from permitflow.demo.streaming_demo import ChannelNumbers, Counted, PipelineReport, RecordedRun
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict, judges
-
-T = TypeVar("T")
 
 STREAM = StreamNumbers(stream="q12/0#put1", rows=10, chunks=2, peak_rows_held=8, window_rows=8, blocked_share=0.5)
 TRACE = TraceVerdict(streams=1, events=12, is_complete=True, is_at_rest=True, refused=())

@@ -3,7 +3,6 @@
 import os
 import stat
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -11,8 +10,6 @@ from permitflow.child_processes import work_folder
 from permitflow.demo import tpch
 from permitflow.demo.settings import DemoSettings
 from permitflow.errors import DemoError, InvalidOptionError
-
-T = TypeVar("T")
 
 
 def test_a_folder_that_cannot_be_made_is_named() -> None:

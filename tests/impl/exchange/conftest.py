@@ -1,4 +1,4 @@
-"""Processes that play one end of a channel, killed after the test; addresses where exchanges listen."""
+"""Processes that play one end of a channel, killed after the test; and stores."""
 
 import json
 import os
@@ -49,11 +49,6 @@ class Endpoint:
     def discard(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-@pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])
-def listen(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
-from permitflow.tracing.parquet import ParquetWriter
 from permitflow_model.permit_channel_trace import permits_of
 from tests.impl.spark.conftest import Driver
 from tests.support.made_traces import random_behaviour, with_permits
+from tests.support.recordings import written
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=3, barrier_permits=2)
 
@@ -25,9 +25,8 @@ def record(folder: Path, *, spoil: bool) -> str:
         if spoil and channel == "orders/1":
             index = next(i for i in range(200, 400) if permits_of(events[i]).rows and events[i].action == "AddPermits")
             events[index] = with_permits(events[index], 99)
-        writer = ParquetWriter(folder / f"{channel[-1]}.parquet", row_group_events=64)
-        writer.write([*(Header(channel, end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS), *events])
-        writer.close()
+        headers = (Header(channel, end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS)
+        written(folder / f"{channel[-1]}.parquet", headers, events, row_group_events=64)
     return str(folder)
 
 
