@@ -15,10 +15,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.gate import InputGate
 from permitflow.errors import PeerGoneError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
@@ -26,7 +24,7 @@ from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.traffic_watch import Look, TrafficWatch
 from tests.cli.conftest import Answer, Command
 from tests.support.number_streams import until
-from tests.support.served import served
+from tests.support.served import served, stopped_behind_a_barrier
 from tests.support.served_exchange import served_exchange
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
@@ -105,21 +103,7 @@ async def test_a_channel_whose_permits_are_withheld_does_not_look_full(top: Top)
 
 
 async def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(top: Top) -> None:
-    parameters = GateParameters(inputs=2, exclusive=0, floating=8)
-    gate: InputGate[pa.RecordBatch]
-    async with (
-        served("ahead", "late", parameters=parameters, schema=CHUNK.schema) as (exchange, address),
-        InputGate(parameters) as gate,
-        get(address, "ahead", wanted=parameters, group=gate.group) as first,
-        get(address, "late", wanted=parameters, group=gate.group) as second,
-    ):
-        gate.add(first)
-        gate.add(second)
-        sender = exchange.channel("ahead").sender
-        await sender.send_barrier(1)
-        await sender.send(CHUNK)
-        await exchange.channel("late").sender.send(CHUNK)
-        await gate.receive()
+    async with stopped_behind_a_barrier(CHUNK) as (_, address):
         _, table, _ = await top(address, "--interval", "100ms")
         _, told, _ = await top(address, "--interval", "100ms", "--json")
     heading, *lines = table.splitlines()

@@ -11,8 +11,6 @@ import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import TraceMismatchError
-from permitflow.pictures.looks.squelch import WORDS
-from permitflow.pictures.specification import guards_of
 from permitflow.protocol.recording import ENDS
 from permitflow.protocol.squelch import SquelchParameters
 from permitflow.testing.moves import Divergence, attempt, moves_of, walk
@@ -63,10 +61,6 @@ class HearsTheNewest(SquelchPair):
 def test_ends_that_do_something_else_are_found_out(wrong: type[SquelchPair]) -> None:
     with pytest.raises(Divergence):
         walk(SYSTEM, wrong(AT_ONCE), model_parameters(AT_ONCE, waiters=1))
-
-
-def test_there_are_words_for_exactly_the_guards() -> None:
-    assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
 
 
 def recorded(seed: int, steps: int, parameters: SquelchParameters = LOSSLESS) -> ChannelTrace:

@@ -7,14 +7,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow.channels.gate import GateChunk, InputGate
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.metrics import ExchangeCollector, GateCollector
 from permitflow.protocol.gate import GateParameters
-from permitflow.transports.grpc_aio import get
+from tests.support.served import stopped_behind_a_barrier
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
-PARAMETERS = GateParameters(inputs=2, exclusive=0, floating=8)
 
 
 async def scraped(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
@@ -29,7 +26,7 @@ async def scraped(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
 
 async def test_a_gate_tells_which_input_the_others_wait_for_and_how_long() -> None:
     registry = CollectorRegistry()
-    async with InputGate[str](PARAMETERS) as gate:
+    async with InputGate[str](GateParameters(inputs=2, exclusive=0, floating=8)) as gate:
         ahead, late = gate.open_channel("ahead"), gate.open_channel("late")
         registry.register(GateCollector(gate, "join"))
         ahead.send_barrier_nowait(1)
@@ -51,22 +48,9 @@ async def test_a_gate_tells_which_input_the_others_wait_for_and_how_long() -> No
 
 
 async def test_an_exchange_tells_which_channels_a_gate_has_stopped_and_how_long() -> None:
-    registry, exchange = CollectorRegistry(), Exchange(parameters=PARAMETERS)
-    ahead, late = (exchange.add_channel(name, schema=CHUNK.schema).sender for name in ("ahead", "late"))
-    registry.register(ExchangeCollector(exchange))
-    gate: InputGate[pa.RecordBatch] = InputGate(PARAMETERS)
-    async with (
-        ExchangeServer(exchange) as server,
-        gate,
-        get(server.address, "ahead", wanted=PARAMETERS, group=gate.group) as first,
-        get(server.address, "late", wanted=PARAMETERS, group=gate.group) as second,
-    ):
-        gate.add(first)
-        gate.add(second)
-        await ahead.send_barrier(1)
-        await ahead.send(CHUNK)
-        await late.send(CHUNK)
-        await gate.receive()
+    registry = CollectorRegistry()
+    async with stopped_behind_a_barrier(CHUNK) as (exchange, _):
+        registry.register(ExchangeCollector(exchange))
         await asyncio.sleep(0.01)
         samples = await scraped(registry)
     assert samples["consumer_stopped_behind_barrier", "ahead"] == 1

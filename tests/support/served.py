@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from permitflow.channels.gate import InputGate
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.flow import Parameters
+from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import get
 
 
 @asynccontextmanager
@@ -26,3 +29,24 @@ async def served(
     exchange.add_channels(channels, schema=schema, retention=retention)
     async with ExchangeServer(exchange, listen) as server:
         yield exchange, server.address
+
+
+@asynccontextmanager
+async def stopped_behind_a_barrier(chunk: pa.RecordBatch) -> AsyncIterator[tuple[Exchange, str]]:
+    """A gate of two channels has received a chunk of ``late``; one of ``ahead`` is behind a barrier."""
+    parameters = GateParameters(inputs=2, exclusive=0, floating=8)
+    gate: InputGate[pa.RecordBatch]
+    async with (
+        served("ahead", "late", parameters=parameters, schema=chunk.schema) as (exchange, address),
+        InputGate(parameters) as gate,
+        get(address, "ahead", wanted=parameters, group=gate.group) as first,
+        get(address, "late", wanted=parameters, group=gate.group) as second,
+    ):
+        gate.add(first)
+        gate.add(second)
+        ahead, late = (exchange.channel(name).sender for name in ("ahead", "late"))
+        await ahead.send_barrier(1)
+        await ahead.send(chunk)
+        await late.send(chunk)
+        await gate.receive()
+        yield exchange, address

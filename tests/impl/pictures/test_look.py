@@ -9,13 +9,15 @@ import pytest
 
 from permitflow.pictures.document import document_of
 from permitflow.pictures.look import Look, look_of
-from permitflow.pictures.looks.stop_and_wait import LOOK, WORDS
+from permitflow.pictures.looks.stop_and_wait import LOOK
 from permitflow.pictures.run import Run, Verdict
 from permitflow.pictures.run_page import page_of, storyboard
 from permitflow.pictures.specification import guards_of
 from permitflow.pictures.state_graph import graph_document, graph_drawing, graph_page, reachable
 from permitflow_model.exploration import is_explorable, parameters_for
+from permitflow_model.grpc_call import Message
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Step
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
@@ -68,8 +70,14 @@ def test_the_page_is_told_each_variable_in_each_state() -> None:
     assert LOOK.variables(run.start)["waiting"] == "\u27e8\u27e9"
 
 
-def test_there_are_words_for_exactly_the_guards_of_stop_and_wait() -> None:
-    assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
+@pytest.mark.parametrize("module", [module for module in systems() if look_of(module).words])
+def test_there_are_words_for_exactly_the_guards_that_the_model_has(module: str) -> None:
+    look = look_of(module)
+    assert {guard for action in look.system.actions for guard in guards_of(action.perform)} == set(look.words)
+
+
+def test_a_message_of_a_grpc_call_is_its_number_and_its_bytes_if_it_has_more_than_one() -> None:
+    assert look_of("GrpcCall").value(Fifo((Message(0, 1), Message(12, 3_000)))) == "⟨#0, #12 (3,000 B)⟩"
 
 
 def test_a_state_graph_of_another_protocol() -> None:

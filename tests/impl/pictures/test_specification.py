@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.pictures.looks.permit_channel import LOOK, WORDS
+from permitflow.pictures.looks.permit_channel import LOOK
 from permitflow.pictures.specification import Specification, guards_of
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -57,10 +57,6 @@ EVERYTHING = Parameters(
     flush_idle=True,
 )
 Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
-
-
-def test_there_are_words_for_exactly_the_guards_that_the_model_has() -> None:
-    assert {guard for action in SYSTEM.actions for guard in guards_of(action.perform)} == set(WORDS)
 
 
 @given(choices=st.lists(st.integers(0, 50), max_size=40), is_published=st.booleans())
