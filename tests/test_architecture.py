@@ -256,7 +256,7 @@ def test_a_loaded_third_party_package_would_be_seen() -> None:
 
 def test_spark_finds_the_data_source_without_loading_grpc() -> None:
     """gRPC must be imported in the worker, after the fork."""
-    loaded = loaded_by("import pyspark_permitflow")
+    loaded = loaded_by("import pyspark_permitflow, pyspark_permitflow_grpc")
     assert "pyspark" in loaded
     assert "grpc" not in loaded
 

@@ -12,6 +12,7 @@ import pytest
 PACKAGES = {
     "permitflow": "impl/permitflow",
     "pyspark_permitflow": "impl/pyspark_permitflow",
+    "pyspark_permitflow_grpc": "impl/pyspark_permitflow_grpc",
     "permitflow_model": "model/permitflow_model",
     "permitflow_proofs": "proofs/permitflow_proofs",
 }

@@ -804,6 +804,25 @@ class TaskRetryError(PermitflowError):
     )
 
 
+class RepeatedCallError(PermitflowError):
+    """A gRPC call was, or would be, made for the second time, and the service need not answer the same again."""
+
+    method: str
+    reason: str
+    text = "{method} {reason}"
+
+
+class EarlyAnswerError(PermitflowError):
+    """A service has answered a client-streaming call before all rows of a task were sent: others were not delivered."""
+
+    method: str
+    sent: int
+    text = (
+        "{method} has answered after {sent} messages, before all rows of this task were sent: the others are not "
+        "delivered"
+    )
+
+
 class UnknownBatchError(PermitflowError):
     """Spark has not told a task of a streaming query which batch the task writes."""
 

@@ -1,5 +1,5 @@
-"""Spark reads and writes the channels of an exchange: ``format("permitflow")``; audits recorded traces; and checks
-many channels at once.
+"""Spark reads and writes channels of an exchange, ``format("permitflow")``, and streaming methods of any gRPC service,
+``format("permitflow-grpc")``; audits recorded traces; and checks many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
 A short job waits for its workers to start, and each worker imports this package; so modules that only drivers use are
@@ -9,6 +9,7 @@ loaded on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from permitflow.spark.calls.source import GrpcDataSource
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.register import register
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Configuration",
     "ExchangeListener",
+    "GrpcDataSource",
     "PermitflowDataSource",
     "SparkAudit",
     "SparkSweep",

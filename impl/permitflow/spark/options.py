@@ -77,9 +77,7 @@ class ReadOptions:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
         _refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
-        _refuse_unknown(
-            options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing"
-        )
+        refuse_unknown(options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
         return _shared_options(options)
 
 
@@ -90,8 +88,13 @@ def _refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *,
             raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
 
 
-def _refuse_unknown(
-    options: Mapping[str, str], *, known: tuple[str, ...], elsewhere: tuple[str, ...] = (), where: str = ""
+def refuse_unknown(
+    options: Mapping[str, str],
+    *,
+    known: tuple[str, ...],
+    elsewhere: tuple[str, ...] = (),
+    where: str = "",
+    instead: str = "stream",
 ) -> None:
     """Refuse the first unknown option, and suggest a similar name."""
     _refuse_elsewhere(options, elsewhere, where=where)
@@ -99,9 +102,8 @@ def _refuse_unknown(
         if option.lower() in known:
             continue
         if option.lower() == "path":
-            raise InvalidOptionError(
-                option=option, value=value, reason="is not used: call load() or save() without a path and set 'stream'"
-            )
+            reason = f"is not used: call load() or save() without a path and set {instead!r}"
+            raise InvalidOptionError(option=option, value=value, reason=reason)
         close = get_close_matches(option.lower(), known, n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         raise InvalidOptionError(option=option, value=value, reason=f"is unknown{meant} (known: {', '.join(known)})")
@@ -110,19 +112,19 @@ def _refuse_unknown(
 def _shared_options(options: Mapping[str, str]) -> ReadOptions:
     """The checked values of the options that reading and writing share."""
     return ReadOptions(
-        address=_value_of(options, "address", _network_address),
+        address=value_of(options, "address", network_address),
         channels=_channel_names(options),
-        timeout_seconds=_value_of(options, "timeout_seconds", _seconds, DEFAULT_TIMEOUT_SECONDS),
+        timeout_seconds=value_of(options, "timeout_seconds", duration_seconds, DEFAULT_TIMEOUT_SECONDS),
         wanted=_wanted_parameters(options),
         trace_dir=options.get("trace_dir"),
-        same_host=_value_of(options, "same_host", _choice(SameHost), SameHost.AUTO),
-        compression=_value_of(options, "compression", _choice(Compression), Compression.AUTO),
-        consumer=_value_of(options, "consumer", _consumer_name, ""),
-        channel_column=_value_of(options, "channel_column", _name, ""),
+        same_host=value_of(options, "same_host", choice(SameHost), SameHost.AUTO),
+        compression=value_of(options, "compression", choice(Compression), Compression.AUTO),
+        consumer=value_of(options, "consumer", _consumer_name, ""),
+        channel_column=value_of(options, "channel_column", _name, ""),
     )
 
 
-def _value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
+def value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
     """Parse one option, or take its default.
 
     Raises:
@@ -142,11 +144,11 @@ def _value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T]
 def _channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
     """The channels of ``stream``, or those listed by name."""
     stream = options.get("stream")
-    text = _value_of(options, "channels", str)
+    text = value_of(options, "channels", str)
     if stream is not None:
         if not stream.strip():
             raise InvalidOptionError(option="stream", value=stream, reason="must be a name")
-        count = _value_of(options, "channels", _whole_number(1, _MOST_CHANNELS))
+        count = value_of(options, "channels", whole_number(1, _MOST_CHANNELS))
         return stream_channels(stream.strip(), count)
     if text.lstrip("-").isdigit():
         raise InvalidOptionError(
@@ -172,8 +174,8 @@ def _wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
             batch = options["permit_batch"]
             raise InvalidOptionError(option="permit_batch", value=batch, reason="needs option 'row_permits' beside it")
         return None
-    row_permits = _value_of(options, "row_permits", _whole_number(2, 2**31 - 1))
-    permit_batch = _value_of(options, "permit_batch", _whole_number(1, 2**31 - 1), 0)
+    row_permits = value_of(options, "row_permits", whole_number(2, 2**31 - 1))
+    permit_batch = value_of(options, "permit_batch", whole_number(1, 2**31 - 1), 0)
     try:
         return ChannelParameters(row_permits=row_permits, permit_batch=permit_batch)
     except InvalidParametersError as error:
@@ -181,7 +183,7 @@ def _wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
         raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
 
 
-def _whole_number(least: int, most: int) -> Callable[[str], int]:
+def whole_number(least: int, most: int) -> Callable[[str], int]:
     """A parser for whole numbers in a range."""
 
     def parse(text: str) -> int:
@@ -197,7 +199,7 @@ def _whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def _seconds(text: str) -> float:
+def duration_seconds(text: str) -> float:
     """Parse a duration."""
     rule = f"must be a number of seconds above 0 and up to {_LONGEST_TIMEOUT_SECONDS:.0f}"
     try:
@@ -209,14 +211,14 @@ def _seconds(text: str) -> float:
     return number
 
 
-def _truth(text: str) -> bool:
+def truth(text: str) -> bool:
     """Parse ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
-def _choice(kind: type[E]) -> Callable[[str], E]:
+def choice(kind: type[E]) -> Callable[[str], E]:
     """A parser for the words of an enumeration."""
 
     def parse(text: str) -> E:
@@ -235,7 +237,7 @@ def _consumer_name(text: str) -> str:
     return text
 
 
-def _network_address(text: str) -> str:
+def network_address(text: str) -> str:
     """Check the form ``host:port``; opening a stream shows whether an exchange listens there."""
     if "," in text:
         raise ValueError(ONE_ADDRESS)
@@ -275,8 +277,8 @@ class StreamOptions:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
         known = SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS
-        _refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        epochs = _value_of(options, "epochs", _choice(Epochs), Epochs.NONE)
+        refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
+        epochs = value_of(options, "epochs", choice(Epochs), Epochs.NONE)
         if epochs is Epochs.ALIGNED:
             reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
             for option in (option for option in options if option.lower() in _MAX_ROWS_OPTIONS):
@@ -287,7 +289,7 @@ class StreamOptions:
             exchange=_shared_options(options),
             max_rows=_max_rows(options),
             epochs=epochs,
-            stall_seconds=_value_of(options, "stall_seconds", _seconds, DEFAULT_TIMEOUT_SECONDS),
+            stall_seconds=value_of(options, "stall_seconds", duration_seconds, DEFAULT_TIMEOUT_SECONDS),
         )
 
 
@@ -299,7 +301,7 @@ def _max_rows(options: Mapping[str, str]) -> int | None:
     if len(given) > 1:
         raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
     # Spark passes option names in lower case.
-    return _value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, _whole_number(1, 2**63 - 1))
+    return value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, whole_number(1, 2**63 - 1))
 
 
 class Delivery(StrEnum):
@@ -341,7 +343,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        delivery = _value_of(options, "delivery", _choice(Delivery), Delivery.DIRECT)
+        delivery = value_of(options, "delivery", choice(Delivery), Delivery.DIRECT)
         if delivery is Delivery.DIRECT:
             _refuse(options, _KEY_OPTIONS, "needs option 'delivery' to be 'staged'")
         return _parsed(options, delivery, SHARED_OPTIONS + WRITE_ONLY_OPTIONS, ends_stream=True)
@@ -353,11 +355,11 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
         """
-        if _value_of(options, "delivery", _choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
+        if value_of(options, "delivery", choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
             raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
         _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
-        if _value_of(options, "end", _truth, False):
+        if value_of(options, "end", truth, False):
             reason = "is for batch jobs only: a streaming query does not know which batch is its last"
             raise InvalidOptionError(option="end", value=options["end"], reason=reason)
         known = SHARED_OPTIONS + WRITE_ONLY_OPTIONS + _OF_SPARK
@@ -372,11 +374,11 @@ def _parsed(
     options: Mapping[str, str], delivery: Delivery, known: tuple[str, ...], *, ends_stream: bool
 ) -> WriteOptions:
     _refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
-    _refuse_unknown(options, known=known)
+    refuse_unknown(options, known=known)
     return WriteOptions(
         exchange=_shared_options(options),
-        chunk_rows=_value_of(options, "chunk_rows", _whole_number(1, 2**31 - 1), 0),
-        ends_stream=_value_of(options, "end", _truth, ends_stream),
+        chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
+        ends_stream=value_of(options, "end", truth, ends_stream),
         delivery=delivery,
         key=_key(options),
     )
@@ -390,7 +392,7 @@ def _key(options: Mapping[str, str]) -> BatchKey | None:
         other = next(option for option in _KEY_OPTIONS if option not in given)
         raise InvalidOptionError(option=given[0], value=options[given[0]], reason=f"needs option {other!r} beside it")
     return BatchKey(
-        query=_value_of(options, "query", _name), batch=_value_of(options, "batch", _whole_number(0, 2**63 - 1))
+        query=value_of(options, "query", _name), batch=value_of(options, "batch", whole_number(0, 2**63 - 1))
     )
 
 

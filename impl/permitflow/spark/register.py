@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from permitflow.errors import SparkSetupError
+from permitflow.spark.calls.source import GrpcDataSource
 from permitflow.spark.source import PermitflowDataSource
 
 _log = logging.getLogger(__name__)
@@ -22,9 +23,9 @@ LONGEST_SECONDS = 60
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("permitflow")``.
+    """Register ``format("permitflow")`` and ``format("permitflow-grpc")``.
 
-    Spark finds the data source by itself where its workers can import ``pyspark_permitflow``; calling this as well
+    Spark finds the data sources by itself where its workers can import ``pyspark_permitflow``; calling this as well
     is harmless, and reports a missing package now instead of in the first task.  With a ``local`` master it checks the
     workers' Python on this machine.  With any other master it runs a job of one task on an executor, and logs a
     warning if no executor takes the task within a minute.  It does not check the workers of a Spark Connect server.
@@ -39,6 +40,7 @@ def register(spark: SparkSession) -> None:
         else:
             _ask_executor(context)
     spark.dataSource.register(PermitflowDataSource)
+    spark.dataSource.register(GrpcDataSource)
 
 
 def _look_at_python(context: SparkContext) -> None:

@@ -129,7 +129,7 @@ class PermitflowDataSource(DataSource):
         from permitflow.spark.sink import ExchangeWriter, StagedBatchWriter
 
         leave_imports_alone()
-        _refuse_overwriting("mode", "overwrite", overwrite)
+        refuse_overwriting("mode", "overwrite", overwrite)
         options = WriteOptions.parse(self.options)
         if options.delivery is Delivery.STAGED:
             return StagedBatchWriter(options, schema)
@@ -144,11 +144,16 @@ class PermitflowDataSource(DataSource):
         from permitflow.spark.sink import StagedStreamWriter
 
         leave_imports_alone()
-        _refuse_overwriting("outputMode", "complete", overwrite)
+        refuse_overwriting("outputMode", "complete", overwrite)
         return StagedStreamWriter(WriteOptions.parse_stream(self.options), schema)
 
 
-def _refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
+def refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
+    """Refuse a mode that replaces rows.
+
+    Raises:
+        InvalidOptionError: it does.
+    """
     if overwrites:
         reason = "must be 'append': sent rows cannot be replaced"
         raise InvalidOptionError(option=option, value=value, reason=reason)

@@ -1,0 +1,312 @@
+"""Spark reads and writes streaming methods of any gRPC service: rows, bounds, ends, and what cannot be had."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from permitflow.errors import CallError, EarlyAnswerError, InvalidOptionError, RepeatedCallError, SchemaMismatchError
+from permitflow.spark.calls.messages import Messages, Rows, method_of
+from permitflow.spark.calls.options import ReadCallOptions, WriteCallOptions
+from permitflow.spark.calls.sink import CallWriter
+from permitflow.spark.calls.source import CallPartition, CallReader, CallStreamReader, GrpcDataSource
+from permitflow.spark.schema import arrow_schema
+from tests.impl.spark.conftest import Driver
+from tests.support.samples_service import Sample, Service
+
+Options = dict[str, str]
+NUMBERS = StructType().add("number", "long")
+IDS = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service().served() as served:
+        yield served
+
+
+# Messages and rows.
+
+
+def reading(options: Options) -> tuple[Any, StructType]:
+    method = method_of(ReadCallOptions.parse(options).call, client_streams=False)
+    return method, GrpcDataSource(options).schema()
+
+
+FULL = {
+    "number": 2**62,
+    "level": 0,
+    "text": "ä",
+    "raw": b"\x00\xff",
+    "flag": True,
+    "ratio": 0.5,
+    "big": Decimal(2**64 - 1),
+    "light": "BRIGHT",
+    "place": {"name": "x", "height": None},
+    "values": [1, 0, -1],
+    "places": [("k", {"name": "y", "height": 2.5})],
+    "at": datetime(2024, 2, 29, 12, 0, 0, 1, tzinfo=UTC),
+}
+
+
+def test_a_message_of_all_kinds_of_fields_is_a_row_and_a_row_that_message(service: Service) -> None:
+    method, schema = reading(service.options("Watch"))
+    written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    given = pa.RecordBatch.from_pylist([FULL], schema=arrow_schema(schema))
+    (message,) = Messages(written, "", schema).of(given)
+    assert (message.big, message.light, message.HasField("level"), message.places["k"].height) == (
+        2**64 - 1,
+        1,
+        True,
+        2.5,
+    )
+    assert Rows(method, "", schema).batch([message]).to_pylist() == [FULL]
+
+
+def test_a_field_that_is_not_set_is_null_only_where_protobuf_keeps_that(service: Service) -> None:
+    method, schema = reading(service.options("Watch"))
+    (row,) = Rows(method, "", schema).batch([Sample(light=7)]).to_pylist()
+    assert [name for name, value in row.items() if value is None] == ["level", "place", "at"]
+    assert (row["text"], row["number"], row["values"], row["light"]) == ("", 0, [], "7")
+
+
+def test_a_message_that_contains_itself_needs_a_function(service: Service) -> None:
+    with pytest.raises(SchemaMismatchError, match="name a function with option 'rows' or 'message'"):
+        GrpcDataSource(service.options("Grow")).schema()
+
+
+def test_users_functions_make_several_rows_of_a_message_and_the_message_of_a_row(service: Service) -> None:
+    options = service.options("Watch", rows="tests.support.samples_service:two_rows")
+    schema = StructType().add("number", "long").add("word", "string")
+    method = method_of(ReadCallOptions.parse(options).call, client_streams=False)
+    batch = Rows(method, "tests.support.samples_service:two_rows", schema).batch([Sample(number=3)])
+    assert batch.to_pylist() == [{"number": 3, "word": "once"}, {"number": 3, "word": "again"}]
+    written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    made = Messages(written, "tests.support.samples_service:named", StructType().add("id", "long"))
+    assert made.of(pa.record_batch({"id": [5]})) == [Sample(number=5, text="number 5")]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [("light", "GREY", "GREY"), ("level", 2**40, "level"), ("nowhere", 1, "column 'nowhere'")],
+)
+def test_a_value_that_fits_into_no_field_is_named(service: Service, column: str, value: object, words: str) -> None:
+    written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    rows = pa.RecordBatch.from_pylist([{column: value}])
+    with pytest.raises(SchemaMismatchError, match=words):
+        Messages(written, "", StructType().add(column, "string")).of(rows)
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "words"),
+    [
+        ("Watch", {"method": "Samples.Watch"}, "option 'method' must be a method's full name"),
+        ("Watch", {"method": "a.B/C"}, "must name a service of module"),
+        ("Wach", {}, "it has Watch, Record"),
+        ("Record", {}, "must be server-streaming, to read rows"),
+        ("Watch", {"module": "no_such_module"}, "cannot be imported by Spark's Python"),
+        ("Watch", {"request": "{"}, "option 'request' must be JSON"),
+        ("Watch", {"request": '{"frist": 1}'}, "option 'request' does not fit"),
+        ("Watch", {"rows": "two_rows"}, "must be a function of a module"),
+        ("Watch", {"serializer": "a:b"}, "cannot be combined with option 'module'"),
+        ("Watch", {"window_bytes": "4"}, "must be a whole number from 5"),
+        ("Watch", {"stream": "orders"}, "option 'stream' is unknown"),
+        ("Watch", {"delivery": "at-most-once"}, "is for writing, or for streaming queries only"),
+        ("Watch", {"path": "x"}, "and set 'method'"),
+    ],
+)
+def test_a_wrong_option_of_a_reader_is_refused_in_words(
+    service: Service, method: str, changes: Options, words: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        GrpcDataSource({**service.options(method), **changes}).reader(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "option 'delivery' is missing: a call cannot be rewound"),
+        ({"delivery": "at-least-once"}, "must be one of at-most-once, exactly-once: a call cannot be rewound"),
+        ({"delivery": "exactly-once"}, "cannot be had: a call cannot be rewound"),
+        ({"delivery": "at-most-once", "request": "[{}, {}]"}, "which reads one call"),
+    ],
+)
+def test_a_streaming_query_is_told_what_can_be_had(service: Service, changes: Options, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        GrpcDataSource(service.options("Watch", **changes)).simpleStreamReader(NUMBERS)
+
+
+def test_a_streaming_query_writes_only_to_a_service_that_takes_rows_again(service: Service) -> None:
+    with pytest.raises(InvalidOptionError, match="option 'repeatable' must be 'true' for a streaming query"):
+        GrpcDataSource(service.options("Record")).streamWriter(NUMBERS, False)
+    GrpcDataSource(service.options("Record", repeatable="true")).streamWriter(NUMBERS, False)
+
+
+# Reading, without Spark.
+
+
+def batches(options: Options, request: str = '{"count": 100, "sizeBytes": 1000}') -> Iterator[pa.RecordBatch]:
+    return CallReader(ReadCallOptions.parse(options), NUMBERS).read(CallPartition(0, request))
+
+
+def test_a_reader_that_stands_still_holds_the_service_back(service: Service) -> None:
+    options = service.options("Watch", window_bytes="5", batch_messages="10", batch_seconds="60")
+    numbers = list[int]()
+    for batch in batches(options):
+        numbers += batch.column("number").to_pylist()
+        service.consumed = len(numbers)
+    assert numbers == list(range(100))
+    assert service.most_ahead <= 2 * 10 + 2
+
+
+def test_a_call_is_cancelled_after_the_most_messages_or_if_nobody_wants_more(service: Service) -> None:
+    endless = '{"count": 1000000}'
+    options = service.options("Watch", max_messages="25", batch_messages="10", batch_seconds="60")
+    assert [batch.num_rows for batch in batches(options, endless)] == [10, 10, 5]
+    first = batches(service.options("Watch", batch_messages="10"), endless)
+    assert next(first).num_rows == 10
+    first.close()  # type: ignore[attr-defined]  # a generator
+    assert service.given < 1_000_000
+
+
+def test_an_error_of_the_service_fails_the_task_behind_the_messages_before_it(service: Service) -> None:
+    service.fail_after = 15
+    reader = batches(service.options("Watch", batch_messages="10", batch_seconds="60"))
+    assert next(reader).num_rows == 10
+    with pytest.raises(CallError, match="RESOURCE_EXHAUSTED: no more samples"):
+        list(reader)
+
+
+# A stream, without Spark.
+
+
+def stream(service: Service, **more: str) -> CallStreamReader:
+    options = service.options("Watch", request='{"count": 25}', batch_messages="10", batch_seconds="60", **more)
+    return CallStreamReader(ReadCallOptions.parse(options, streams=True), NUMBERS)
+
+
+def numbers_in(parts: Iterator[pa.RecordBatch]) -> list[int]:
+    return [number for part in parts for number in part.column("number").to_pylist()]
+
+
+def test_a_stream_is_one_call_read_batch_by_batch(service: Service) -> None:
+    reader = stream(service, delivery="at-most-once")
+    offset, found = reader.initialOffset(), list[list[int]]()
+    for _ in range(4):
+        rows, offset = reader.read(offset)
+        found.append(numbers_in(rows))
+    assert found == [list(range(10)), list(range(10, 20)), list(range(20, 25)), []]
+    assert (offset, service.calls) == ({"messages": 25}, 1)
+
+
+def test_after_a_restart_a_batch_is_lost_or_read_again_as_was_agreed(service: Service) -> None:
+    start, end = {"messages": 10}, {"messages": 20}
+    restarted = stream(service, delivery="at-most-once")
+    assert numbers_in(restarted.readBetweenOffsets(start, end)) == []
+    assert numbers_in(restarted.read(end)[0]) == list(range(10))  # whatever the service sends now
+    restarted = stream(service, delivery="exactly-once", repeatable="true")
+    assert numbers_in(restarted.readBetweenOffsets(start, end)) == list(range(10, 20))
+    assert numbers_in(restarted.read(end)[0]) == list(range(20, 25))
+    with pytest.raises(RepeatedCallError, match="ended after 25 messages, where it gave more than 30 before"):
+        stream(service, delivery="exactly-once", repeatable="true").read({"messages": 30})
+
+
+# Writing, without Spark.
+
+
+def writer(service: Service, **more: str) -> CallWriter:
+    options = service.options("Record", message="tests.support.samples_service:named", **more)
+    return CallWriter(WriteCallOptions.parse(options), StructType().add("id", "long"))
+
+
+def counted(service: Service, rows: int, together: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, rows, together):
+        service.given += together
+        service.notice()
+        yield pa.RecordBatch.from_pydict({"id": range(first, first + together)}, schema=IDS)
+
+
+def test_a_service_that_reads_slowly_holds_the_rows_back() -> None:
+    with Service(slow_seconds=0.0005).served() as service:
+        assert writer(service).send(counted(service, 2_000, together=50), ()) == 2_000
+        assert [sample.number for sample in service.recorded] == list(range(2_000))
+        # One in the loop's queue, one on its way, one that waits, and the next: of 50 rows each.
+        assert service.most_ahead <= 4 * 50 + 2
+
+
+def test_a_service_that_answers_early_has_not_acknowledged_the_rows_behind() -> None:
+    with Service(answer_after=30).served() as service:
+        with pytest.raises(EarlyAnswerError, match=r"has answered after \d+ messages, before all rows"):
+            writer(service).send(counted(service, 2_000, together=50), ())
+        assert len(service.recorded) == 30
+
+
+def test_a_task_without_rows_is_answered_too(service: Service) -> None:
+    assert writer(service).send(iter(()), (("permitflow-partition", "7"),)) == 0
+    assert service.attempts[0]["permitflow-partition"] == "7"
+
+
+# With Spark.
+
+
+@pytest.mark.sample
+def test_one_job_reads_a_service_and_writes_into_a_slow_one(driver: Driver) -> None:
+    with Service(slow_seconds=0.001).served() as service:
+        query = '[{"count": 200, "sizeBytes": 20000}, {"first": 200, "count": 200, "sizeBytes": 20000}]'
+        reads = service.options("Watch", request=query, window_bytes="5", batch_messages="2")
+        writes = service.options("Record")
+
+        def job(spark: SparkSession) -> None:
+            spark.dataSource.register(GrpcDataSource)
+            spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")
+            frame = spark.read.format("permitflow-grpc").options(**reads).load()
+            frame.write.format("permitflow-grpc").mode("append").options(**writes).save()
+            spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+        driver.run(job)
+    assert sorted(sample.number for sample in service.recorded) == list(range(400))
+    assert {attempt["permitflow-partition"] for attempt in service.attempts} == {"0", "1"}
+    # Two tasks; each has some buffers of 64 KiB and sockets of 200 KiB between its processes.
+    assert service.most_ahead <= 2 * 60
+
+
+def test_a_streaming_query_reads_a_service(driver: Driver, service: Service) -> None:
+    options = service.options("Watch", request='{"count": 250}', delivery="at-most-once", batch_messages="100")
+
+    def job(spark: SparkSession) -> list[list[int]]:
+        spark.dataSource.register(GrpcDataSource)
+        found = list[list[int]]()
+        frame = spark.readStream.format("permitflow-grpc").options(**options).load()
+        query = frame.writeStream.foreachBatch(
+            lambda batch, _: found.append([row.number for row in batch.collect()])
+        ).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return found
+
+    found = driver.run(job)
+    assert [number for batch in found for number in batch] == list(range(250))
+    assert max(map(len, found)) <= 100
+    assert service.calls == 1
+
+
+def test_a_task_that_would_call_again_is_refused(driver: Driver, service: Service) -> None:
+    service.fail_after = 15
+    options = service.options("Watch", request='{"count": 250}')
+
+    def job(spark: SparkSession) -> None:
+        spark.dataSource.register(GrpcDataSource)
+        spark.read.format("permitflow-grpc").options(**options).load().collect()
+
+    assert "RepeatedCallError: permitflow.tests.Samples/Watch would be called again by attempt 1" in driver.failure(job)
+    assert service.calls == 1
