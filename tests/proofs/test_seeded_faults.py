@@ -1,6 +1,5 @@
 """A mistake in a copy of the model makes a proof fail, and the counterexample is a step of the copy."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,63 +12,57 @@ from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT
 from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.refinement import SEEN, implements
-from tests.support.faults import Fault, is_kept, refuted_clauses, with_fault
-
-Perform = Callable[[State, Parameters], State]
-
-
-def original(name: str) -> Perform:
-    return SYSTEM.action(name).perform
+from tests.support.faults import Fault, is_kept, with_fault
 
 
 def sends_without_taking_permits(state: State, parameters: Parameters) -> State:
-    return original("SendChunk")(state, parameters)._replace(permits=state.permits)
+    return SYSTEM.perform("SendChunk", state, parameters)._replace(permits=state.permits)
 
 
 def sends_without_asking(state: State, parameters: Parameters) -> State:
     require(not state.waiting.is_empty())
     rich = state._replace(permits=plus(state.permits, Permits(parameters.row_permits, 0, 0)))
-    after = original("SendChunk")(rich, parameters)
+    after = SYSTEM.perform("SendChunk", rich, parameters)
     return after._replace(permits=after.permits._replace(rows=after.permits.rows - parameters.row_permits))
 
 
 def sends_the_chunk_and_keeps_it(state: State, parameters: Parameters) -> State:
-    return original("SendChunk")(state, parameters)._replace(waiting=state.waiting, permits=state.permits)
+    return SYSTEM.perform("SendChunk", state, parameters)._replace(waiting=state.waiting, permits=state.permits)
 
 
 def sends_a_barrier_on_row_permits(state: State, parameters: Parameters) -> State:
-    after = original("SendBarrier")(state, parameters)
+    after = SYSTEM.perform("SendBarrier", state, parameters)
     return after._replace(permits=state.permits._replace(rows=state.permits.rows - 1))
 
 
 def returns_on_arrival(state: State, parameters: Parameters) -> State:
-    after = original("Deliver")(state, parameters)
+    after = SYSTEM.perform("Deliver", state, parameters)
     return after._replace(grants=state.grants.push(held(state.wire.head())))
 
 
 def forgets_the_residue(state: State, parameters: Parameters) -> State:
     """``=`` for ``+=``."""
     require(not state.inbox.is_empty())
-    return original("Consume")(state._replace(unreturned=0), parameters)
+    return SYSTEM.perform("Consume", state._replace(unreturned=0), parameters)
 
 
 def returns_late(state: State, parameters: Parameters) -> State:
     """``>`` for ``>=``."""
-    return original("Consume")(state, replace(parameters, permit_batch=parameters.permit_batch + 1))
+    return SYSTEM.perform("Consume", state, replace(parameters, permit_batch=parameters.permit_batch + 1))
 
 
 def returns_early(state: State, parameters: Parameters) -> State:
     """Each chunk at once."""
-    return original("Consume")(state, replace(parameters, permit_batch=1))
+    return SYSTEM.perform("Consume", state, replace(parameters, permit_batch=1))
 
 
 def returns_and_keeps(state: State, parameters: Parameters) -> State:
-    after = original("Consume")(state, parameters)
+    after = SYSTEM.perform("Consume", state, parameters)
     return after._replace(unreturned=state.unreturned)
 
 
 def counts_past_the_ring(state: State, parameters: Parameters) -> State:
-    after = original("Consume")(state, parameters)
+    after = SYSTEM.perform("Consume", state, parameters)
     return after._replace(consumed=successor(state.consumed, parameters) + 1)
 
 
@@ -80,21 +73,21 @@ def flushes_nothing(state: State, parameters: Parameters) -> State:
 
 
 def flushes_unasked(state: State, parameters: Parameters) -> State:
-    return original("Flush")(state, replace(parameters, flush_idle=True))
+    return SYSTEM.perform("Flush", state, replace(parameters, flush_idle=True))
 
 
 def adds_and_forgets_to_take(state: State, parameters: Parameters) -> State:
-    return original("AddPermits")(state, parameters)._replace(grants=state.grants)
+    return SYSTEM.perform("AddPermits", state, parameters)._replace(grants=state.grants)
 
 
 def adds_rows_for_barriers(state: State, parameters: Parameters) -> State:
-    after = original("AddPermits")(state, parameters)
+    after = SYSTEM.perform("AddPermits", state, parameters)
     rows, barriers, watermarks = after.permits
     return after._replace(permits=Permits(rows + barriers, 0, watermarks))
 
 
 def withdraws_the_watermark_wrongly(state: State, parameters: Parameters) -> State:
-    after = original("WithdrawChunk")(state, parameters)
+    after = SYSTEM.perform("WithdrawChunk", state, parameters)
     return after._replace(watermark_pending=state.watermark_pending)
 
 
@@ -104,21 +97,21 @@ def delivers_the_newest_first(state: State, parameters: Parameters) -> State:
 
 
 def delivers_and_keeps(state: State, parameters: Parameters) -> State:
-    return original("Deliver")(state, parameters)._replace(wire=state.wire)
+    return SYSTEM.perform("Deliver", state, parameters)._replace(wire=state.wire)
 
 
 def delivers_to_nobody(state: State, parameters: Parameters) -> State:
-    return original("Deliver")(state, parameters)._replace(inbox=state.inbox)
+    return SYSTEM.perform("Deliver", state, parameters)._replace(inbox=state.inbox)
 
 
 def sends_the_newest_first(state: State, parameters: Parameters) -> State:
-    after = original("SendChunk")(state, parameters)
+    after = SYSTEM.perform("SendChunk", state, parameters)
     return after._replace(wire=state.wire.push(state.waiting.last()), waiting=state.waiting.without_last())
 
 
 def consumes_a_chunk_behind_a_barrier(state: State, parameters: Parameters) -> State:
     """The barrier is put back at the end."""
-    after = original("Consume")(state, parameters)
+    after = SYSTEM.perform("Consume", state, parameters)
     require(state.inbox.head().kind != "chunk")
     return state._replace(inbox=after.inbox.push(state.inbox.head()))
 
@@ -129,22 +122,22 @@ def sends_the_barrier_before_what_waits(state: State, parameters: Parameters) ->
     barrier = state.waiting.last()
     require(barrier.kind == "barrier")
     alone = state._replace(waiting=SYSTEM.initial(parameters).waiting.push(barrier))
-    return original("SendBarrier")(alone, parameters)._replace(waiting=state.waiting.without_last())
+    return SYSTEM.perform("SendBarrier", alone, parameters)._replace(waiting=state.waiting.without_last())
 
 
 def withdraws_the_barrier_and_the_watermark(state: State, parameters: Parameters) -> State:
-    return original("WithdrawBarrier")(state, parameters)._replace(watermark_pending=NO_WATERMARK)
+    return SYSTEM.perform("WithdrawBarrier", state, parameters)._replace(watermark_pending=NO_WATERMARK)
 
 
 def forgets_the_watermark_that_is_pending(state: State, parameters: Parameters) -> State:
     """A watermark that is consumed takes the pending one with it."""
-    after = original("Consume")(state, parameters)
+    after = SYSTEM.perform("Consume", state, parameters)
     require(state.inbox.head().kind == "watermark")
     return after._replace(watermark_pending=NO_WATERMARK)
 
 
 def withdraws_and_goes_on_counting(state: State, parameters: Parameters) -> State:
-    return original("WithdrawChunk")(state, parameters)._replace(offered=state.offered)
+    return SYSTEM.perform("WithdrawChunk", state, parameters)._replace(offered=state.offered)
 
 
 FAULTS = [
@@ -170,12 +163,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> None:
-    assert fault.breaks in refuted_clauses(INVARIANT, with_fault(fault, CHANNEL), fault.action)
-
-
-@pytest.mark.parametrize("action", sorted({fault.action for fault in FAULTS}))
-def test_the_same_action_without_the_fault_breaks_none(action: str) -> None:
-    assert refuted_clauses(INVARIANT, CHANNEL, action) == set()
+    assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, CHANNEL), fault.action)
 
 
 # Faults that the ledger does not see: the data itself.

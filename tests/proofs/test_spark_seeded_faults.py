@@ -1,6 +1,4 @@
-"""A mistake in a copy of the streaming query makes a proof fail; without one, the same proof holds."""
-
-from collections.abc import Callable
+"""A mistake in a copy of the streaming query makes a proof fail."""
 
 import pytest
 
@@ -8,65 +6,61 @@ from permitflow_model.spark_micro_batch import SYSTEM, Parameters, Rows, State
 from permitflow_proofs.spark_micro_batch import INVARIANT, QUERY
 from tests.support.faults import Fault, is_kept, with_fault
 
-Perform = Callable[..., State]
-
-
-def original(name: str) -> Perform:
-    return SYSTEM.action(name).perform
-
 
 def takes_over_without_asking(state: State, parameters: Parameters) -> State:
-    after = original("Produce")(state._replace(acknowledged=state.produced), parameters)
+    after = SYSTEM.perform("Produce", state._replace(acknowledged=state.produced), parameters)
     return after._replace(acknowledged=state.acknowledged)
 
 
 def publishes_without_asking(state: State, parameters: Parameters, rows: int) -> State:
-    after = original("ProduceBatch")(state._replace(acknowledged=state.produced), parameters, rows)
+    after = SYSTEM.perform("ProduceBatch", state._replace(acknowledged=state.produced), parameters, rows)
     return after._replace(acknowledged=state.acknowledged)
 
 
 def plans_all_there_is(state: State, parameters: Parameters) -> State:
-    return original("PlanBatch")(state, parameters)._replace(plan=state.produced)
+    return SYSTEM.perform("PlanBatch", state, parameters)._replace(plan=state.produced)
 
 
 def acknowledges_what_runs(state: State, parameters: Parameters) -> State:
-    return original("RunTask")(state, parameters)._replace(acknowledged=state.end)
+    return SYSTEM.perform("RunTask", state, parameters)._replace(acknowledged=state.end)
 
 
 def stages_from_the_beginning(state: State, parameters: Parameters) -> State:
-    return original("Stage")(state, parameters)._replace(staged=Rows(0, state.end))
+    return SYSTEM.perform("Stage", state, parameters)._replace(staged=Rows(0, state.end))
 
 
 def publishes_again(state: State, parameters: Parameters) -> State:
-    return original("Publish")(state._replace(published=False), parameters)
+    return SYSTEM.perform("Publish", state._replace(published=False), parameters)
 
 
 def commits_unpublished(state: State, parameters: Parameters) -> State:
-    return original("Publish")(state, parameters)._replace(
-        phase="idle", committed=True, published=False, output=state.output, misplaced=state.misplaced
+    return (
+        SYSTEM.action("Publish")
+        .perform(state, parameters)
+        ._replace(phase="idle", committed=True, published=False, output=state.output, misplaced=state.misplaced)
     )
 
 
 def begins_anew(state: State, parameters: Parameters) -> State:
-    return original("Restart")(state, parameters)._replace(phase="idle")
+    return SYSTEM.perform("Restart", state, parameters)._replace(phase="idle")
 
 
 def aborts_what_is_published(state: State, parameters: Parameters) -> State:
-    after = original("AbortLate")(state, parameters)
+    after = SYSTEM.perform("AbortLate", state, parameters)
     return after._replace(output=state.output - (state.staged.end - state.staged.start))
 
 
 def aborts_what_is_to_be_published(state: State, parameters: Parameters) -> State:
-    return original("AbortLate")(state._replace(phase="ready"), parameters)._replace(phase=state.phase)
+    return SYSTEM.perform("AbortLate", state._replace(phase="ready"), parameters)._replace(phase=state.phase)
 
 
 def acknowledges_the_last_batch(state: State, parameters: Parameters) -> State:
-    after = original("AcknowledgeForDriver")(state._replace(committed=True), parameters)
+    after = SYSTEM.perform("AcknowledgeForDriver", state._replace(committed=True), parameters)
     return after._replace(committed=state.committed)
 
 
 def loses_what_it_keeps(state: State, parameters: Parameters) -> State:
-    return original("CrashDriver")(state, parameters)._replace(lost=state.produced)
+    return SYSTEM.perform("CrashDriver", state, parameters)._replace(lost=state.produced)
 
 
 FAULTS = [
@@ -87,5 +81,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_makes_the_proof_fail(fault: Fault) -> None:
-    assert is_kept(INVARIANT[fault.breaks], QUERY, fault.action)
     assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, QUERY), fault.action)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from permitflow_model.kernel.explore import explore
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import decide
 
@@ -42,6 +43,14 @@ def is_kept(clause: Clause[S, P], subject: Subject[S, P], action: str) -> bool:
     return decide(obligation.claim).outcome == "proved"
 
 
-def refuted_clauses(invariant: Mapping[str, Clause[S, P]], subject: Subject[S, P], action: str) -> set[str]:
-    """The clauses that the action does not keep."""
-    return {name for name, clause in invariant.items() if not is_kept(clause, subject, action)}
+def broken_by(
+    fault: Fault, subject: Subject[S, P], invariant: Mapping[str, Clause[S, P]], parameters: P, max_states: int = 50_000
+) -> set[str]:
+    """The invariants that the explorer finds broken first, with this fault; the proof of its clause must fail, too.
+
+    Without the fault the catalogue's theorems prove that each action keeps each clause.
+    """
+    faulty = with_fault(fault, subject)
+    assert not is_kept(invariant[fault.breaks], faulty, fault.action)
+    graph = explore(faulty.system, parameters, stop_at_violation=True, max_states=max_states)
+    return {violation.invariant for violation in graph.violations}
