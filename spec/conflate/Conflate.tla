@@ -38,7 +38,7 @@ Init ==
 
 -----------------------------------------------------------------------------
 
-\* An element comes: it is given to whoever has asked, or added to what is held.
+\* An element comes: the consumer gets it if it has asked; otherwise it is added to what is held.
 Push(size) ==
     LET element == [number |-> 1, total |-> size, peak |-> size] IN
     /\ ~completed /\ came.number < Elements

@@ -1,16 +1,12 @@
 """Demand: its schedules step by step; the model leads the core; recorded runs are judged and audited."""
 
 import asyncio
-import random
 from collections import deque
-from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from permitflow.audit import audit_files
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.errors import (
     InvalidParametersError,
@@ -23,20 +19,23 @@ from permitflow.errors import (
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import DEMAND, Demand, DemandReceiver, Request, StatedDemand
-from permitflow.protocol.recording import ENDS
-from permitflow.testing.moves import Divergence, Move, attempt, moves_of, walk
+from permitflow.protocol.recording import RecorderFactory
+from permitflow.testing.moves import Divergence, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.demand import DemandPair
-from permitflow.testing.traces import judge, judge_all
-from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
-from permitflow.transports.grpc_aio import get, put
+from permitflow.testing.traces import judge
+from permitflow.tracing import ChannelTrace, MemoryTrace
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow_model.demand import SYSTEM, Parameters
-from permitflow_model.kernel.explore import explore
+from tests.support.recorded_flows import (
+    CHUNK,
+    assert_every_edge_is_taken,
+    broken_clauses,
+    drawn_run,
+    through_an_exchange,
+    without,
+)
 from tests.support.recordings import audited
-
-CHUNK = pa.record_batch({"n": [1, 2, 3]})
-
 
 # Schedules, step by step.
 
@@ -123,12 +122,7 @@ def pair_of(kind: type[DemandPair], parameters: Parameters) -> DemandPair:
 
 @pytest.mark.parametrize("parameters", GRAPHS, ids=lambda one: f"{one.size}/{one.batch}/{one.initial}")
 def test_the_ends_take_every_edge_and_refuse_everything_else(parameters: Parameters) -> None:
-    graph = explore(SYSTEM, parameters)
-
-    done = walk(SYSTEM, pair_of(DemandPair, parameters), parameters)
-
-    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
-    assert done.refusals > 0
+    assert_every_edge_is_taken(SYSTEM, pair_of(DemandPair, parameters), parameters)
 
 
 class RequestsOnArrival(DemandPair):
@@ -168,18 +162,11 @@ RECORDED = Parameters(size=4, batch=2, initial=1, waiters=3, withdrawals=True)
 
 def recorded(seed: int, steps: int) -> ChannelTrace:
     """What a random run of both ends recorded."""
-    trace, choose = MemoryTrace(), random.Random(seed)
-    pair = DemandPair(Demand(size=4, initial=1), record=trace.recorder)
-    state = SYSTEM.initial(RECORDED)
 
-    def is_possible(move: Move) -> bool:
-        return SYSTEM.is_enabled(move.action, state, RECORDED, *move.arguments)
+    def pair(record: RecorderFactory) -> DemandPair:
+        return DemandPair(Demand(size=4, initial=1), record=record)
 
-    for _ in range(steps):
-        move = choose.choice([*filter(is_possible, moves_of(SYSTEM, RECORDED))])
-        attempt(pair, move)
-        state = SYSTEM.perform(move.action, state, RECORDED, *move.arguments)
-    return trace.trace().channels["channel"]
+    return drawn_run(SYSTEM, RECORDED, pair, seed=seed, steps=steps)
 
 
 def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_the_model_and_of_tlc() -> None:
@@ -193,13 +180,6 @@ def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_the_model_and_of_tlc() 
 
     assert referee.agrees, referee.describe()
     assert referee.walk.reached == referee.steps == 300
-
-
-def without(channel: ChannelTrace, place: int) -> ChannelTrace:
-    """The same without the event at this place."""
-    (log,) = channel.logs
-    kept, counts = [*log[:place], *log[place + 1 :]], {end: count(1) for end in ENDS}
-    return replace(channel, logs=(tuple(event._replace(sequence=next(counts[event.end])) for event in kept),))
 
 
 def test_a_message_that_was_not_requested_is_impossible_in_both_opinions() -> None:
@@ -244,43 +224,15 @@ def test_an_event_that_did_not_happen_is_found_by_what_it_would_have_changed(
     channel = recorded(seed=3, steps=300)
     places = [place for place, event in enumerate(channel.logs[0]) if event.action == action]
     channel = without(channel, places[len(places) // 2])
-    found = {violation.clause for violation in audited(channel, tmp_path).violations}
-    assert clauses <= found <= clauses | {"Consumed"}
+    assert clauses <= broken_clauses(channel, tmp_path) <= clauses | {"Consumed"}
 
 
 @pytest.mark.parametrize("parameters", [Demand(size=4), Demand(size=4, batch=4, initial=0), Demand(size=1)], ids=str)
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
 def test_recorded_runs_through_an_exchange_are_behaviours_of_the_specification(
-    run: asyncio.Runner, tmp_path: Path, address: str, parameters: Demand
+    run: asyncio.Runner, tmp_path: Path, listen: str, parameters: Demand
 ) -> None:
-    path = tmp_path / "run.jsonl"
-    with FileTrace(path) as trace:
-        assert run.run(_through_an_exchange(parameters, trace, address)) == 41
-    audit = audit_files(path)
-    assert audit.holds, audit.violations
-    verdicts = list(judge_all(read_trace(path)))
-    assert len(verdicts) == 3  # the producer's stream, the channel, the consumer's stream
-    for verdict in verdicts:
+    for verdict in run.run(through_an_exchange(parameters, listen, 40, tmp_path / "run.jsonl")):
         assert verdict.is_valid, verdict.describe()
-
-
-async def _through_an_exchange(parameters: Demand, trace: FileTrace, address: str) -> int:
-    exchange = Exchange(record=trace.recorder)
-    exchange.add_channel("c", parameters)
-    async with (
-        ExchangeServer(exchange, address) as server,
-        put(server.address, "c", CHUNK.schema, record=trace.recorder) as sender,
-        get(server.address, "c", record=trace.recorder) as receiver,
-        asyncio.TaskGroup() as group,
-    ):
-
-        async def produce() -> None:
-            await sender.send_many(deque([CHUNK] * 40))
-            await sender.send_barrier("epoch")
-            await sender.end()
-
-        group.create_task(produce())
-        return len([message async for message in receiver])
 
 
 # Push and pull.

@@ -1,25 +1,28 @@
 """Squelch: the model leads both ends through its state graph, and recorded runs are judged and audited."""
 
 import asyncio
-import random
 from collections import deque
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.errors import TraceMismatchError
-from permitflow.protocol.recording import ENDS
+from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.squelch import SquelchParameters
-from permitflow.testing.moves import Divergence, attempt, moves_of, walk
+from permitflow.testing.moves import Divergence, Move, walk
 from permitflow.testing.referee import ask_tlc
 from permitflow.testing.subjects.squelch import SquelchPair, model_parameters
 from permitflow.testing.traces import judge, judge_all
 from permitflow.tracing import ChannelTrace, MemoryTrace
-from permitflow_model.kernel.explore import explore
 from permitflow_model.squelch import SYSTEM
+from tests.support.recorded_flows import (
+    assert_every_edge_is_taken,
+    assert_one_end_is_not_judged,
+    broken_clauses,
+    drawn_run,
+    place_of,
+    without,
+)
 from tests.support.recordings import audited
 
 LOSSLESS = SquelchParameters(high=1, low=0, rate=2, signal_delay=1, data_delay=2)
@@ -30,13 +33,7 @@ LOSSY = SquelchParameters(high=2, low=1, rate=1, signal_delay=1, data_delay=1, l
 @pytest.mark.parametrize("parameters", [LOSSLESS, AT_ONCE, LOSSY], ids=["lossless", "at once", "lossy"])
 def test_the_ends_take_every_edge_and_refuse_everything_else(parameters: SquelchParameters) -> None:
     of_model = model_parameters(parameters, waiters=1, reminders=True)
-    graph = explore(SYSTEM, of_model)
-    assert not graph.violations
-
-    done = walk(SYSTEM, SquelchPair(parameters), of_model)
-
-    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
-    assert done.refusals > 0
+    assert_every_edge_is_taken(SYSTEM, SquelchPair(parameters), of_model)
 
 
 class RepeatsAtOnce(SquelchPair):
@@ -63,19 +60,17 @@ def test_ends_that_do_something_else_are_found_out(wrong: type[SquelchPair]) -> 
         walk(SYSTEM, wrong(AT_ONCE), model_parameters(AT_ONCE, waiters=1))
 
 
-def recorded(seed: int, steps: int, parameters: SquelchParameters = LOSSLESS) -> ChannelTrace:
-    """What a random run of both ends recorded."""
-    trace, choose = MemoryTrace(), random.Random(seed)
-    pair, of_model = SquelchPair(parameters, record=trace.recorder), model_parameters(parameters, waiters=3)
-    state = SYSTEM.initial(of_model)
-    for _ in range(steps):
-        possible = [move for move in moves_of(SYSTEM, of_model) if SYSTEM.is_enabled(move.action, state, of_model)]
-        # A run in which much is sent and little consumed.
-        weights = [1 if move.action in ("Consume", "Withdraw", "Tick") else 3 for move in possible]
-        (move,) = choose.choices(possible, weights)
-        attempt(pair, move)
-        state = SYSTEM.perform(move.action, state, of_model)
-    return trace.trace().channels["channel"]
+def recorded(seed: int, steps: int) -> ChannelTrace:
+    """What a random run of both ends recorded, in which much is sent and little consumed."""
+
+    def pair(record: RecorderFactory) -> SquelchPair:
+        return SquelchPair(LOSSLESS, record=record)
+
+    def weight(move: Move) -> int:
+        return 1 if move.action in ("Consume", "Withdraw", "Tick") else 3
+
+    of_model = model_parameters(LOSSLESS, waiters=3)
+    return drawn_run(SYSTEM, of_model, pair, seed=seed, steps=steps, weight=weight)
 
 
 def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_the_model_and_of_tlc() -> None:
@@ -90,25 +85,14 @@ def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_the_model_and_of_tlc() 
     assert referee.walk.reached == referee.steps
 
 
-def without(channel: ChannelTrace, action: str) -> ChannelTrace:
-    """The run without one event of this action; numbered again."""
-    (log,) = channel.logs
-    place = next(number for number, event in enumerate(log) if number > 100 and event.action == action)
-    counts = {end: count(1) for end in ENDS}
-    kept = (event for number, event in enumerate(log) if number != place)
-    return replace(channel, logs=(tuple(event._replace(sequence=next(counts[event.end])) for event in kept),))
-
-
 @pytest.mark.parametrize("action", ["Hear", "TellOff", "TellOn", "Deliver"])
 def test_a_run_that_lacks_an_event_is_impossible(action: str) -> None:
-    assert not judge(without(recorded(seed=3, steps=300), action)).is_valid
+    channel = recorded(seed=3, steps=300)
+    assert not judge(without(channel, place_of(channel, action))).is_valid
 
 
 def test_one_end_alone_is_not_judged() -> None:
-    channel = recorded(seed=1, steps=50)
-    sender = tuple(event for event in channel.logs[0] if event.end == "sender")
-    with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
-        judge(replace(channel, ends=frozenset({"sender"}), logs=(sender,)))
+    assert_one_end_is_not_judged(recorded(seed=1, steps=50))
 
 
 def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -> None:
@@ -131,10 +115,8 @@ def test_an_audit_holds_a_run_against_the_laws_of_the_protocol(tmp_path: Path) -
 def test_an_event_that_did_not_happen_is_found_by_what_it_would_have_changed(
     action: str, clauses: set[str], tmp_path: Path
 ) -> None:
-    found = {
-        violation.clause for violation in audited(without(recorded(seed=3, steps=300), action), tmp_path).violations
-    }
-    assert found & clauses
+    channel = recorded(seed=3, steps=300)
+    assert broken_clauses(without(channel, place_of(channel, action)), tmp_path) & clauses
 
 
 # Runs that the model did not lead.
