@@ -72,8 +72,12 @@ def exchange_of(parameters: Parameters, *, checksums: bool = True) -> Exchange:
 
 @pytest.mark.parametrize(
     "parameters",
-    [ChannelParameters(row_permits=256, barrier_permits=2), Demand(size=32)],
-    ids=lambda it: type(it).__name__,
+    [
+        ChannelParameters(row_permits=256, barrier_permits=2),
+        ChannelParameters(row_permits=256, initial_permits=0),
+        Demand(size=32),
+    ],
+    ids=["permits", "permits pulled", "demand"],
 )
 @pytest.mark.parametrize("checksums", [True, False])
 async def test_java_copies_chunks_barriers_and_watermarks(

@@ -82,8 +82,11 @@ async def test_requests_beyond_the_window_are_remembered_and_granted_within_it(s
     assert sender.statistics().peak_rows_held <= 2
 
 
-async def test_a_channel_without_initial_credit_sends_nothing_before_a_request(settle: Settle) -> None:
-    sender, receiver = ends(Demand(size=3, initial=0))
+@pytest.mark.parametrize("parameters", [Demand(size=3, initial=0), ChannelParameters(row_permits=3, initial_permits=0)])
+async def test_a_channel_without_initial_credit_sends_nothing_before_a_request(
+    parameters: Parameters, settle: Settle
+) -> None:
+    sender, receiver = ends(parameters)
     feeding = asyncio.create_task(Source(range(5)).run_to(sender))
     collector = Collector()
     publisher = SourcePublisher(Source.receive(receiver))

@@ -26,13 +26,14 @@ import permitflow.wire.v1.Exchange.Get;
 import permitflow.wire.v1.Exchange.Sign;
 import permitflow.wire.v1.Exchange.UpstreamFrame;
 import permitflow.wire.v1.demand.Demand;
+import permitflow.wire.v1.permits.Permits;
 
 /**
  * Publishes a channel of an exchange; each subscriber reads the channel by a stream of its own.
  *
  * <p>A message is consumed, and its permits return, when {@code onNext} has returned. With the flow {@code permits}, as
- * many rows as the channel has permits may wait here for requests; with the flow {@code demand}, the exchange sends a
- * message only after the subscriber has requested it.
+ * many rows as the channel has permits may wait here for requests; with the flow {@code demand}, nothing does: requests
+ * go to the exchange.
  */
 public final class ChannelPublisher implements Publisher<Message> {
   private static final Logger LOG = Logger.getLogger(ChannelPublisher.class.getName());
@@ -46,7 +47,7 @@ public final class ChannelPublisher implements Publisher<Message> {
   }
 
   /**
-   * The same, and the channel must have a flow.
+   * The same, and the channel must have this flow; nothing comes before the first request.
    *
    * @param flow {@code permits} or {@code demand}; empty for either
    */
@@ -56,6 +57,8 @@ public final class ChannelPublisher implements Publisher<Message> {
         Get.newBuilder().setProtocolVersion(Wire.PROTOCOL_VERSION).setChannel(channel).setFlow(flow);
     if (flow.equals("demand")) {
       wishes.setWanted(Demand.Parameters.newBuilder().setInitial(0).build().toByteString());
+    } else if (flow.equals("permits")) {
+      wishes.setWanted(Permits.Parameters.newBuilder().setInitialPermits(0).build().toByteString());
     }
     get = wishes.build();
   }

@@ -49,13 +49,16 @@ abstract class Flow {
     private long rows;
     private long barriers;
     private long watermarks = 1;
+    // Receiving: permits that the peer gets when the application first asks for a message.
+    private long withheld;
     private long consumedRows;
     private long consumedBarriers;
     private long consumedWatermarks;
 
     OfPermits(Permits.Parameters parameters) {
       this.parameters = parameters;
-      rows = parameters.getRowPermits();
+      rows = parameters.hasInitialPermits() ? parameters.getInitialPermits() : parameters.getRowPermits();
+      withheld = parameters.getRowPermits() - rows;
       barriers = parameters.getBarrierPermits();
     }
 
@@ -131,9 +134,14 @@ abstract class Flow {
     @Override
     ByteString feedback(long wanted, int here) {
       boolean isDue = consumedRows >= parameters.getPermitBatch() || consumedBarriers > 0 || consumedWatermarks > 0;
+      boolean isAsking = withheld > 0 && (wanted > 0 || isDue || consumedRows > 0);
       // A receiver that has consumed everything returns the rest as well.
-      if (!isDue && (here > 0 || consumedRows == 0)) {
+      if (!isDue && !isAsking && (here > 0 || consumedRows == 0)) {
         return null;
+      }
+      if (isAsking) {
+        consumedRows += withheld;
+        withheld = 0;
       }
       Permits.Feedback said =
           Permits.Feedback.newBuilder()

@@ -1,6 +1,6 @@
-"""Streams over gRPC with a peer on Node: a consumer that stands still at either end stops the producer at the other.
+"""Streams over gRPC with peers on Node and in Java: a consumer that stands still stops the producer at the other end.
 
-Node pauses and resumes in its own way (``interop/node/peer.js``); its buffers count as well.  Needs node and npm.
+Each paces itself in its own way (``interop/node/peer.js``, ``interop/java/numbers``); its buffers count as well.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -18,27 +18,47 @@ import pytest
 from permitflow.stages import Source, calls
 from permitflow.stages.calls import Window
 from tests.support.numbers_service import DEFINITION, generated, number, serving
+from tools import java_peers
 
 pytestmark = pytest.mark.long
 
 COUNT, SIZE_BYTES = 1_000, 10_000
 WINDOW = Window(65_535)  # also that of a server on Node, which has no option for it
 TAKEN_FIRST = 3
-# A producer has stopped if it gives nothing while Node answers so many questions.
-LOOKS = 50
+# A producer has stopped if it has filled a window, and gives nothing while the peer answers so many questions.
+LOOKS = 500
 INSTALLING_SECONDS = 250
+
+IN_WINDOW = WINDOW.size_bytes // (SIZE_BYTES + 5)
+"""Messages that fit a window."""
+TOTAL = COUNT * (COUNT + 1) // 2
 
 # What Node keeps at each end: objects, and bytes of a message in the stream below (its highWaterMarks).
 NODE_OBJECTS, NODE_BYTES = 16, 16_384
 # A message that is being taken apart or put together, and one being sent.
 NODE_AHEAD = NODE_OBJECTS + NODE_BYTES // (SIZE_BYTES + 5) + 2
-TO_NODE = WINDOW.size_bytes // (SIZE_BYTES + 5) + NODE_AHEAD + 1
-FROM_NODE = WINDOW.most_ahead(SIZE_BYTES) + NODE_AHEAD
-TOTAL = COUNT * (COUNT + 1) // 2
+# grpc-java says that it is ready while it has fewer bytes than this to send.
+JAVA_BYTES = 32_768
+# What it has to send then, and the message that made it more.
+JAVA_AHEAD = JAVA_BYTES // (SIZE_BYTES + 5) + 1
 
 
-@pytest.fixture(scope="module")
-def peer(repository: Path) -> Path:
+class Peer(NamedTuple):
+    """A program in another language, and how far a producer gets ahead of a consumer that stands still."""
+
+    command: tuple[str, ...]
+    to_peer: int
+    """The consumer is the peer's: what fits its window and what it keeps, and one message being sent."""
+    from_peer: int
+    """The producer is the peer's."""
+
+
+@pytest.fixture(scope="module", params=["Node", "Java"])
+def peer(repository: Path, request: pytest.FixtureRequest) -> Peer:
+    return on_node(repository) if request.param == "Node" else in_java()
+
+
+def on_node(repository: Path) -> Peer:
     """The program, beside its packages."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
@@ -51,11 +71,22 @@ def peer(repository: Path) -> Path:
         )
         if installed.returncode:
             pytest.skip(f"npm cannot install the packages of the peer: {installed.stderr[-300:]}")
-    return folder / "peer.js"
+    command = ("node", str(folder / "peer.js"), str(DEFINITION))
+    return Peer(command, to_peer=IN_WINDOW + NODE_AHEAD + 1, from_peer=WINDOW.most_ahead(SIZE_BYTES) + NODE_AHEAD)
 
 
-class Node:
-    """A process that runs the peer."""
+def in_java() -> Peer:
+    """The program, compiled."""
+    try:
+        class_path = java_peers.joined(java_peers.built("numbers"))
+        command = (java_peers.tool("java"), "-cp", class_path, "permitflow.numbers.Peer")
+    except java_peers.CannotBuildError as error:
+        pytest.skip(str(error))
+    return Peer(command, to_peer=IN_WINDOW + 2, from_peer=WINDOW.most_ahead(SIZE_BYTES) + JAVA_AHEAD)
+
+
+class Running:
+    """A process of the peer."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -78,11 +109,11 @@ class Node:
 
 
 @asynccontextmanager
-async def running(peer: Path, *arguments: object) -> AsyncIterator[Node]:
-    command = ["node", str(peer), str(DEFINITION), str(WINDOW.size_bytes), *map(str, arguments)]
+async def running(peer: Peer, *arguments: object) -> AsyncIterator[Running]:
+    command = [*peer.command, str(WINDOW.size_bytes), *map(str, arguments)]
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        yield Node(process)
+        yield Running(process)
     finally:
         assert process.stdin is not None
         process.stdin.close()
@@ -110,27 +141,28 @@ class Ours:
         return self.total
 
 
-async def stopped(node: Node, given: Callable[[], Awaitable[int]]) -> int:
-    """How many were given when no more are."""
-    quiet, last = 0, -1
+async def stopped(there: Running, ours: Ours, given: Callable[[], Awaitable[int]]) -> int:
+    """How many were given when no more are, and the consumer stands still, here or there."""
+    quiet, last, taken = 0, -1, 0
     while quiet < LOOKS:
-        await node.look()
+        taken = max((await there.look())["taken"], ours.taken)
         now = await given()
-        quiet, last = (quiet + 1 if now == last and now > TAKEN_FIRST else 0), now
+        is_full = taken >= TAKEN_FIRST and now >= IN_WINDOW
+        quiet, last = (quiet + 1 if is_full and now == last else 0), now
+    assert taken == TAKEN_FIRST
     return last
 
 
-@pytest.mark.parametrize(
-    ("method", "most_ahead"), [("Count", FROM_NODE), ("Sum", TO_NODE), ("Double", TO_NODE + FROM_NODE)]
-)
-async def test_a_server_on_node_is_stopped_and_stops(peer: Path, method: str, most_ahead: int) -> None:
+@pytest.mark.parametrize("method", ["Count", "Sum", "Double"])
+async def test_a_server_there_is_stopped_and_stops(peer: Peer, method: str) -> None:
+    most_ahead = {"Count": peer.from_peer, "Sum": peer.to_peer, "Double": peer.to_peer + peer.from_peer}[method]
     ours = Ours()
 
     async def given() -> int:
-        return int((await node.look())["given"]) if method == "Count" else ours.given
+        return int((await there.look())["given"]) if method == "Count" else ours.given
 
-    async with running(peer, "serve") as node:
-        address = f"127.0.0.1:{(await node.hears())['port']}"
+    async with running(peer, "serve") as there:
+        address = f"127.0.0.1:{(await there.hears())['port']}"
         async with grpc.aio.insecure_channel(address, options=WINDOW.options) as channel:
             stub = generated()[1].NumbersStub(channel)
             if method == "Count":
@@ -140,18 +172,17 @@ async def test_a_server_on_node_is_stopped_and_stops(peer: Path, method: str, mo
             else:
                 run = Source(ours.numbers()).through(calls.sink(stub.Sum))
             taking = asyncio.ensure_future(run)
-            ahead = await stopped(node, given) - TAKEN_FIRST
+            ahead = await stopped(there, ours, given) - TAKEN_FIRST
             ours.may_go_on.set()
-            node.say("go")
+            there.say("go")
             result = await taking
     assert (result.value if method == "Sum" else result) == TOTAL * (2 if method == "Double" else 1)
-    assert 1 <= ahead <= most_ahead
+    assert IN_WINDOW - TAKEN_FIRST <= ahead <= most_ahead
 
 
-@pytest.mark.parametrize(
-    ("method", "most_ahead"), [("Count", TO_NODE), ("Sum", FROM_NODE), ("Double", FROM_NODE + TO_NODE)]
-)
-async def test_a_client_on_node_is_stopped_and_stops(peer: Path, method: str, most_ahead: int) -> None:
+@pytest.mark.parametrize("method", ["Count", "Sum", "Double"])
+async def test_a_client_there_is_stopped_and_stops(peer: Peer, method: str) -> None:
+    most_ahead = {"Count": peer.to_peer, "Sum": peer.from_peer, "Double": peer.to_peer + peer.from_peer}[method]
     ours = Ours()
 
     async def count(request: Any, context: Any) -> None:
@@ -165,15 +196,15 @@ async def test_a_client_on_node_is_stopped_and_stops(peer: Path, method: str, mo
         await calls.respond(context, doubled)
 
     async def given() -> int:
-        return ours.given if method == "Count" else int((await node.look())["given"])
+        return ours.given if method == "Count" else int((await there.look())["given"])
 
     async with (
         serving(WINDOW, Count=count, Sum=add, Double=double) as stub,
-        running(peer, stub.address, method, COUNT, SIZE_BYTES) as node,
+        running(peer, stub.address, method, COUNT, SIZE_BYTES) as there,
     ):
-        ahead = await stopped(node, given) - TAKEN_FIRST
+        ahead = await stopped(there, ours, given) - TAKEN_FIRST
         ours.may_go_on.set()
-        node.say("go")
-        ended = (await node.hears())["ended"]
+        there.say("go")
+        ended = (await there.hears())["ended"]
     assert ended["sum"] == TOTAL * (2 if method == "Double" else 1)
-    assert 1 <= ahead <= most_ahead
+    assert IN_WINDOW - TAKEN_FIRST <= ahead <= most_ahead
