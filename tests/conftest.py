@@ -30,8 +30,8 @@ settings.register_profile("ci", patient, max_examples=1000)
 settings.register_profile("unshrunk", patient, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("default")
 
-# Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser, the proofs.
-TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures", "tests/proofs")
+# Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser.
+TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures")
 # A session of Spark, a browser: what needs one of these takes long, unless it is marked as a sample.
 DEAR = {"driver", "cluster", "connected", "browser"}
 # Some tests wait most of the time: one more than there are processors.
@@ -44,7 +44,7 @@ BEGUN_FIRST = (
     "tests/conformance/test_recorded_processes.py",
     "tests/impl/demo/test_pipeline.py",
     "tests/faults/test_faults.py",
-    "tests/proofs",
+    "tests/proofs/test_theorems.py",
     "tests/test_docs.py",
 )
 

@@ -3,20 +3,41 @@
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
 from permitflow_model.permit_channel import SYSTEM
 from permitflow_model.registry import Registered, systems
-from permitflow_proofs import catalogue
+from permitflow_proofs import Verdict, catalogue, prove
 from permitflow_proofs.document import theorems_document
-from tests.proofs.conftest import VerdictOn
+from permitflow_proofs.kernel.theorem import Solvers
 
 NAMES = [theorem.id for theorem in catalogue()]
 PROVED = [registered for registered in systems().values() if registered.theorems]
 REFUTED_OF_2014 = {"2014-sign", "2014-stored"}
 REFUTED = REFUTED_OF_2014 | {"drop-wrong-end", "squelch-one-way", "token-bucket-unsafe"}
+
+
+class VerdictOn(Protocol):
+    """Gives the verdict on the theorem of this name."""
+
+    def __call__(self, name: str, solvers: Solvers = "z3") -> Verdict: ...
+
+
+@pytest.fixture(scope="module")
+def verdict_on() -> VerdictOn:
+    """The verdict on the theorem of this name, by these solvers or by both."""
+    theorems = {theorem.id: theorem for theorem in catalogue()}
+    known: dict[str, Verdict] = {}
+
+    def verdict(name: str, solvers: Solvers = "z3") -> Verdict:
+        if name not in known or known[name].solvers not in (solvers, "both"):
+            known[name] = prove(theorems[name], solvers)
+        return known[name]
+
+    return verdict
 
 
 SAMPLES = {"conservation", "squelch-conservation", "2014-sign", "exact-response"}
