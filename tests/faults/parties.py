@@ -32,6 +32,7 @@ from permitflow.errors import (
     PermitflowError,
 )
 from permitflow.protocol.gate import GateParameters
+from permitflow.transports.same_host import SameHost
 from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ MULTIPLE = 3
 AGREEMENT_SECONDS = 15.0
 # Of a blocking client: for each permit and each chunk; the longest stop is shorter.
 WAIT_SECONDS = 20.0
+# How each kind of client dials.
+DIALLING: dict[str, Any] = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": AGREEMENT_SECONDS}
+BLOCKING: dict[str, Any] = {"same_host": SameHost.NEVER, "timeout_seconds": WAIT_SECONDS}
 RETRY_SECONDS = 0.3
 MOST_TRIES = 4
 # Without any progress; black holes and stops take less until they are noticed and over.
@@ -197,22 +201,14 @@ class Producer(Role):
         return True
 
     async def play_asyncio(self) -> None:
-        from permitflow.transports.grpc_aio import SameHost, control, put
+        from permitflow.transports.grpc_aio import control, put
 
         if self.keeps:
             async with control(self.address, reply_timeout_seconds=WAIT_SECONDS) as orders:
                 if self.has_ended(await orders.positions([CHANNEL])):
                     return
         name = "maker" if self.keeps else ""
-        async with put(
-            self.address,
-            CHANNEL,
-            SCHEMA,
-            same_host=SameHost.NEVER,
-            producer=name,
-            wanted=self.wanted,
-            agreement_timeout_seconds=AGREEMENT_SECONDS,
-        ) as sender:
+        async with put(self.address, CHANNEL, SCHEMA, producer=name, wanted=self.wanted, **DIALLING) as sender:
             try:
                 sent, barriers = self.begin(sender.first_row), 0
                 for batch in self.chunks(sent):
@@ -231,16 +227,14 @@ class Producer(Role):
                 self.journal.note(sender.statistics())
 
     def play_blocking(self) -> None:
-        from permitflow.transports.grpc_blocking import SameHost, control, open_sink
+        from permitflow.transports.grpc_blocking import control, open_sink
 
         if self.keeps:
             with control(self.address, timeout_seconds=WAIT_SECONDS) as orders:
                 if self.has_ended(orders.positions([CHANNEL])):
                     return
         name = "maker" if self.keeps else ""
-        with open_sink(
-            self.address, CHANNEL, SCHEMA, same_host=SameHost.NEVER, producer=name, timeout_seconds=WAIT_SECONDS
-        ) as sink:
+        with open_sink(self.address, CHANNEL, SCHEMA, producer=name, **BLOCKING) as sink:
             try:
                 for batch in self.chunks(self.begin(sink.first_row)):
                     sink.send(batch)
@@ -278,7 +272,7 @@ class Consumer(Role):
     async def play_asyncio(self) -> None:
         from contextlib import AsyncExitStack
 
-        from permitflow.transports.grpc_aio import SameHost, control, get
+        from permitflow.transports.grpc_aio import control, get
         from permitflow.transports.joined import JoinedChunks
 
         if self.wanted:
@@ -289,16 +283,8 @@ class Consumer(Role):
             if self.keeps:
                 orders = await stack.enter_async_context(control(self.address, reply_timeout_seconds=WAIT_SECONDS))
                 await orders.acknowledge({CHANNEL: self.journal.rows})
-            receiver = await stack.enter_async_context(
-                get(
-                    self.address,
-                    CHANNEL,
-                    schema=SCHEMA,
-                    same_host=SameHost.NEVER,
-                    from_row=first_row,
-                    agreement_timeout_seconds=AGREEMENT_SECONDS,
-                )
-            )
+            source = get(self.address, CHANNEL, schema=SCHEMA, from_row=first_row, **DIALLING)
+            receiver = await stack.enter_async_context(source)
             self.journal.tell("began", row=first_row or 0)
             await asyncio.sleep(self.own.idle_seconds)
             try:
@@ -321,21 +307,13 @@ class Consumer(Role):
 
     async def play_gate(self, wanted: GateParameters) -> None:
         """Align the channel's barriers with those of an input of this process, which is always ahead."""
-        from permitflow.transports.grpc_aio import SameHost, get
+        from permitflow.transports.grpc_aio import get
 
         self.begin()
         gate: InputGate[pa.RecordBatch] = InputGate(wanted)
         async with (
             gate,
-            get(
-                self.address,
-                CHANNEL,
-                schema=SCHEMA,
-                same_host=SameHost.NEVER,
-                wanted=wanted,
-                group=gate.group,
-                agreement_timeout_seconds=AGREEMENT_SECONDS,
-            ) as receiver,
+            get(self.address, CHANNEL, schema=SCHEMA, wanted=wanted, group=gate.group, **DIALLING) as receiver,
         ):
             gate.add(receiver)
             ahead = asyncio.create_task(self.run_ahead(gate.open_channel("ahead")))
@@ -373,18 +351,14 @@ class Consumer(Role):
     def play_blocking(self) -> None:
         from contextlib import ExitStack
 
-        from permitflow.transports.grpc_blocking import JoinedChunks, SameHost, control, open_source
+        from permitflow.transports.grpc_blocking import JoinedChunks, control, open_source
 
         with ExitStack() as stack:
             first_row = self.begin()
             if self.keeps:
                 orders = stack.enter_context(control(self.address, timeout_seconds=WAIT_SECONDS))
                 orders.acknowledge({CHANNEL: self.journal.rows})
-            source = stack.enter_context(
-                open_source(
-                    self.address, CHANNEL, same_host=SameHost.NEVER, from_row=first_row, timeout_seconds=WAIT_SECONDS
-                )
-            )
+            source = stack.enter_context(open_source(self.address, CHANNEL, from_row=first_row, **BLOCKING))
             self.journal.tell("began", row=first_row or 0)
             time.sleep(self.own.idle_seconds)
             try:

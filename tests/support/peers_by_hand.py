@@ -13,7 +13,6 @@ import pyarrow as pa
 from permitflow.channels.interface import SendEnd
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS
@@ -31,6 +30,7 @@ from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_calls import ClientCall
 from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.served import served
 
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 CODEC = BatchCodec(BATCH.schema)
@@ -142,17 +142,14 @@ async def call(
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Exchange, str]]:
     """An exchange with two channels; at the end the second one must still work."""
-    exchange = Exchange(parameters=SMALL)
-    for name in ("orders/0", "orders/1"):
-        exchange.add_channel(name, schema=BATCH.schema)
     async with (
-        ExchangeServer(exchange) as server,
-        get(server.address, "orders/1") as receiver,
-        put(server.address, "orders/1", BATCH.schema) as sender,
+        served("orders/0", "orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address),
+        get(address, "orders/1") as receiver,
+        put(address, "orders/1", BATCH.schema) as sender,
     ):
         await sender.send(BATCH)
         assert (await receiver.receive()).payload.equals(BATCH)
-        yield exchange, server.address
+        yield exchange, address
         async with asyncio.TaskGroup() as group:
             group.create_task(sender.send(BATCH))
             assert (await receiver.receive()).payload.equals(BATCH)
