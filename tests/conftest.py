@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.turns import turns
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
@@ -54,8 +56,6 @@ HANG_SECONDS = 200.0
 # Calls that were cancelled from outside end in the loop's next turns: within a second, in turns of a hundredth.
 TURNS_TO_END = 100
 TURN_SECONDS = 0.01
-# Callbacks of callbacks: more than any chain of wake-ups in these tests is long.
-TURNS_TO_SETTLE = 20
 
 
 def scope_of(nodeid: str) -> str:
@@ -155,15 +155,10 @@ def complete(run: asyncio.Runner) -> Callable[[Coroutine[Any, Any, T]], T]:
     return lambda test: run.run(_within(test))
 
 
-async def _settle() -> None:
-    for _ in range(TURNS_TO_SETTLE):
-        await asyncio.sleep(0)
-
-
 @pytest.fixture
 def settle() -> Callable[[], Awaitable[None]]:
     """Let every task run until it waits for something."""
-    return _settle
+    return turns
 
 
 @pytest.fixture(params=["127.0.0.1:0", "tcp://127.0.0.1:0"], ids=["gRPC", "TCP"])

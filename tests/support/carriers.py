@@ -26,7 +26,8 @@ from permitflow.transports.shared_memory.handover import Listener as MemoryListe
 from permitflow.transports.shared_memory.handover import connect, receive
 from permitflow.transports.shared_memory.ring import RingReader, RingWriter
 from permitflow.transports.tcp import Kind, TcpStream
-from tests.support.number_streams import SCHEMA, turns
+from tests.support.number_streams import SCHEMA
+from tests.support.turns import turns
 
 
 def message_of(pieces: Sequence[Buffer]) -> bytes:

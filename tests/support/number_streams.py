@@ -58,9 +58,3 @@ async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until a condition holds that no event announces."""
     while not condition():  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(0.001)
-
-
-async def turns() -> None:
-    """Let everything happen that is to happen in the loop's next turns."""
-    for _ in range(20):
-        await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Waiting for something to hold, by turns of the event loop."""
+"""Turns of the event loop: some of them, or as many as it takes until something holds."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,3 +13,9 @@ async def until(holds: Callable[[], bool]) -> None:
             if holds():
                 return
             await asyncio.sleep(0)
+
+
+async def turns() -> None:
+    """Let everything happen that is to happen in the loop's next turns; no chain of wake-ups here is as long."""
+    for _ in range(20):
+        await asyncio.sleep(0)

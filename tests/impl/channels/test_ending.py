@@ -1,7 +1,6 @@
 """How a channel ends: in band, after all that was sent; or otherwise, and then all waiting calls hear of it at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from permitflow import (
     PermitflowError,
     open_channel,
 )
-
-Settle = Callable[[], Awaitable[None]]
+from tests.support.turns import turns
 
 
 def channel(row_permits: int = 8) -> tuple[LocalSender[object], LocalReceiver[object]]:
@@ -31,7 +29,7 @@ async def failure(task: asyncio.Task[Any]) -> PermitflowError:
     return caught.value
 
 
-async def test_everything_is_delivered_before_the_end(settle: Settle) -> None:
+async def test_everything_is_delivered_before_the_end() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     sender.send_barrier_nowait("b1")
@@ -42,7 +40,7 @@ async def test_everything_is_delivered_before_the_end(settle: Settle) -> None:
         asyncio.ensure_future(sender.send(list(range(20)))),
         asyncio.ensure_future(sender.send_barrier("b2")),
     ]
-    await settle()
+    await turns()
     sender.send_watermark(3)
 
     await sender.end()
@@ -100,7 +98,7 @@ async def test_nothing_can_be_sent_after_the_end() -> None:
 
 
 @pytest.mark.parametrize("messages", [0, 1, 2, 3, 5])
-async def test_every_receiver_sees_the_end(settle: Settle, messages: int) -> None:
+async def test_every_receiver_sees_the_end(messages: int) -> None:
     sender, receiver = channel()
     received: list[object] = []
 
@@ -118,7 +116,7 @@ async def test_every_receiver_sees_the_end(settle: Settle, messages: int) -> Non
     async with asyncio.TaskGroup() as consumers:
         for way in ("iterate", "receive", "receive_many"):
             consumers.create_task(consume(way))
-        await settle()
+        await turns()
         for number in range(messages):
             sender.send_nowait(number)
         await sender.end()
@@ -126,10 +124,10 @@ async def test_every_receiver_sees_the_end(settle: Settle, messages: int) -> Non
     assert sorted(received, key=str) == list(range(messages))
 
 
-async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled(settle: Settle) -> None:
+async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled() -> None:
     sender, receiver = channel()
     first, second, third = (asyncio.ensure_future(receiver.receive()) for _ in range(3))
-    await settle()
+    await turns()
     sender.send_nowait("last")
     sender.end_nowait()
     first.cancel()
@@ -139,15 +137,15 @@ async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled(settle: 
         await third
 
 
-async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(settle: Settle) -> None:
+async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     waiting = asyncio.ensure_future(sender.send("y", 6))
-    await settle()
+    await turns()
     sender.end_nowait()
     message = receiver.take_nowait()
     consumer = asyncio.ensure_future(receiver.take())
-    await settle()
+    await turns()
     assert (message.payload, consumer.done()) == ("x", False)
 
     waiting.cancel()
@@ -159,7 +157,7 @@ async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up(settle: Se
 # Closed, aborted, left.
 
 
-async def test_closing_the_receiver_wakes_every_send_with_its_message(settle: Settle) -> None:
+async def test_closing_the_receiver_wakes_every_send_with_its_message() -> None:
     """V1.1."""
     sender, receiver = channel(2)
     await sender.send_barrier("b1")
@@ -169,7 +167,7 @@ async def test_closing_the_receiver_wakes_every_send_with_its_message(settle: Se
     barrier = asyncio.ensure_future(sender.send_barrier("b3"))
     chunks = [[1, 2], [3]]
     sends = [asyncio.ensure_future(sender.send(chunk, 1)) for chunk in chunks]
-    await settle()
+    await turns()
     assert not any(task.done() for task in (barrier, *sends))
 
     receiver.close()
@@ -200,10 +198,10 @@ async def test_after_the_receiver_was_closed_nothing_can_be_sent() -> None:
     sender.close()
 
 
-async def test_a_closed_receiver_receives_nothing_not_even_what_was_here(settle: Settle) -> None:
+async def test_a_closed_receiver_receives_nothing_not_even_what_was_here() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
-    await settle()
+    await turns()
     receiver.close()
     error = await failure(waiting)
     assert (type(error), error.facts["end"]) == (ChannelClosedError, "receiver")
@@ -224,7 +222,7 @@ async def test_a_closed_receiver_receives_nothing_not_even_what_was_here(settle:
 
 
 @pytest.mark.parametrize("way", ["receive", "take", "receive_many", "__anext__"])
-async def test_every_receiver_that_waits_is_woken(settle: Settle, way: str) -> None:
+async def test_every_receiver_that_waits_is_woken(way: str) -> None:
     for deed, error_type in (
         (lambda sender, _: sender.abort("no"), ChannelAbortedError),
         (lambda sender, _: sender.close(), PeerGoneError),
@@ -233,17 +231,17 @@ async def test_every_receiver_that_waits_is_woken(settle: Settle, way: str) -> N
         sender, receiver = channel()
         arguments = (3,) if way == "receive_many" else ()
         waiting = [asyncio.ensure_future(getattr(receiver, way)(*arguments)) for _ in range(3)]
-        await settle()
+        await turns()
         deed(sender, receiver)
         assert [type(await failure(task)) for task in waiting] == [error_type] * 3
 
 
-async def test_closing_the_sender_without_an_end_is_never_taken_for_an_end(settle: Settle) -> None:
+async def test_closing_the_sender_without_an_end_is_never_taken_for_an_end() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     chunk = ["too large for now"]
     waiting = asyncio.ensure_future(sender.send(chunk, 6))
-    await settle()
+    await turns()
 
     sender.close()
     sender.close()
@@ -263,12 +261,12 @@ async def test_closing_the_sender_without_an_end_is_never_taken_for_an_end(settl
         await sender.end()
 
 
-async def test_aborting_drops_what_was_sent_and_gives_the_reason(settle: Settle) -> None:
+async def test_aborting_drops_what_was_sent_and_gives_the_reason() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     sender.send_watermark(1)
     waiting = [asyncio.ensure_future(sender.send("y", 6)), asyncio.ensure_future(sender.send("z", 1))]
-    await settle()
+    await turns()
 
     sender.abort("the source is broken")
     sender.abort("once is enough")
@@ -304,7 +302,7 @@ async def test_an_abort_after_the_end_counts_until_the_receiver_has_everything()
 
 
 @pytest.mark.parametrize("deed", ["close the receiver", "abort", "close the sender"])
-async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(settle: Settle, deed: str) -> None:
+async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(deed: str) -> None:
     def do(sender: LocalSender[object], receiver: LocalReceiver[object]) -> None:
         match deed:
             case "close the receiver":
@@ -317,7 +315,7 @@ async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(settle: Settle
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     woken = asyncio.ensure_future(sender.send("y", 6))
-    await settle()
+    await turns()
     receiver.receive_nowait()
     do(sender, receiver)
     error = await failure(woken)
@@ -326,7 +324,7 @@ async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(settle: Settle
 
     sender, receiver = channel()
     waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
-    await settle()
+    await turns()
     sender.send_nowait("x", 6)
     do(sender, receiver)
     if deed == "close the sender":

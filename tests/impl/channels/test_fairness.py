@@ -1,13 +1,11 @@
 """Waiting calls are served in turn: no newcomer and no quick neighbour comes first."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, WouldBlock, open_channel
-
-Settle = Callable[[], Awaitable[None]]
+from tests.support.turns import turns
 
 
 def channel(row_permits: int = 8, permit_batch: int = 1) -> tuple[LocalSender[object], LocalReceiver[object]]:
@@ -23,11 +21,11 @@ def payloads(receiver: LocalReceiver[object]) -> list[object]:
             return found
 
 
-async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer(settle: Settle) -> None:
+async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer() -> None:
     sender, receiver = channel()
     sender.send_nowait("first", 5)
     waiting = asyncio.ensure_future(sender.send("waiting", 4))
-    await settle()
+    await turns()
 
     receiver.receive_nowait()  # the waiting send may go, and has not run yet
     with pytest.raises(WouldBlock, match="1 sends wait before this one"):
@@ -37,10 +35,10 @@ async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newco
     assert payloads(receiver) == ["waiting", "newcomer"]
 
 
-async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(settle: Settle) -> None:
+async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
-    await settle()
+    await turns()
     sender.send_nowait("its own", 1)
 
     with pytest.raises(WouldBlock, match="the 1 messages here belong to tasks that have waited for them"):
@@ -49,7 +47,7 @@ async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(
         receiver.take_nowait()
     many = asyncio.ensure_future(receiver.receive_many(5))
     following = asyncio.ensure_future(receiver.__anext__())
-    await settle()
+    await turns()
     assert (await waiting).payload == "its own"
     assert not many.done()
     assert not following.done()
@@ -60,10 +58,10 @@ async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(
     assert (await following).payload == "third"
 
 
-async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> None:
+async def test_receiving_many_leaves_what_belongs_to_others() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
-    await settle()
+    await turns()
     for number in range(3):
         sender.send_nowait(number)
 
@@ -71,7 +69,7 @@ async def test_receiving_many_leaves_what_belongs_to_others(settle: Settle) -> N
     assert (await waiting).payload == 2
 
 
-async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(settle: Settle) -> None:
+async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came() -> None:
     sender, receiver = channel()
     for name in ("b1", "b2"):
         await sender.send_barrier(name)
@@ -80,13 +78,13 @@ async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came(se
         asyncio.ensure_future(send)
         for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
     ]
-    await settle()
+    await turns()
     assert not any(send.done() for send in sends)
     with pytest.raises(WouldBlock, match="3 sends wait before this one"):
         sender.send_barrier_nowait("newcomer")
 
     assert (await receiver.receive()).payload == "b1"
-    await settle()
+    await turns()
     assert [send.done() for send in sends] == [True, False, False]
     assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
     await asyncio.gather(*sends)

@@ -4,13 +4,12 @@ import asyncio
 import gc
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from permitflow import ChannelClosedError, ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
-
-Settle = Callable[[], Awaitable[None]]
+from tests.support.turns import turns
 
 
 class Chunk:
@@ -54,16 +53,16 @@ async def test_a_chunk_is_freed_when_it_was_consumed() -> None:
     assert alive() is None
 
 
-async def test_a_chunk_is_freed_when_its_send_was_cancelled(settle: Settle) -> None:
+async def test_a_chunk_is_freed_when_its_send_was_cancelled() -> None:
     sender, _ = channel()
     sender.send_nowait(Chunk(6))
     chunk, alive = watched(6)
     waiting = asyncio.ensure_future(sender.send(chunk))
     del chunk
-    await settle()
+    await turns()
     assert alive() is not None
     waiting.cancel()
-    await settle()
+    await turns()
     del waiting
     assert alive() is None
 
@@ -79,19 +78,19 @@ def test_chunks_are_freed_when_the_stream_is_given_up(way: str) -> None:
     assert alive() is None
 
 
-async def test_a_channel_is_freed_after_waits_cancellations_and_ends(settle: Settle) -> None:
+async def test_a_channel_is_freed_after_waits_cancellations_and_ends() -> None:
     sender, receiver = channel()
     chunk, alive = watched(6)
     waiting = [asyncio.ensure_future(receiver.receive()) for _ in range(2)]
-    await settle()
+    await turns()
     waiting[0].cancel()
     sender.send_nowait(chunk)
     await waiting[1]
     sender.send_nowait(chunk)
     late = asyncio.ensure_future(sender.send(chunk))
-    await settle()
+    await turns()
     late.cancel()
-    await settle()
+    await turns()
     await sender.end()
     receiver.take_nowait()
     with pytest.raises(EndOfStream):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -21,8 +20,8 @@ from permitflow import (
     WouldBlock,
     open_channel,
 )
+from tests.support.turns import turns
 
-Settle = Callable[[], Awaitable[None]]
 Ends = tuple[LocalSender[str], LocalReceiver[str]]
 
 
@@ -42,14 +41,14 @@ def received(receiver: LocalReceiver[str]) -> list[str]:
             return found
 
 
-async def test_chunks_leave_from_the_left_until_the_queue_is_empty(settle: Settle) -> None:
+async def test_chunks_leave_from_the_left_until_the_queue_is_empty() -> None:
     sender, receiver = channel()
     queue = deque(["aaa", "b", "cc", "", "dd"])
     sending = asyncio.ensure_future(sender.send_many(queue))
-    await settle()
+    await turns()
     assert list(queue) == ["cc", "", "dd"], "the window is full"
     assert [message.payload for message in await receiver.receive_many()] == ["aaa", "b"]
-    await settle()
+    await turns()
     assert list(queue) == ["dd"]
     queue.append("e")
     assert [message.payload for message in await receiver.receive_many()] == ["cc", ""]
@@ -73,13 +72,11 @@ class SendsWhenAsked:
 
 
 @pytest.mark.parametrize("behind", [0, 1], ids=["alone", "before another one"])
-async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(
-    settle: Settle, behind: int
-) -> None:
+async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(behind: int) -> None:
     ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
     sender, receiver = ends
     sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
-    await settle()
+    await turns()
     assert sender.statistics().gauges["row_permits_here"] == 0
     assert [message.rows for message in await receiver.receive_many()] == [2, 2]
     await sending
@@ -87,11 +84,11 @@ async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit
     assert sender.statistics().peak_rows_held <= 4
 
 
-async def test_cancelled_the_queue_holds_what_has_not_left(settle: Settle) -> None:
+async def test_cancelled_the_queue_holds_what_has_not_left() -> None:
     sender, receiver = channel()
     queue = deque(["aaa", "bb", "c"])
     sending = asyncio.ensure_future(sender.send_many(queue))
-    await settle()
+    await turns()
     sending.cancel()
     await asyncio.wait([sending])
     assert sending.cancelled()
@@ -103,11 +100,11 @@ async def test_cancelled_the_queue_holds_what_has_not_left(settle: Settle) -> No
 
 
 @pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
-async def test_refused_the_queue_holds_what_has_not_left(settle: Settle, is_peer: bool) -> None:
+async def test_refused_the_queue_holds_what_has_not_left(is_peer: bool) -> None:
     sender, receiver = channel()
     queue = deque(["abcdefgh", "ij"])
     sending = asyncio.ensure_future(sender.send_many(queue))
-    await settle()
+    await turns()
     (receiver if is_peer else sender).close()
     error = PeerGoneError if is_peer else ChannelClosedError
     for refused in (sending, sender.send_many(queue)):
@@ -136,7 +133,7 @@ async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
         receiver.receive_nowait()
 
 
-async def test_taken_messages_keep_their_permits_until_they_are_consumed(settle: Settle) -> None:
+async def test_taken_messages_keep_their_permits_until_they_are_consumed() -> None:
     sender, receiver = channel(row_permits=8, permit_batch=3)
     for chunk in ("a", "bb", "c", "dd", "e"):
         sender.send_nowait(chunk)

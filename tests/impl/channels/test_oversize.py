@@ -1,7 +1,6 @@
 """A chunk above max_chunk_cost: split, so that the row bound is exact, or admitted whole, as was agreed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -20,8 +19,7 @@ from permitflow import (
     WouldBlock,
     open_channel,
 )
-
-Settle = Callable[[], Awaitable[None]]
+from tests.support.turns import turns
 
 
 def channel(
@@ -64,14 +62,14 @@ def test_without_waiting_all_slices_leave_or_none() -> None:
         receiver.receive_nowait()
 
 
-async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing(settle: Settle) -> None:
+async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing() -> None:
     sender, receiver = channel()
     sender.send_nowait("xxx")
     split = asyncio.ensure_future(sender.send("a" * 20))
     small = asyncio.ensure_future(sender.send("yyyyyy"))
-    await settle()
+    await turns()
     split.cancel()
-    await settle()
+    await turns()
 
     assert split.cancelled()
     assert receiver.receive_nowait().payload == "xxx"
@@ -82,14 +80,14 @@ async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_no
 
 
 @pytest.mark.parametrize("received_before", [0, 1, 2])
-async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(settle: Settle, received_before: int) -> None:
+async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(received_before: int) -> None:
     sender, receiver = channel()
     split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-    await settle()
+    await turns()
     after = asyncio.ensure_future(sender.send("zz"))
     received = [receiver.receive_nowait().payload for _ in range(received_before)]
     split.cancel()
-    await settle()
+    await turns()
     assert split.cancelled()
 
     while not after.done() or sender.statistics().inbox_rows:
@@ -99,10 +97,10 @@ async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(settle
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["awaited", "cancelled"])
-async def test_the_end_comes_after_the_last_slice(settle: Settle, is_cancelled: bool) -> None:
+async def test_the_end_comes_after_the_last_slice(is_cancelled: bool) -> None:
     sender, receiver = channel()
     split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-    await settle()
+    await turns()
     if is_cancelled:
         split.cancel()
     await sender.end()
@@ -113,14 +111,12 @@ async def test_the_end_comes_after_the_last_slice(settle: Settle, is_cancelled: 
 
 
 @pytest.mark.parametrize(("deed", "error_type"), [("receiver", PeerGoneError), ("sender", ChannelClosedError)])
-async def test_slices_that_did_not_leave_are_handed_back(
-    settle: Settle, deed: str, error_type: type[PermitflowError]
-) -> None:
+async def test_slices_that_did_not_leave_are_handed_back(deed: str, error_type: type[PermitflowError]) -> None:
     sender, receiver = channel()
     split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-    await settle()
+    await turns()
     assert receiver.receive_nowait().payload == "abcdef"
-    await settle()
+    await turns()
     (receiver if deed == "receiver" else sender).close()
 
     with pytest.raises(error_type) as caught:

@@ -1,7 +1,7 @@
 """Chunks that are shown before they are consumed: what an exchange moves into a stream without having taken it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,8 @@ from permitflow.errors import ChannelAbortedError, ChannelClosedError
 from permitflow.protocol.permits import Oversize
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing.file import MemoryTrace
+from tests.support.turns import turns
 
-Settle = Callable[[], Awaitable[None]]
 PARAMETERS = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=8, oversize=Oversize.WHOLE)
 
 
@@ -78,13 +78,13 @@ def test_passed_by_chunks_are_consumed_as_if_they_had_been_taken(is_recorded: bo
 
 
 @pytest.mark.parametrize("is_asleep", [False, True], ids=["in its turn", "asleep"])
-async def test_permits_of_what_is_passed_by_let_those_go_that_wait(settle: Settle, *, is_asleep: bool) -> None:
+async def test_permits_of_what_is_passed_by_let_those_go_that_wait(is_asleep: bool) -> None:
     sender, receiver = opened()
     sent(sender, "88")
     waiting = asyncio.ensure_future(sender.send("x", 8))
-    await (settle() if is_asleep else asyncio.sleep(0))
+    await (turns() if is_asleep else asyncio.sleep(0))
     receiver.pass_by(1)
-    await settle()
+    await turns()
     assert waiting.done()
     assert shown(receiver, 9, 99) == ["8", "x"]
 
@@ -101,10 +101,10 @@ def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
         receiver.pass_by(1)
 
 
-async def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken(settle: Settle) -> None:
+async def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken() -> None:
     sender, receiver = opened()
     receiving = asyncio.ensure_future(receiver.receive())
-    await settle()
+    await turns()
     sent(sender, "2")
     assert shown(receiver, 9, 99) == []
     sent(sender, "3")

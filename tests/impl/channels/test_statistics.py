@@ -9,6 +9,7 @@ import pytest
 from permitflow import ChannelParameters, ChannelStatistics, EndOfStream, LocalReceiver, LocalSender, open_channel
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.protocol.gate import GateParameters
+from tests.support.turns import turns
 
 
 class ClockLoop(asyncio.SelectorEventLoop):
@@ -31,11 +32,6 @@ def channel() -> tuple[LocalSender[object], LocalReceiver[object]]:
     return open_channel(ChannelParameters(row_permits=8, permit_batch=2), name="orders")
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 def times(end: LocalSender[object] | LocalReceiver[object]) -> tuple[float, float]:
     now = end.statistics()
     return now.waiting_seconds, now.open_seconds
@@ -48,19 +44,19 @@ def test_waiting_is_the_time_in_which_at_least_one_send_waits() -> None:
         sender.send_nowait("full", 6)
         assert times(sender) == (0, 10)
         first = asyncio.ensure_future(sender.send("x", 6))
-        await settle()
+        await turns()
         loop.now += 2
         second, third = (asyncio.ensure_future(sender.send_barrier(name)) for name in ("b1", "b2"))
-        await settle()
+        await turns()
         loop.now += 3
         assert times(sender) == (5, 15), "a wait that goes on counts"
 
         receiver.receive_nowait()
-        await settle()
+        await turns()
         assert (first.done(), second.done(), third.done()) == (True, True, False)
         loop.now += 4
         third.cancel()
-        await settle()
+        await turns()
         loop.now += 1
         assert times(sender) == times(receiver) == (9, 20)
         assert sender.statistics().blocked_share == pytest.approx(9 / 20)
@@ -103,10 +99,10 @@ def test_both_ends_report_the_same_numbers() -> None:
         for rows in (3, 2, 1):
             sender.send_nowait("x", rows)
         waiting = [asyncio.ensure_future(sender.send("y", rows)) for rows in (4, 5)]
-        await settle()
+        await turns()
         receiver.receive_nowait()
         receiver.take_nowait()
-        await settle()
+        await turns()
 
         assert (
             sender.statistics()
@@ -146,7 +142,7 @@ def test_a_gate_tells_for_how_long_an_input_was_stopped_and_for_how_long_another
             assert isinstance(await gate.receive(), AlignedBarrier)
             loop.now += 2  # the snapshot is taken; nobody is waited for
             gate.resume()
-            await settle()
+            await turns()
             loop.now += 4
             statistics = gate.statistics()
             assert [(each.blocked_seconds, each.awaited_seconds) for each in statistics.inputs] == [(5, 0), (2, 3)]

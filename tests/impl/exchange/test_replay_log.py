@@ -17,7 +17,8 @@ from permitflow.exchange.stores.store import ChannelStore, Store
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.replay import Retention
 from tests.support.kept_rows import keeping, numbers, rows
-from tests.support.number_streams import SMALL, turns
+from tests.support.number_streams import SMALL
+from tests.support.turns import turns
 
 LONGEST_SECONDS = 20.0
 

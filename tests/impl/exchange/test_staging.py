@@ -33,7 +33,8 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender
-from tests.support.number_streams import turns, until
+from tests.support.number_streams import until
+from tests.support.turns import turns
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")

@@ -14,7 +14,8 @@ from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
-from tests.support.number_streams import turns, until
+from tests.support.number_streams import until
+from tests.support.turns import turns
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0

@@ -18,7 +18,8 @@ from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.shared_memory.link import AsyncioLink
 from tests.support.carriers import LossyCarrier, MemoryCarrier, answering_grpc, connected, joined, memory_ends
-from tests.support.number_streams import SCHEMA, SMALL, batch, turns, until
+from tests.support.number_streams import SCHEMA, SMALL, batch, until
+from tests.support.turns import turns
 
 MOST_BYTES = 8 << 20
 Ends = tuple[Carrier, Carrier]

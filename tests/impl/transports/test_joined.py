@@ -7,7 +7,7 @@ from permitflow.errors import OverspendError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.joined import JoinedChunks
 from tests.support.carriers import played_stream
-from tests.support.number_streams import turns
+from tests.support.turns import turns
 
 LARGE_ROWS = 5_000
 

@@ -19,7 +19,8 @@ from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, decod
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.carriers import PlayedCarrier
-from tests.support.number_streams import turns, until
+from tests.support.number_streams import until
+from tests.support.turns import turns
 
 WINDOW = ChannelParameters(row_permits=400, permit_batch=100)
 

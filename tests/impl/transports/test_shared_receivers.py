@@ -13,7 +13,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
 from tests.support.carriers import played_stream
-from tests.support.number_streams import turns
+from tests.support.turns import turns
 
 Read: TypeAlias = JoinedChunks | Message[pa.RecordBatch] | list[Message[pa.RecordBatch]]
 Way: TypeAlias = Callable[[RemoteReceiver], Awaitable[Read]]
