@@ -179,12 +179,7 @@ async def watch(seconds: float) -> list[Report]:
     with TemporaryDirectory() as folder:
         (one := Path(folder) / "one").mkdir()
         (two := Path(folder) / "two").mkdir()
-        return [
-            *await asyncio.gather(
-                stalled("one process", 0, seconds, one),
-                stalled("two workers", 1, seconds, two),
-            )
-        ]
+        return [*await asyncio.gather(stalled("one process", 0, seconds, one), stalled("two workers", 1, seconds, two))]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -97,7 +97,6 @@ class Returns:
     """For actions: how much of each, a number or an argument."""
     kept: Mapping[str, int] = field(default_factory=dict)
     """Counters of the receiver for amounts not returned yet, each with the index of its name."""
-
     unasked: Mapping[str, int] = field(default_factory=dict)
     """Limits of the channel: what it may return besides, before all else, each with the index of its name."""
 

@@ -16,14 +16,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from permitflow.child_processes import child_process, work_folder
-from permitflow.demo.console import (
-    Progress,
-    answer_section,
-    conclusion,
-    number_table,
-    section,
-    times_section,
-)
+from permitflow.demo.console import Progress, answer_section, conclusion, number_table, section, times_section
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.pipeline import Pipeline, plan_kills
 from permitflow.demo.settings import PartSettings, PipelineSettings

@@ -17,14 +17,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from permitflow.child_processes import Child, Event, child_output, child_process, first_failure, work_folder
-from permitflow.demo.console import (
-    Progress,
-    answer_section,
-    conclusion,
-    number_table,
-    section,
-    times_section,
-)
+from permitflow.demo.console import Progress, answer_section, conclusion, number_table, section, times_section
 from permitflow.demo.settings import DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError

@@ -44,10 +44,8 @@ class Demand(flow.Parameters):
 
     size: int = DEFAULT_SIZE
     """Messages that may be out at once."""
-
     batch: int = 0
     """The receiver requests more once its application has consumed this many; 0: half of ``size``."""
-
     initial: int = AS_MANY_AS_POSSIBLE
     """Messages that may be sent before any request; the others are requested when the application first asks for a
     message that is not here.  0: the sender waits until then.  -1: ``size``."""

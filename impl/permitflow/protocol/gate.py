@@ -66,13 +66,10 @@ class GateParameters(flow.Parameters):
 
     inputs: int = 1
     """Inputs of the gate."""
-
     exclusive: int = DEFAULT_EXCLUSIVE
     """Credit that each input has of its own; 0: all of it is borrowed."""
-
     floating: int = DEFAULT_FLOATING
     """Credit of the pool, which inputs borrow as their backlog needs it."""
-
     max_chunk_cost: int = 0
     """The most rows of a chunk; larger ones are split.  0: half of ``exclusive``, or as many as it may be."""
 
@@ -255,11 +252,7 @@ class GateSender(Outbound[T]):
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
-        return {
-            "credit_here": self._credit,
-            "stopped_behind_barrier": int(self._is_stopped),
-            "backlog": self.backlog,
-        }
+        return {"credit_here": self._credit, "stopped_behind_barrier": int(self._is_stopped), "backlog": self.backlog}
 
     # What may leave.
 

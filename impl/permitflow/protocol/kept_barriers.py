@@ -21,13 +21,7 @@ _MOST_NUMBER = 2**63 - 2  # the number behind it fits 64 bits, too
 class KeptBarriers:
     """Counts the barriers of one channel.  Not thread-safe; does no I/O."""
 
-    def __init__(
-        self,
-        acknowledged: Mapping[str, int],
-        *,
-        channel: str = "",
-        kept: Sequence[KeptBarrier] = (),
-    ) -> None:
+    def __init__(self, acknowledged: Mapping[str, int], *, channel: str = "", kept: Sequence[KeptBarrier] = ()) -> None:
         """Begin empty, or continue with the barriers of a store.
 
         Args:

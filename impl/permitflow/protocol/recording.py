@@ -32,13 +32,11 @@ class ActionTable:
 
     flow: str
     """The protocol's name."""
-
     actions: Mapping[End, Mapping[str, tuple[str, ...]]]
     """For each end: its actions, spelt as in the specification, and the names of each action's arguments.
 
     Adjacent names with the same prefix before a dot are fields of one argument: ``permits.rows``.
     """
-
     counters: Mapping[End, tuple[str, ...]]
     """The counters of each end, reported after each of its actions."""
 

@@ -52,26 +52,19 @@ class SquelchParameters(flow.Parameters):
 
     high: int = DEFAULT_HIGH
     """With more messages than this in the inbox the sender is told to stop."""
-
     low: int = -1
     """With no more messages than this in the inbox the sender is told to go on.  -1: half of ``high``."""
-
     capacity: int = 0
     """Messages for which the receiver has places.  0: as many as are needed."""
-
     rate: int = DEFAULT_RATE
     """The most messages that leave in a tick; assumed, not enforced."""
-
     signal_delay: int = 1
     """The most ticks from the moment a signal is due until the sender hears it; assumed."""
-
     data_delay: int = 1
     """The most ticks in which a message is in flight; assumed."""
-
     repeat: int = 0
     """After this many more messages the sender is told again to stop.  0: once the first signal must have had its
     effect."""
-
     losses: int = 0
     """Signals to stop that may be lost."""
 

@@ -7,13 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.errors import (
-    InvalidParametersError,
-    LocalProtocolError,
-    OverspendError,
-    PermitOverrunError,
-    WouldBlock,
-)
+from permitflow.errors import InvalidParametersError, LocalProtocolError, OverspendError, PermitOverrunError, WouldBlock
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters, PermitReceiver, Permits, PermitSender
 
@@ -46,10 +40,7 @@ def consume(receiver: PermitReceiver[str]) -> Permits | None:
 
 def test_a_channel_that_splits_takes_no_oversize_chunk() -> None:
     sender = sender_of()
-    with pytest.raises(
-        LocalProtocolError,
-        match="1793 rows exceeds this channel's limit of 1792 rows",
-    ):
+    with pytest.raises(LocalProtocolError, match="1793 rows exceeds this channel's limit of 1792 rows"):
         sender.offer(Kind.CHUNK, "", 1_793)
     with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
         sender.offer(Kind.CHUNK, "", -1)

@@ -18,16 +18,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.protocol.gate import (
-    GATE,
-    Backlog,
-    Gate,
-    GateParameters,
-    GateReceiver,
-    GateSender,
-    Grant,
-    StatedGate,
-)
+from permitflow.protocol.gate import GATE, Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant, StatedGate
 from permitflow.protocol.messages import Kind, Message
 
 

@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.errors import (
-    ChannelAbortedError,
-    EndOfStream,
-    InvalidParametersError,
-    RemoteProtocolError,
-)
+from permitflow.errors import ChannelAbortedError, EndOfStream, InvalidParametersError, RemoteProtocolError
 from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Parameters
 from permitflow.reactive import (

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.errors import (
-    EpochTooLargeError,
-    InputLostError,
-    InputStalledError,
-    RowsLostError,
-)
+from permitflow.errors import EpochTooLargeError, InputLostError, InputStalledError, RowsLostError
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters

@@ -17,12 +17,7 @@ WINDOW = ChannelParameters(row_permits=100)
 
 
 def at(
-    channel: str,
-    acknowledged: int,
-    next_row: int,
-    *,
-    log_id: str = "first",
-    window: ChannelParameters = WINDOW,
+    channel: str, acknowledged: int, next_row: int, *, log_id: str = "first", window: ChannelParameters = WINDOW
 ) -> Position:
     counts = (channel, acknowledged, next_row, ChannelState.OPEN, "")
     return ChannelPosition(*counts, window, None, log_id, window.row_permits)

@@ -13,12 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.errors import (
-    InvalidParametersError,
-    TraceMismatchError,
-    TraceUnreadableError,
-    TraceWriteError,
-)
+from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError, TraceWriteError
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitSender
 from permitflow.protocol.recording import ActionTable

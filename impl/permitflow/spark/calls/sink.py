@@ -104,9 +104,7 @@ class _Call:
         self._offers: Offers[list[Any]] = Offers(1)
         self._channel = open_channel(self._options, ())
         stub = self._channel.stream_unary(
-            self._method.name,
-            request_serializer=self._method.serialize,
-            response_deserializer=self._method.deserialize,
+            self._method.name, request_serializer=self._method.serialize, response_deserializer=self._method.deserialize
         )
         self._counts = calls.CallCounts()
         sink = calls.sink(stub, counts=self._counts, timeout=self._options.deadline_seconds, metadata=self._attempt)

@@ -32,10 +32,8 @@ class Verification:
 
     turns: ClassVar[int] = 100
     """Turns of the event loop after which nothing more comes of what was done, if no real time is needed."""
-
     quiet_seconds: ClassVar[float] = 0.0
     """For streams with threads, timers or a network: how long to watch that nothing comes."""
-
     timeout_seconds: ClassVar[float] = 5.0
     """For the same streams: the longest wait for what must come."""
 

@@ -28,10 +28,8 @@ class PublisherVerification(Verification, Generic[T]):
 
     ENDLESS: Final = MOST_REQUESTED
     """As a number of elements: the stream has no end."""
-
     max_elements: ClassVar[int] = ENDLESS - 1
     """The most elements that the publisher can emit; ``ENDLESS``: it never completes."""
-
     most_depth: ClassVar[int] = 1
     """How deep ``on_next`` may nest in itself, by way of ``request`` (rule 3.3)."""
 
