@@ -46,6 +46,8 @@ class LogSource:
     async def _connect(self) -> None:
         made = await dial(self.address, self.buffers)
         self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
+        if self._committed:
+            self._peer.send(Kind.COMMIT, number_body(self._committed))
         self._ask()
 
     def pause(self) -> None:
@@ -77,9 +79,10 @@ class LogSource:
 
     def commit(self, next_line: int) -> None:
         """All lines before this number are safe."""
-        if next_line > self._committed and self._peer is not None:
+        if next_line > self._committed:
             self._committed = next_line
-            self._peer.send(Kind.COMMIT, number_body(next_line))
+            if self._peer is not None:
+                self._peer.send(Kind.COMMIT, number_body(next_line))
 
     def _on_lost(self, reason: str) -> None:
         self._peer, self._is_waiting = None, False
@@ -110,7 +113,6 @@ class LogSink:
         self._unacknowledged: deque[tuple[int, Lines]] = deque()
         self._last = self._lines = 0
         self._peer: Peer | None = None
-        self.peak_unacknowledged = 0
         self._connecting = asyncio.create_task(self._connect())
         self.pipeline.own(self)
 
@@ -128,7 +130,6 @@ class LogSink:
         self._last += 1
         self._unacknowledged.append((self._last, Lines(self.name, self._lines, lines)))
         self._lines += len(lines)
-        self.peak_unacknowledged = max(self.peak_unacknowledged, len(self._unacknowledged))
         if self._peer is not None:
             self._peer.send(Kind.DATA, data_body(*self._unacknowledged[-1]))
         self.pipeline.report(self.name, len(self._unacknowledged))

@@ -57,7 +57,6 @@ class Boundary:
         self._last = 0
         self._peer: Peer | None = None
         self._early: list[Signal] | None = None
-        self.peak_unacknowledged = 0
         self._connecting = asyncio.create_task(self._connect())
         self.pipeline.own(self)
 
@@ -74,7 +73,6 @@ class Boundary:
         """Send, or keep until there is a connection; never waits."""
         self._last += 1
         self._unacknowledged.append((self._last, lines))
-        self.peak_unacknowledged = max(self.peak_unacknowledged, len(self._unacknowledged))
         if self._peer is not None:
             self._peer.send(Kind.DATA, data_body(self._last, lines))
         self.pipeline.report(self.name, len(self._unacknowledged))

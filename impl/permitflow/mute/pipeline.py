@@ -32,7 +32,7 @@ class Lines(NamedTuple):
     """Some lines of one origin, in order."""
 
     origin: str
-    """Who numbers them: a connection, or a partition of a log."""
+    """Who numbers them: a source, or a log."""
     first: int
     """The number of the first one."""
     lines: Sequence[bytes]
@@ -156,6 +156,7 @@ class Pipeline:
         self._remotes: dict[str, tuple[str, Callable[[Signal], None]]] = {}
         self._parts: list[Closes] = []
         self._drained = asyncio.Event()
+        self._is_draining = False
 
     def chain(self, *names: str) -> None:
         """Add relays for all names that are new, and connect each with the next."""
@@ -174,7 +175,8 @@ class Pipeline:
         self._sources[name] = _Source(reads, self._loop.time())
         self.graph.add_source(name)
         self.graph.connect(name, downstream)
-        self.graph.start(name)
+        if not self._is_draining:
+            self.graph.start(name)
         if self.graph.is_muted(name):
             self._mute(name)
         self.settle()
@@ -269,6 +271,7 @@ class Pipeline:
         Raises:
             SinkStalledError: something is left after so many seconds.
         """
+        self._is_draining = True
         for name, source in [*self._sources.items()]:
             source.reads.pause()
             self.remove_source(name)
@@ -315,9 +318,14 @@ class TcpSource:
         self.address = self._socket.getsockname()
         self.sizes = sizes_of(self._socket)
         self.connections: dict[str, _Connection] = {}
-        self._accepted = 0
+        self._accepted = self._next_line = 0
         self._loop.add_reader(self._socket.fileno(), self._on_connection)
         self.pipeline.own(self)
+
+    def emit(self, lines: list[bytes]) -> None:
+        """Feed lines of a connection; the lines of all connections are numbered together."""
+        first, self._next_line = self._next_line, self._next_line + len(lines)
+        self.feed(Lines(self.name, first, lines))
 
     def _on_connection(self) -> None:
         try:
@@ -350,7 +358,6 @@ class _Connection:
     def __init__(self, source: TcpSource, name: str, connection: socket.socket) -> None:
         self._source, self._name, self._socket = source, name, connection
         self._frames = Frames(b"\n", source.line_bytes, allow_truncation=True)
-        self._next_line = 0
         self._loop = asyncio.get_running_loop()
 
     def resume(self) -> None:
@@ -387,8 +394,7 @@ class _Connection:
 
     def _emit(self, lines: list[bytes]) -> None:
         if lines:
-            first, self._next_line = self._next_line, self._next_line + len(lines)
-            self._source.feed(Lines(self._name, first, lines))
+            self._source.emit(lines)
 
     def close(self, reason: str) -> None:
         """End it; an empty reason means that the sender has ended its stream."""
@@ -430,7 +436,6 @@ class TcpSink:
         self.sizes = self.buffers
         """Of the socket, as the kernel has set them; valid once it is connected."""
         self.peak_rest_bytes = 0
-        self.written_bytes = 0
         self._connecting = asyncio.create_task(self._connect())
         self.pipeline.own(self)
 
@@ -455,7 +460,6 @@ class TcpSink:
 
     def write(self, data: bytes) -> None:
         """See ``Sink``; without a reader the data are dropped, as those that a lost reader has not read."""
-        self.written_bytes += len(data)
         if self._outlet is not None:
             self._outlet.write(data)
 
@@ -463,11 +467,6 @@ class TcpSink:
     def short_writes(self) -> int:
         """Writes that the kernel has not taken whole, on this connection."""
         return 0 if self._outlet is None else self._outlet.short_writes
-
-    def finish(self) -> None:
-        """Close the connection once everything is written, so that the reader sees the end."""
-        if self._outlet is not None:
-            self._outlet.finish()
 
     def close(self) -> None:
         """Close it now."""

@@ -12,7 +12,7 @@ import pytest
 from permitflow.errors import InvalidParametersError, SinkStalledError
 from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Bound, Event, Lines, Pipeline, TcpSink, TcpSource, pipeline_bound
-from permitflow.mute.sockets import Buffers
+from permitflow.mute.sockets import Buffers, kernel_bytes
 from permitflow.mute.wordcount import WordCount
 from tests.support.turns import until
 
@@ -47,6 +47,7 @@ class Stage:
     @property
     def bound(self) -> Bound:
         return pipeline_bound(
+            # The accepted sockets have inherited their sizes.
             sources=[(sender.sizes, self.source.sizes) for sender in self.senders],
             sinks=[(sink.sizes, reader.sizes) for sink, reader in zip(self.sinks, self.readers, strict=True)],
             read_bytes=READ_BYTES,
@@ -75,6 +76,11 @@ class Stage:
                 and self.inside_bytes >= at_least_bytes
             )
         )
+
+    def fill(self) -> None:
+        """Make the first sink mute until its reader reads: it has more to write than the kernel ever takes."""
+        self.readers[0].stand_still()
+        self.sinks[0].write(b"filler\t1\n" * 200_000)
 
     def go_on(self) -> None:
         for reader in self.readers:
@@ -145,6 +151,20 @@ async def test_counts_are_exact_after_each_stall() -> None:
         assert stage.counts == Counter(sent)
 
 
+async def test_a_client_that_reads_only_after_it_has_written_all_is_stuck_beyond_the_bound() -> None:
+    """V8.4: the blocking client of an echo server; what it can write is what the buffers on the way hold."""
+    async with staged(stall_seconds=0.01) as stage:
+        stage.readers[0].stand_still()
+        bound_words = kernel_bytes(stage.source.sizes, stage.source.sizes) * 2 // INPUT_BYTES
+        within = await stage.send(islice(cycle(WORDS), bound_words // 3))
+        await until(within.ended.is_set)
+        beyond = await stage.send(islice(cycle(WORDS), bound_words))
+        await until(lambda: beyond.is_blocked and any(event["event"] == "stalled" for event in stage.events))
+        assert not beyond.ended.is_set()
+        stage.go_on()
+        await until(lambda: stage.counts.total() == bound_words // 3 + bound_words)
+
+
 async def test_several_sources_wait_for_the_slowest_of_several_sinks() -> None:
     sent = [*islice(cycle(WORDS), 3_000)]
     async with staged(sinks=2) as stage:
@@ -160,14 +180,13 @@ async def test_several_sources_wait_for_the_slowest_of_several_sinks() -> None:
 async def test_a_connection_that_comes_during_a_stall_is_not_read() -> None:
     """V6.8 over TCP: else each newcomer would bring a read more."""
     async with staged() as stage:
-        await stage.send(cycle(WORDS))
-        await stage.stall()
-        rest = stage.pipeline.backlogs
-        for number in range(2, 6):
-            sender = await stage.send(cycle(WORDS))
-            await until(lambda: sender.is_blocked and f"in/{number}" in stage.pipeline.state())  # noqa: B023
-        assert stage.pipeline.backlogs == rest
+        stage.fill()
+        senders = [await stage.send(cycle(WORDS)) for _ in range(5)]
+        await until(lambda: all(sender.is_blocked for sender in senders) and len(stage.pipeline.state()) == 5)
         assert all(state.muted_by == ["out0"] for state in stage.pipeline.state().values())
+        assert stage.words.counts == {}
+        stage.go_on()
+        await until(lambda: stage.readers[0].lines > 210_000)
 
 
 async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:
@@ -205,14 +224,18 @@ async def test_a_stall_that_lasts_is_reported_with_the_muters() -> None:
 
 async def test_a_muted_pipeline_can_be_stopped_and_says_what_is_left() -> None:
     async with staged() as stage:
+        stage.fill()
         await stage.send(cycle(WORDS))
-        await stage.stall()
+        await until(lambda: "in/1" in stage.pipeline.state())
         with pytest.raises(SinkStalledError, match=r"still wait at \('out0',\)") as caught:
             await stage.pipeline.drain(0.01)
         assert caught.value.left == stage.pipeline.backlogs["out0"]
+        late = await stage.send(cycle(WORDS))
+        await until(lambda: late.is_blocked and stage.pipeline.state()["in/2"].muted_by == ["in/2", "out0"])
         stage.go_on()
+        await until(lambda: stage.pipeline.backlogs["out0"] == 0)
+        assert stage.pipeline.state()["in/2"].muted_by == ["in/2"]
         await stage.pipeline.drain(60)
-        assert stage.pipeline.backlogs["out0"] == 0
 
 
 async def test_a_line_that_is_too_long_closes_its_connection_only() -> None:
