@@ -417,7 +417,8 @@ class Sink(Protocol):
 class TcpSink:
     """Writes to an outside reader; mutes while there is none, and while it has more to write than its marks allow.
 
-    A reader that is lost is looked for again.  What was written to the lost one and not read is gone with it.
+    It connects to its reader, or with ``listens`` waits for one at a time to connect.  A reader that is lost is looked
+    for again.  What was written to the lost one and not read is gone with it.
     """
 
     pipeline: Pipeline
@@ -425,11 +426,20 @@ class TcpSink:
     address: Address
     buffers: Buffers = field(default_factory=Buffers)
     marks: Marks = field(default_factory=Marks)
+    listens: bool = False
+    """Is ``address`` our own?"""
     on_open: Callable[[], None] = lambda: None
     """Is called when a reader is there, before the sources may read: to write what it must know of earlier."""
 
     def __post_init__(self) -> None:
-        """Begin to connect."""
+        """Begin to connect, or to listen.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self._listening = listening(self.address, self.buffers) if self.listens else None
+        if self._listening is not None:
+            self.address = self._listening.getsockname()
         self.pipeline.graph.add_muter(self.name, self.marks)
         self.pipeline.set_open(self.name, False)
         self._outlet: Outlet | None = None
@@ -440,7 +450,10 @@ class TcpSink:
         self.pipeline.own(self)
 
     async def _connect(self) -> None:
-        made = await dial(self.address, self.buffers)
+        if self._listening is not None:
+            made, _ = await asyncio.get_running_loop().sock_accept(self._listening)
+        else:
+            made = await dial(self.address, self.buffers)
         self.sizes = sizes_of(made)
         self._outlet = Outlet(made, on_rest=self._on_rest, on_lost=self._on_lost)
         self.pipeline.hear({"event": "opened", "sink": self.name})
@@ -471,5 +484,7 @@ class TcpSink:
     def close(self) -> None:
         """Close it now."""
         self._connecting.cancel()
+        if self._listening is not None:
+            self._listening.close()
         if self._outlet is not None:
             self._outlet.close()

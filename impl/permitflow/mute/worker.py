@@ -56,7 +56,9 @@ class WorkerSettings:
     """Where other workers connect."""
     next_worker: str = ""
     sinks: Sequence[str] = ()
-    """Readers of counts."""
+    """Readers of counts, to connect to."""
+    listening_sinks: Sequence[str] = ()
+    """Where readers of counts connect."""
     log_sinks: Sequence[str] = ()
     """Logs to append counts to."""
     saved: str = ""
@@ -82,7 +84,7 @@ class WorkerSettings:
             raise InvalidOptionError(
                 option="inlet", value=self.inlet, reason="needs sinks: a worker behind another counts"
             )
-        if bool(self.next_worker) == bool(self.sinks or self.log_sinks):
+        if bool(self.next_worker) == bool(self.sinks or self.listening_sinks or self.log_sinks):
             reason = "or sinks are needed, and not both: words go to the next worker, or are counted here"
             raise InvalidOptionError(option="next_worker", value=self.next_worker, reason=reason)
 
@@ -197,16 +199,26 @@ class Worker:
     def _count(self, buffers: Buffers) -> Feed:
         name = self.settings.name
         self.pipeline.chain("decode", "count", "encode")
-        for number, address in enumerate(map(address_of, self.settings.sinks)):
-            restate = partial(self.words.restate, number)
+        readers = [(address, False) for address in self.settings.sinks]
+        readers += [(address, True) for address in self.settings.listening_sinks]
+        for number, (address, listens) in enumerate(readers):
             sink = TcpSink(
-                pipeline=self.pipeline, name=f"{name}/out{number}", address=address, buffers=buffers, on_open=restate
+                pipeline=self.pipeline,
+                name=f"{name}/out{number}",
+                address=address_of(address),
+                buffers=buffers,
+                listens=listens,
+                on_open=partial(self.words.restate, number),
             )
             self._add_sink(sink.name, sink)
-        for number, address in enumerate(map(address_of, self.settings.log_sinks)):
-            log = LogSink(pipeline=self.pipeline, name=f"{name}/log{number}", address=address, buffers=buffers)
+            if listens:
+                self.addresses[f"out{number}"] = text_of(sink.address)
+        for number, address in enumerate(self.settings.log_sinks):
+            log = LogSink(
+                pipeline=self.pipeline, name=f"{name}/log{number}", address=address_of(address), buffers=buffers
+            )
             self._add_sink(log.name, log)
-        for place in range(len(self.settings.sinks), len(self.words.sinks)):
+        for place in range(len(readers), len(self.words.sinks)):
             # What an earlier start has saved may not have reached the log.
             self.words.restate(place)
         self.saving.on_saved.append(lambda: self._commit(LOG, self.words.next_lines.get(LOG, 0)))

@@ -204,6 +204,26 @@ async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:
         await until(lambda: stage.counts == Counter(sent))
 
 
+async def test_a_sink_that_listens_serves_one_reader_after_the_other() -> None:
+    pipeline, words = Pipeline(), WordCount()
+    sink = TcpSink(
+        pipeline=pipeline, name="out", address=("127.0.0.1", 0), listens=True, on_open=lambda: words.restate(0)
+    )
+    words.sinks.append(sink)
+    assert pipeline.graph.is_muting("out")
+    words.take(Lines("in", 0, [b"early"]))
+    for count in (1, 2):
+        reader, writer = await asyncio.open_connection(*sink.address)
+        assert await reader.readline() == b"early\t%d\n" % count
+        assert not pipeline.graph.is_muting("out")
+        writer.transport.abort()
+        while not pipeline.graph.is_muting("out"):
+            words.sinks[0].write(b"filler\t1\n")
+            await asyncio.sleep(0)
+        words.take(Lines("in", count, [b"early"]))
+    pipeline.close()
+
+
 async def test_a_stall_that_lasts_is_reported_with_the_muters() -> None:
     async with staged(stall_seconds=0.01) as stage:
         await stage.send(cycle(WORDS))
