@@ -28,7 +28,6 @@ def write(path: Path, events: Sequence[Event]) -> str:
 
 def test_a_good_recording_passes(command: Command, tmp_path: Path) -> None:
     code, output, _ = command("audit", write(tmp_path / "run.parquet", run()), "--processes", "1")
-
     assert code == 0
     assert f"the ledger of {len(run())} events of 1 channel adds up" in output
 
@@ -36,9 +35,7 @@ def test_a_good_recording_passes(command: Command, tmp_path: Path) -> None:
 def test_a_violation_is_shown_with_its_place_and_clause(command: Command, tmp_path: Path) -> None:
     fault = FAULTS["permits are created"](run(), random.Random(1))
     ((end, sequence, clause),) = fault.expected
-
     code, output, _ = command("audit", write(tmp_path / "run.parquet", fault.events), "--processes", "1")
-
     assert code == 1
     (line,) = (line for line in output.splitlines() if clause in line)
     assert line.split()[:3] == ["orders", end, str(sequence)]
@@ -48,9 +45,7 @@ def test_a_violation_is_shown_with_its_place_and_clause(command: Command, tmp_pa
 def test_programs_get_the_same(report: Report, tmp_path: Path) -> None:
     fault = FAULTS["an event is missing"](run(), random.Random(1))
     ((end, sequence, clause),) = fault.expected
-
     code, document = report("audit", write(tmp_path / "run.parquet", fault.events), "--processes", "1")
-
     assert (code, document["holds"]) == (1, False)
     (violation,) = document["violations"]
     assert (violation["end"], violation["sequence"], violation["clause"]) == (end, sequence, clause)

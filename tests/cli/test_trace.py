@@ -86,7 +86,6 @@ def test_a_good_run_is_valid(good: Path, command: Command) -> None:
 
 def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], report: Report) -> None:
     code, found = report("trace", "validate", *map(str, ends))
-
     assert (code, found["holds"]) == (0, True)
     (channel,) = found["channels"]
     assert (channel["events"], channel["explained"], channel["at_rest"]) == (35, 35, True)
@@ -139,12 +138,10 @@ def test_a_recording_that_was_cut_off_is_not_held_against_the_other_end(
 def test_a_half_written_last_line_is_left_out_only_when_asked(good: Path, command: Command) -> None:
     text = good.read_text()
     good.write_text(text[: text.rindex('"action"')])
-
     code, stdout, stderr = command("trace", "validate", str(good))
     assert (code, stdout) == (2, "")
     assert "the last line is half written" in stderr
     assert "--allow-truncated" in stderr
-
     code, stdout, stderr = command("trace", "validate", "--allow-truncated", str(good))
     assert code == 0
     assert "the recording of the sender was not closed" in stdout
@@ -165,9 +162,7 @@ def test_a_file_that_is_no_trace_is_unusable(
     path = tmp_path / "x.jsonl"
     if content is not None:
         path.write_text(content)
-
     code, stdout, stderr = command("trace", "validate", str(path))
-
     assert (code, stdout) == (2, "")
     assert complaint in stderr
     assert stderr.startswith("Error: ")
@@ -212,9 +207,7 @@ def test_without_java_the_command_says_so(command: Command, tmp_path: Path, monk
     path = tmp_path / "run.jsonl"
     header = {"permitflow_trace": 1, "channel": "c", "end": "sender", "parameters": {"row_permits": 8}}
     path.write_text(json.dumps(header) + "\n")
-
     code, _, stderr = command("trace", "validate", "--with-tlc", str(path))
-
     assert code == 2
     assert "--with-tlc: JAVA_HOME is" in stderr
 

@@ -96,7 +96,6 @@ def new_part(tmp_path: Path) -> NewPart:
 
 async def test_a_part_that_is_killed_is_started_again_and_has_not_failed(new_part: NewPart) -> None:
     part = new_part(WAIT, END, may_fail=False)
-
     async with asyncio.TaskGroup() as group:
         group.create_task(part.run())
         await part.begun()
@@ -112,7 +111,6 @@ async def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(new_p
 
 async def test_cancellation_leaves_no_process(new_part: NewPart) -> None:
     part = new_part(WAIT)
-
     running = asyncio.create_task(part.run())
     await part.begun()
     pid = part.pid

@@ -84,9 +84,7 @@ def test_a_chunk_that_cannot_tell_its_length_has_to_be_sent_with_rows() -> None:
 @given(rows=st.integers(0, 60), max_rows=st.integers(1, 20))
 def test_slices_are_full_but_for_the_last_and_together_the_chunk(rows: int, max_rows: int) -> None:
     chunk = list(range(rows))
-
     pieces = list(slices(chunk, max_rows))
-
     assert [row for piece in pieces for row in piece] == chunk
     assert [len(piece) for piece in pieces[:-1]] == [max_rows] * (len(pieces) - 1)
     assert (len(pieces[-1]) > 0) == (rows > 0)
@@ -97,9 +95,7 @@ def test_slices_are_full_but_for_the_last_and_together_the_chunk(rows: int, max_
 )
 def test_arrow_is_sliced_without_copying(chunk: pa.RecordBatch | pa.Array | pa.Table) -> None:
     pa_before = pa.total_allocated_bytes()
-
     pieces = list(slices(chunk, 4))
-
     assert pa.total_allocated_bytes() == pa_before
     assert [rows_of(piece) for piece in pieces] == [4, 4, 2]
     assert pieces == [chunk.slice(0, 4), chunk.slice(4, 4), chunk.slice(8, 2)]
@@ -113,7 +109,6 @@ def test_arrow_is_sliced_without_copying(chunk: pa.RecordBatch | pa.Array | pa.T
 )
 def test_sequences_keep_their_type(chunk: Sequence[object]) -> None:
     pieces = list(slices(chunk, 3))
-
     assert [type(piece) for piece in pieces] == [type(chunk)] * 3
     assert [len(piece) for piece in pieces] == [3, 3, 1]
     assert tail(chunk, 6) == chunk[6:]

@@ -72,7 +72,6 @@ def pickled_by_spark(error: PermitflowError) -> object:
 
 def test_every_exception_of_the_module_is_one_of_the_package() -> None:
     defined = {value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)}
-
     assert defined == set(CLASSES)
     assert len(CLASSES) > 20
 
@@ -83,9 +82,7 @@ def test_an_error_is_the_same_after_the_journey(
     cls: type[PermitflowError], journey: Callable[[PermitflowError], object]
 ) -> None:
     error = cls(**arguments_of(cls))  # type: ignore[arg-type]  # samples of every kind
-
     arrived = journey(error)
-
     assert type(arrived) is cls
     assert isinstance(arrived, PermitflowError)
     assert str(arrived) == str(error) == error.message
@@ -99,7 +96,6 @@ def test_facts_are_attributes_and_the_message_tells_them(cls: type[PermitflowErr
     arguments = arguments_of(cls)
     error = cls(**arguments)  # type: ignore[arg-type]  # samples of every kind
     arguments.pop("message", None)
-
     for name, value in arguments.items():
         assert getattr(error, name) == value, name
         if name not in {"undelivered", "split"}:
@@ -131,16 +127,13 @@ def test_errors_are_caught_by_the_usual_names_too() -> None:
 
 def test_an_undelivered_message_comes_back_as_it_was() -> None:
     chunk = [1, 2, 3]
-
     assert PeerGoneError(who="x", reason="y", undelivered=chunk).undelivered is chunk
     assert ChannelClosedError(end="sender", undelivered=chunk).undelivered is chunk
 
 
 def test_a_carriers_error_names_what_was_being_done_and_keeps_its_cause() -> None:
     cause = ConnectionResetError("reset by peer")
-
     error = TransportError.of(what="sending a chunk to localhost:1", cause=cause)
-
     assert str(error) == "sending a chunk to localhost:1: reset by peer"
     assert error.__cause__ is cause
     assert error.facts == {"what": "sending a chunk to localhost:1"}

@@ -63,7 +63,6 @@ class TestCore(PairKit):
 
 def test_nothing_is_left_unchecked_of_the_local_channel(judge_of: JudgeOf) -> None:
     report = judge_of(LocalChannel).report()
-
     assert report.held == tuple(rule.id for rule in rulebook_of("permits").rules)
     assert report["every-edge"].finding == "1,962 of 1,962 edges walked, in 412 states"
 
@@ -71,7 +70,6 @@ def test_nothing_is_left_unchecked_of_the_local_channel(judge_of: JudgeOf) -> No
 @pytest.mark.parametrize("flow", ["stop-and-wait", "demand"])
 def test_our_channels_keep_the_rules_of_their_flow(run: asyncio.Runner, flow: str) -> None:
     rules = tuple(rule.id for rule in rulebook_of(flow).rules)
-
     assert ChannelJudge(LocalChannel, flow=flow, runner=run, random_runs=RANDOM_RUNS).report().held == rules
     of_a_chain = ChannelJudge(ExchangeChannel, flow=flow, runner=run, random_runs=RANDOM_RUNS).report()
     assert of_a_chain.held == tuple(rule for rule in rules if rule != "observed-run")
@@ -81,7 +79,6 @@ def test_our_channels_keep_the_rules_of_their_flow(run: asyncio.Runner, flow: st
 
 def test_of_a_chain_only_the_onlooker_is_left_out(judge_of: JudgeOf) -> None:
     report = judge_of(ExchangeChannel).report()
-
     assert report.not_checked == ("observed-run",)
     assert report["observed-run"].outcome is Outcome.NOT_APPLICABLE
     assert "of 3 streams, at rest in the end" in report["recorded-run"].finding
@@ -127,7 +124,6 @@ def findings(report: Report) -> dict[str, str]:
 @pytest.mark.parametrize("adapter", BROKEN, ids=lambda adapter: adapter.__name__)
 def test_exactly_these_rules_are_broken(adapter: type[ChannelAdapter], judge_of: JudgeOf) -> None:
     found = findings(judge_of(adapter).report())
-
     expected = BROKEN[adapter]
     assert set(found) == set(expected)
     assert [finding for rule, finding in found.items() if not finding.startswith(expected[rule])] == []
@@ -135,7 +131,6 @@ def test_exactly_these_rules_are_broken(adapter: type[ChannelAdapter], judge_of:
 
 def test_each_rule_names_the_feature_that_a_queue_lacks(judge_of: JudgeOf) -> None:
     report = judge_of(CountedQueue).report()
-
     assert "lacks batching; rules not checked: batched, batch-in-time, residue-returned" in "\n".join(report.lacking())
     assert (
         "lacks acknowledgement; not asked: whether it returns permits when a message is handed over" in report.lacking()
@@ -155,7 +150,6 @@ def test_a_mistake_does_not_make_other_rules_look_broken(judge_of: JudgeOf) -> N
 
 def test_a_counterexample_is_short_and_names_the_clause(judge_of: JudgeOf) -> None:
     verdict = judge_of(QueueChannel).report()["cost-is-rows"]
-
     assert verdict.rule.clause.startswith("PermitChannel.tla:")
     assert verdict.counterexample == (
         "1. OfferChunk(2): done, nobody waits",
@@ -166,7 +160,6 @@ def test_a_counterexample_is_short_and_names_the_clause(judge_of: JudgeOf) -> No
 
 def test_two_cancellations_of_anyios_stream_go_wrong_where_it_was_woken(judge_of: JudgeOf) -> None:
     report = judge_of(CountedStream).report()
-
     for what in ("send", "receive"):
         (when, _) = report[f"cancelled-{what}"].counterexample
         assert when == f"a {what} is cancelled at its await number 2, after it was woken, before it ran"
@@ -194,8 +187,6 @@ def test_the_findings_about_anyio_happen_without_the_kit_too(run: asyncio.Runner
 def test_the_tables_of_the_document_are_up_to_date(judge_of: JudgeOf) -> None:
     reports = {conformance_table.CORE: judge_pair(make_core_pair, name=conformance_table.CORE, random_runs=5)}
     reports |= {name: judge_of(adapter).report(name) for name, adapter in conformance_table.ADAPTERS.items()}
-
     document = conformance_table.DOCUMENT.read_text(encoding="utf-8")
-
     assert conformance_table.with_tables(document, reports) == document, "run `make docs`"
     assert document.count("**breaks**") >= 20

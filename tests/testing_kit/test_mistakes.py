@@ -102,7 +102,6 @@ class ModelChannel(ChannelAdapter):
 @pytest.mark.parametrize(("flow", "rule", "mistake"), MISTAKES, ids=lambda one: getattr(one, "name", one))
 def test_the_rule_is_broken_and_the_mistake_is_named(flow: str, rule: Rule, mistake: Mistake) -> None:
     report = judge_adapter(lambda: ModelChannel(flow, mistake), flow=flow, only=[rule.id])
-
     assert report.broken == (rule.id,)
     # Two mistakes against one rule may look alike in the shortest run.
     assert report[rule.id].finding in {one.name for one in rule.mistakes if one.agreed == mistake.agreed}
@@ -111,9 +110,7 @@ def test_the_rule_is_broken_and_the_mistake_is_named(flow: str, rule: Rule, mist
 @pytest.mark.parametrize("flow", flows())
 def test_the_model_without_a_mistake_keeps_all_rules(flow: str) -> None:
     rules = tuple(rule.id for rule in rulebook_of(flow).probed_rules)
-
     report = judge_adapter(lambda: ModelChannel(flow), flow=flow, only=rules)
-
     assert report.held == rules
 
 
@@ -123,11 +120,9 @@ def test_a_mistake_that_hides_others_does_not_hide_that_they_are_made() -> None:
     both = {rule.id: rule.mistakes[0] for rule in rules if rule.id in ("cost-is-rows", "none-lost")}
     actions = {name: perform for mistake in both.values() for name, perform in mistake.actions.items()}
     mistake = Mistake("makes two mistakes", constants(2), (Move("Take"),), actions)
-
     report = judge_adapter(
         lambda: ModelChannel("permits", mistake), only=["window", "cost-is-rows", "none-lost", "oldest-leaves-first"]
     )
-
     assert report.broken == tuple(both)
     assert [report[rule].finding for rule in both] == [mistake.name for mistake in both.values()]
 
@@ -135,7 +130,6 @@ def test_a_mistake_that_hides_others_does_not_hide_that_they_are_made() -> None:
 def test_a_window_of_two_is_not_taken_for_other_mistakes() -> None:
     (rule,) = (rule for rule in rulebook_of("stop-and-wait").rules if rule.id == "one-at-a-time")
     not_broken = ["sent-when-free", "answered-once", "every-message-answered", "oldest-leaves-first", "exactly-once"]
-
     for mistake in rule.mistakes:
         report = judge_adapter(
             lambda mistake=mistake: ModelChannel("stop-and-wait", mistake),  # type: ignore[misc]
@@ -243,7 +237,6 @@ STOP_AND_WAIT: tuple[Callable[..., FlowPair], ...] = (
 )
 def test_a_wrong_pair_breaks_the_rule(wrong: Callable[..., FlowPair], rule: str, finding: str) -> None:
     report = judged(wrong, rule)
-
     assert report.broken == (rule,)
     assert report[rule].finding.startswith(finding)
     assert report[rule].counterexample
@@ -251,7 +244,6 @@ def test_a_wrong_pair_breaks_the_rule(wrong: Callable[..., FlowPair], rule: str,
 
 def test_a_rule_that_cannot_be_told_behind_another_mistake_is_not_called_broken() -> None:
     report = judged(GrantsOnArrival, "none-lost")
-
     assert report.broken == ()
     assert report["none-lost"].finding == (
         "cannot be told: before it comes to that, it returns permits when a message arrives"
@@ -260,9 +252,7 @@ def test_a_rule_that_cannot_be_told_behind_another_mistake_is_not_called_broken(
 
 def test_a_right_pair_keeps_all_rules_that_do_not_need_long_runs() -> None:
     only = [rule.id for rule in rulebook_of("permits").pair_rules if rule.mistakes]
-
     report = judge_pair(lambda agreed, tags, record: CorePair(agreed, tags=tags, record=record), name="core", only=only)
-
     assert report.held == tuple(only)
 
 
@@ -293,8 +283,6 @@ sys.exit(report.broken != (sys.argv[2],))
 def test_a_sabotaged_stream_breaks_the_right_rule(sabotage: str, rule: str) -> None:
     # Sabotage lasts as long as its process.
     command = [sys.executable, "-c", SABOTAGED, sabotage, rule]
-
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"breaks rule '{rule}'" in done.stdout

@@ -61,7 +61,6 @@ def test_a_rule_that_holds_passes(kit: Kit) -> None:
 def test_a_broken_rule_fails_with_the_rule_the_clause_and_the_run(kit: Kit) -> None:
     with pytest.raises(RuleBroken) as caught:
         check(kit, "cost-is-rows")
-
     lines = str(caught.value).splitlines()
     assert lines[0] == "breaks rule 'cost-is-rows': A chunk costs as many permits as it has rows."
     assert lines[1].startswith("(PermitChannel.tla:")
@@ -108,7 +107,6 @@ def test_without_tests_and_drawn_runs_neither_hypothesis_nor_pytest_is_needed(mo
 def test_the_example_of_the_document_fails_as_tests_do(repository: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "docs/examples/test_queue_channel.py"]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=False)
-
     assert done.returncode == 1
     assert "4 failed, 17 passed, 14 skipped" in done.stdout
 

@@ -131,7 +131,6 @@ async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled() -> Non
     sender.send_nowait("last")
     sender.end_nowait()
     first.cancel()
-
     assert (await second).payload == "last"
     with pytest.raises(EndOfStream):
         await third

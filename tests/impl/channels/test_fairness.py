@@ -26,7 +26,6 @@ async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newco
     sender.send_nowait("first", 5)
     waiting = asyncio.ensure_future(sender.send("waiting", 4))
     await turns()
-
     receiver.receive_nowait()  # the waiting send may go, and has not run yet
     with pytest.raises(WouldBlock, match="1 sends wait before this one"):
         sender.send_nowait("newcomer", 1)
@@ -64,7 +63,6 @@ async def test_receiving_many_leaves_what_belongs_to_others() -> None:
     await turns()
     for number in range(3):
         sender.send_nowait(number)
-
     assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
     assert (await waiting).payload == 2
 

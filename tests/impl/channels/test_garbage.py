@@ -74,7 +74,6 @@ def test_chunks_are_freed_when_the_stream_is_given_up(way: str) -> None:
     sender.send_nowait(chunk)
     del chunk
     sender.abort("no") if way == "abort" else receiver.close()
-
     assert alive() is None
 
 

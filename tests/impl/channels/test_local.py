@@ -87,7 +87,6 @@ def test_calls_that_do_not_wait_need_no_loop() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
-
     sender.send_nowait("x")
     assert receiver.receive_nowait().payload == "x"
     sender.end_nowait()

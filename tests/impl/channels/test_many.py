@@ -94,7 +94,6 @@ async def test_cancelled_the_queue_holds_what_has_not_left() -> None:
     assert sending.cancelled()
     assert list(queue) == ["bb", "c"]
     assert received(receiver) == ["aaa"]
-
     await sender.send_many(queue)
     assert received(receiver) == ["bb", "c"]
 

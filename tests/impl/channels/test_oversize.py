@@ -104,7 +104,6 @@ async def test_the_end_comes_after_the_last_slice(is_cancelled: bool) -> None:
     if is_cancelled:
         split.cancel()
     await sender.end()
-
     assert "".join([message.payload async for message in receiver]) == "abcdefghijklmnopqrst"
     await asyncio.wait([split])
     assert split.cancelled() == is_cancelled
@@ -118,7 +117,6 @@ async def test_slices_that_did_not_leave_are_handed_back(deed: str, error_type: 
     assert receiver.receive_nowait().payload == "abcdef"
     await turns()
     (receiver if deed == "receiver" else sender).close()
-
     with pytest.raises(error_type) as caught:
         await split
     assert caught.value.facts["undelivered"] == "mnopqrst"

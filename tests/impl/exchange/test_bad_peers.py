@@ -180,7 +180,6 @@ def is_polite(misdeed: Misdeed) -> bool:
 @pytest.mark.parametrize("deed", MISDEEDS)
 async def test_a_peer_that_breaks_the_rules_hears_which(deed: str) -> None:
     misdeed = MISDEEDS[deed]
-
     async with serving() as (_, address):
         messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
         leaves = misdeed.error is PeerGoneError
@@ -233,7 +232,6 @@ async def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8
 
 async def test_a_peer_that_does_not_heed_the_end_is_not_waited_for() -> None:
     misdeed = MISDEEDS["totals that do not add up"]
-
     async with serving() as (_, address):
         messages = [encoded(misdeed.method, frame) for frame in misdeed.frames]
         outcome = await call(address, misdeed.method, messages, polite=True, leaves=False, heeds=False)

@@ -70,7 +70,6 @@ async def test_the_next_exchange_on_a_store_has_the_same_log(listen: str, tmp_pa
             (position,) = await orders.acknowledge({CHANNEL: last_row // 2})
             seen.append((stored_rows, position.acknowledged_row, position.next_row, position.log_id))
     first, second = seen
-
     assert first[:3] == (0, 10_000, 20_000)
     assert second[:3] == (20_000, 25_000, 50_000)
     assert first[3] == second[3] != ""

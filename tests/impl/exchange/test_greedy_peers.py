@@ -272,7 +272,6 @@ async def test_a_request_of_a_million_items_is_refused_without_a_look_at_them(me
     request = pb.ControlRequest()
     getattr(request, method).ParseFromString(bytes((field << 3 | 2, 0)) * ITEMS)
     message = request.SerializeToString()
-
     async with both_kinds() as (_, address):
         before = time.process_time()
         error = await answer(address, message_of([message]), InvalidParametersError)

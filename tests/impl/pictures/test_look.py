@@ -52,9 +52,7 @@ def run_of(look: Look, parameters: Any, steps: int, seed: int = 1) -> Run:
 def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
     model = next(each for each in read_manifest().values() if each.module == module and is_explorable(each))
     run = run_of(look_of(module), parameters_for(model), steps=30)
-
     page, drawing = page_of(run), ET.fromstring(storyboard(run))
-
     assert f"{module}.tla" in page
     texts = {element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")}
     assert {step.action for step in run.steps} <= {text.partition("(")[0] for text in texts}
@@ -62,9 +60,7 @@ def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
 
 def test_the_page_is_told_each_variable_in_each_state() -> None:
     run = run_of(LOOK, PARAMETERS, steps=40)
-
     document: dict[str, Any] = document_of(run)
-
     told = [[document["valueTexts"][number] for number in row] for row in document["values"]]
     assert told == [list(LOOK.variables(state).values()) for state in (run.start, *(step.state for step in run.steps))]
     assert LOOK.variables(run.start)["waiting"] == "\u27e8\u27e9"
@@ -82,7 +78,6 @@ def test_a_message_of_a_grpc_call_is_its_number_and_its_bytes_if_it_has_more_tha
 
 def test_a_state_graph_of_another_protocol() -> None:
     graph, explored = reachable(LOOK, PARAMETERS), explore(SYSTEM, PARAMETERS)
-
     assert (len(graph.states), len(graph.edges)) == (len(explored.states), len(explored.edges))
     assert not graph.stuck
     assert f"{len(explored.states)} states of StopAndWait with Waiters 2" in graph_page(graph)

@@ -159,7 +159,6 @@ def test_a_train_leaves_the_books_as_its_messages_one_by_one(
 
 def test_a_chunk_that_has_to_be_split_does_not_leave_in_a_train() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=20, permit_batch=12))
-
     assert sender.send_now([1, 0, 9, 1]) == 2
     with pytest.raises(InvalidParametersError, match="rows must not be negative, not -1"):
         sender.send_now([1, -1, 1])
@@ -178,7 +177,6 @@ def test_a_chunk_that_has_to_be_split_does_not_leave_in_a_train() -> None:
 )
 def test_a_train_that_its_sender_may_not_send_is_refused_as_a_whole(rows: list[int], error: type[Exception]) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
-
     with pytest.raises(error):
         receiver.deliver_many(["a", "b", "c"][: len(rows)], rows)
     assert not receiver.unconsumed
@@ -190,7 +188,6 @@ def test_held_messages_are_not_passed_by(count: int) -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
     receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
     receiver.take_many(1)
-
     with pytest.raises(LocalProtocolError, match="1 messages were taken"):
         receiver.pass_by(count)
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)
@@ -209,9 +206,7 @@ def test_of_a_run_only_what_was_not_handed_over_is_kept(read: str, most: tuple[i
     receiver.deliver_many(run, [1, 1, 1])
     seen = [weakref.ref(payload) for payload in run]
     run.clear()
-
     getattr(receiver, read)(*most)
     receiver.consume_many(receiver.unconsumed - receiver.untaken)
-
     assert [payload() is None for payload in seen] == [True, False, False]
     assert [message.payload for message in receiver.receive_many(2)] == [payload() for payload in seen[1:]]

@@ -62,10 +62,8 @@ def test_a_peer_cannot_return_more_than_it_holds(returned: Permits, permit_class
     sender.offer(Kind.CHUNK, "", 10)
     sender.offer(Kind.BARRIER, "")
     sender.take_sendable()
-
     with pytest.raises(PermitOverrunError) as caught:
         sender.on_feedback(returned)
-
     assert (caught.value.permit_class, caught.value.returned) == (permit_class, count)
     assert sender.outstanding == Permits(10, 1, 0), "nothing was taken in"
     assert caught.value.outstanding == sender.outstanding[Permits._fields.index(permit_class)]

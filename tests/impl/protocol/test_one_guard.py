@@ -208,7 +208,6 @@ def test_a_recorded_run_calls_the_same_functions(run: asyncio.Runner, flow: str)
     trace = MemoryTrace()
     recorded = functions_called(lambda: run.run(stream_of_all_kinds(FLOWS[flow], trace.recorder)))
     unrecorded = functions_called(lambda: run.run(stream_of_all_kinds(FLOWS[flow], None)))
-
     assert recorded == unrecorded
     assert {"Outbound.send_now", "Inbound.deliver_many", "Inbound._note_consumed"} <= set(recorded)
     assert {f"{end.__name__}._{deed}" for end, deed in deeds_of(FLOWS[flow])} <= set(recorded)

@@ -52,7 +52,6 @@ def test_a_channel_that_keeps_its_rows_has_a_larger_window_unless_one_is_chosen(
 def test_a_number_out_of_range_is_refused_by_its_name_and_value(name: str, numbers: dict[str, int]) -> None:
     with pytest.raises(InvalidParametersError) as caught:
         ChannelParameters(**numbers)  # type: ignore[arg-type]  # all of them are numbers
-
     assert caught.value.name == name
     assert caught.value.value == numbers[name]
     assert name in str(caught.value)
@@ -87,5 +86,4 @@ def test_oversize_may_be_spelt_as_text_and_nothing_else_is_taken() -> None:
 
 def test_the_cost_is_the_rows_but_at_least_one_and_at_most_the_clamp() -> None:
     parameters = ChannelParameters(row_permits=2_048, permit_batch=256)
-
     assert [parameters.cost_of(rows) for rows in (0, 1, 256, 1_792, 1_793, 10_000)] == [1, 1, 256, 1_792, 1_792, 1_792]

@@ -97,7 +97,6 @@ def test_several_protocols_share_a_file_of_lines_and_not_one_of_columns(tmp_path
         with pytest.raises(InvalidParametersError, match="table must be that of its flow until now"):
             trace.recorder("e", "sender", replace(PERMIT_ACTIONS, flow="demand"), {})
     assert [channel.table for channel in read_trace(tmp_path).channels.values()] == [PERMIT_ACTIONS, DEMAND]
-
     with FileTrace(tmp_path / "a.parquet") as trace:
         trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
         with pytest.raises(InvalidParametersError, match="flow must be 'permits' in this Parquet file"):
@@ -116,9 +115,7 @@ def test_events_of_several_files_come_together_by_channel(tmp_path: Path) -> Non
     for end, action in (("sender", "SendChunk"), ("receiver", "Deliver")):
         with FileTrace.in_directory(tmp_path, "task/1") as trace:
             trace.recorder("c", end, PERMIT_ACTIONS, STATED)(action, (1, 1, 0, 0), ())  # type: ignore[arg-type]  # mypy widens
-
     channel = read_trace(tmp_path).channels["c"]
-
     assert {path.name for path in tmp_path.iterdir()} == {f"task_1-{os.getpid()}-{number}.jsonl" for number in (0, 1)}
     assert [[event.action for event in log] for log in channel.logs] == [["SendChunk"], ["Deliver"]]
 
@@ -212,10 +209,8 @@ def test_a_line_that_is_none_of_ours_is_named(tmp_path: Path, line: str, reason:
         trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)("OfferChunk", (1, 1, 0, 0), ())
     first = lines_of(tmp_path / "a.jsonl")[:2]
     (tmp_path / "a.jsonl").write_text("".join((*first, line, "\n")))
-
     with pytest.raises(TraceUnreadableError, match=reason) as caught:
         read_trace(tmp_path / "a.jsonl")
-
     assert (caught.value.line, caught.value.path) == (3, str(tmp_path / "a.jsonl"))
 
 
@@ -236,7 +231,6 @@ def test_recordings_that_do_not_belong_together_are_refused(tmp_path: Path) -> N
         trace.recorder("c", "receiver", PERMIT_ACTIONS, {"row_permits": 9})
     with pytest.raises(TraceMismatchError, match=r"permits with row_permits=8.*permits with row_permits=9"):
         read_trace(tmp_path)
-
     with FileTrace(tmp_path / "b.jsonl") as trace:
         trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
     with pytest.raises(TraceMismatchError, match=r"a\.jsonl and .*b\.jsonl both hold its sender"):
@@ -248,7 +242,6 @@ def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
         offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 3)
     lines = lines_of(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text("".join((*lines[:3], *lines[4:-1])))
-
     with pytest.raises(TraceMismatchError, match="event 3 of the sender is missing, event 4 comes instead"):
         read_trace(tmp_path)
 
@@ -272,9 +265,7 @@ record("SendChunk", (1, 1, 0, 0), ())
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-
     subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=250)
-
     read = read_trace(path)
     assert read.is_complete
     assert [(event.action, event.arguments[0]) for event in read.channels["c"].logs[0]] == [
@@ -287,14 +278,12 @@ def test_a_disk_that_is_full_at_exit_is_reported_on_the_console() -> None:
     done = subprocess.run(
         [sys.executable, "-c", AT_EXIT, "/dev/full"], check=True, timeout=250, capture_output=True, text=True
     )
-
     assert "permitflow: the recording in /dev/full is incomplete: No space left on device" in done.stderr
 
 
 def test_memory_keeps_the_newest_events_and_says_what_it_dropped() -> None:
     trace = MemoryTrace(limit=3)
     offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 2)
-
     assert [event.sequence for event in trace.events] == [2, 3, 4]
     assert trace.dropped == 1
     with pytest.raises(TraceMismatchError, match="event 1 of the sender is missing"):

@@ -33,9 +33,7 @@ def test_both_formats_hold_the_same(tmp_path: Path) -> None:
     for writer in (JsonLinesWriter(tmp_path / "run.jsonl"), ParquetWriter(tmp_path / "run.parquet")):
         writer.write([*HEADERS, *events])
         writer.close()
-
     from_json, from_parquet = read_trace(tmp_path / "run.jsonl"), read_trace(tmp_path / "run.parquet")
-
     assert from_json == from_parquet
     assert from_parquet.channels["orders"].logs == (tuple(events),)
 
@@ -47,7 +45,6 @@ def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     writer.write(events[30:240])
     writer.write(events[240:])
     writer.close()
-
     metadata = pq.read_metadata(tmp_path / "run.parquet")
     assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [100, 100, 50]
     assert read_parquet(tmp_path / "run.parquet") == (HEADERS, events)
@@ -61,11 +58,9 @@ def test_events_come_in_the_order_of_the_recording_however_another_program_has_s
     writer = ParquetWriter(path, row_group_events=100)
     writer.write([*HEADERS, *events])
     writer.close()
-
     with pq.ParquetFile(path) as file:
         table, metadata = file.read().unify_dictionaries().sort_by([(order, "descending")]), file.metadata.metadata
     pq.write_table(table.replace_schema_metadata(metadata), path, row_group_size=60)
-
     assert read_parquet(path) == (HEADERS, events)
 
 
@@ -116,7 +111,6 @@ def test_a_file_that_is_no_trace_is_named(
     row |= {"channel": "orders", "end": "sender", "action": "OfferChunk", "time_seconds": 0.5, **change}
     table = pa.table({name: [value] for name, value in row.items() if value is not None})
     write(tmp_path / "run.parquet", table, metadata)
-
     with pytest.raises(TraceUnreadableError, match=complaint):
         read_trace(tmp_path / "run.parquet")
 

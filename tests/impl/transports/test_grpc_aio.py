@@ -103,14 +103,12 @@ async def test_a_channel_takes_many_producers_until_one_closes_it() -> None:
 async def test_a_chunk_of_many_megabytes_arrives() -> None:
     """Above gRPC's default limit of 4 MiB for a message."""
     text = pa.record_batch({"t": ["x" * 1024] * 20_000})
-
     async with serving(ChannelParameters(), schema=None) as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))
         async with put(server.address, "orders/0", text.schema) as sender:
             await sender.send(text)
             await sender.end()
     (message,) = reading.result()
-
     assert message.payload.equals(text)
 
 
@@ -174,7 +172,6 @@ async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)
-
     parameters = ChannelParameters(row_permits=10_000)
     async with serving(parameters) as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))

@@ -15,7 +15,6 @@ LARGE_ROWS = 5_000
 def test_joined_chunks_are_a_sequence_of_chunks() -> None:
     joined = JoinedChunks(pa.record_batch({"n": range(6)}), (2, 0, 3, 1))
     chunks = list(joined)
-
     assert [chunk.column(0).to_pylist() for chunk in chunks] == [[0, 1], [], [2, 3, 4], [5]]
     assert [joined[at] for at in range(-4, 4)] == chunks * 2
     for part in (joined[1:3], joined[-3:-1], joined.part(1, 3)):

@@ -91,7 +91,6 @@ async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
     """However many bytes they take, which would bound what is joined here."""
     texts = pa.record_batch({"text": ["x" * 10_000] * 120})
     joined = JoinedChunks(texts, (30, 50, 40))
-
     async with agreed(texts.schema) as (end, wire):
         assert end.send_at_once(joined, joined.rows) == 3
         ((frame,),) = (decode_upstream(wire.checksums.check(message)) for message in wire.written)

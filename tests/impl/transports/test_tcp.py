@@ -76,7 +76,6 @@ async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
 async def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_for(bit: int) -> None:
     altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
     altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
-
     async with dialled_by_a_stranger() as (stranger, acceptor):
         stranger.send(altered)
         await acceptor.method()

@@ -232,7 +232,6 @@ async def test_forgotten_rows_make_room(open_store: OpenStore, tmp_path: Path) -
 
 async def test_who_waits_for_the_disk_does_not_keep_others_from_running(open_store: OpenStore) -> None:
     may_go_on = threading.Event()
-
     store = open_store()
     place = await filled(store)
     store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
@@ -330,7 +329,6 @@ async def test_dictionaries_and_nested_columns_come_back(open_store: OpenStore) 
         "struct": pa.array([{"x": 1.5}, None, {"x": None}, {"x": -0.0}]),
     }
     batch = pa.record_batch(table)
-
     place = channel(open_store())
     await place.declare(batch.schema)
     await place.append(0, [batch.slice(1, 2), batch])
