@@ -16,6 +16,12 @@ from typing import NamedTuple
 
 import pytest
 
+from permitflow.spark.calls.options import (
+    CALL_OPTIONS,
+    CALL_READ_OPTIONS,
+    CALL_STREAM_READ_OPTIONS,
+    CALL_WRITE_OPTIONS,
+)
 from permitflow.spark.options import READ_ONLY_OPTIONS, SHARED_OPTIONS, STREAM_READ_OPTIONS, WRITE_ONLY_OPTIONS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -176,6 +182,7 @@ def test_the_readme_names_every_command() -> None:
     [
         ("spark-batch.md", SHARED_OPTIONS + READ_ONLY_OPTIONS + WRITE_ONLY_OPTIONS),
         ("spark-streaming.md", [*SHARED_OPTIONS, *READ_ONLY_OPTIONS, *STREAM_READ_OPTIONS]),
+        ("spark-grpc.md", CALL_OPTIONS + CALL_READ_OPTIONS + CALL_STREAM_READ_OPTIONS + CALL_WRITE_OPTIONS),
     ],
 )
 def test_every_option_of_spark_jobs_is_described(page: str, options: Sequence[str]) -> None:

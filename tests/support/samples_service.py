@@ -41,6 +41,27 @@ def named(row: dict[str, Any]) -> Any:
     return Sample(number=row["id"], text=f"number {row['id']}")
 
 
+# ... without protobuf.
+
+
+def serializer(count: str) -> bytes:
+    return bytes(Query(first=0, count=int(count), size_bytes=0).SerializeToString())
+
+
+def deserializer(message: bytes) -> bytes:
+    return message
+
+
+def rows(message: bytes) -> dict[str, int]:
+    return {"number": Sample.FromString(message).number}
+
+
+def channel(address: str, options: Any) -> Any:
+    import grpc
+
+    return grpc.aio.insecure_channel(address, options=options)
+
+
 class Service:
     """Counts what it has given and recorded; the producer's lead over the consumer."""
 

@@ -16,10 +16,19 @@ from permitflow.spark.options import (
     whole_number,
 )
 
-_CALL = ("address", "method", "module", "serializer", "deserializer", "channel", "deadline_seconds", "repeatable")
-_READ = ("request", "rows", "window_bytes", "batch_messages", "batch_seconds", "max_messages")
-_STREAM_READ = ("delivery",)
-_WRITE = ("message",)
+CALL_OPTIONS = (
+    "address",
+    "method",
+    "module",
+    "serializer",
+    "deserializer",
+    "channel",
+    "deadline_seconds",
+    "repeatable",
+)
+CALL_READ_OPTIONS = ("request", "rows", "window_bytes", "batch_messages", "batch_seconds", "max_messages")
+CALL_STREAM_READ_OPTIONS = ("delivery",)
+CALL_WRITE_OPTIONS = ("message",)
 _OF_SPARK = ("checkpointlocation", "queryname")
 
 _MOST = 2**31 - 1
@@ -75,8 +84,8 @@ class ReadCallOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or asks for more than can be had.
         """
-        known = _CALL + _READ + (_STREAM_READ if streams else ())
-        elsewhere = _WRITE + (() if streams else _STREAM_READ)
+        known = CALL_OPTIONS + CALL_READ_OPTIONS + (CALL_STREAM_READ_OPTIONS if streams else ())
+        elsewhere = CALL_WRITE_OPTIONS + (() if streams else CALL_STREAM_READ_OPTIONS)
         where = "writing" if streams else "writing, or for streaming queries"
         refuse_unknown(options, known=known, elsewhere=elsewhere, where=where, instead="method")
         call = _call(options)
@@ -109,8 +118,14 @@ class WriteCallOptions:
             InvalidOptionError: an option is unknown, missing or out of its range; or a streaming query, which repeats a
                 batch after a crash, writes to a service that does not take rows again.
         """
-        known = _CALL + _WRITE + (_OF_SPARK if streams else ())
-        refuse_unknown(options, known=known, elsewhere=_READ + _STREAM_READ, where="reading", instead="method")
+        known = CALL_OPTIONS + CALL_WRITE_OPTIONS + (_OF_SPARK if streams else ())
+        refuse_unknown(
+            options,
+            known=known,
+            elsewhere=CALL_READ_OPTIONS + CALL_STREAM_READ_OPTIONS,
+            where="reading",
+            instead="method",
+        )
         call, message = _call(options), value_of(options, "message", _function_name, "")
         if streams and not call.repeatable:
             reason = "must be 'true' for a streaming query: it writes a batch again after a crash (at least once)"
