@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -63,3 +64,22 @@ def process() -> Command:
         return done.returncode, done.stdout, done.stderr
 
     return run
+
+
+@contextmanager
+def serving(*arguments: str, by: Sequence[str] = ()) -> "Iterator[subprocess.Popen[str]]":
+    """An exchange, by default at a free port, started by another program or not; it is gone at the end of the block."""
+    address = () if "--address" in arguments else ("--address", "127.0.0.1:0")
+    process = subprocess.Popen(
+        [*by, sys.executable, "-m", "permitflow.cli", "serve", *address, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -27,7 +26,7 @@ from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_aio import get, put
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, serving
 
 ROWS_OF_CHUNK = 100
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -35,24 +34,6 @@ SCHEMA = pa.schema([("x", pa.int64())])
 
 # As a script's shell starts what it has in the background.
 IGNORING_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
-
-
-@contextmanager
-def serving(*arguments: str, by: Sequence[str] = ()) -> "Iterator[subprocess.Popen[str]]":
-    """An exchange at a free port, started by another program or not; it is gone at the end of the block."""
-    process = subprocess.Popen(
-        [*by, sys.executable, "-m", "permitflow.cli", "serve", "--address", "127.0.0.1:0", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def line_of(process: "subprocess.Popen[str]") -> str:

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from permitflow.errors import PeerGoneError, StagedPartError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.transports.grpc_blocking import control, open_sink, open_source
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, serving
 
 CHUNK = pa.record_batch({"x": pa.array(range(100))})
 REPLAY = ("--retention", "replay")
@@ -46,16 +45,9 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[Served]:
-    """An exchange at a free port; it is gone at the end of the block."""
-    command = [sys.executable, "-m", "permitflow.cli", "serve", "--json", *arguments]
-    if "--address" not in arguments:
-        command += ["--address", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield Served(process)
-        finally:
-            process.kill()
+def served_by(*arguments: str) -> Iterator[Served]:
+    with serving("--json", *arguments) as process:
+        yield Served(process)
 
 
 def produce(address: str, chunks: int, producer: str = "p", channel: str = "orders/0") -> int:
@@ -82,7 +74,7 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: 
     consumers = ("--consumer", "etl", "--consumer", "audit")
     kept = (*REPLAY, "--flow", flow, "--kept-rows", "3500", "--store", str(tmp_path))
     options = ("--stream", "orders:2", *consumers, *kept)
-    with serving(*options) as first:
+    with served_by(*options) as first:
         assert produce(first.address, 30) == 0
         with control(first.address) as orders:
             orders.acknowledge({"orders/0": 1000}, consumer="etl")
@@ -90,7 +82,7 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: 
             assert first.stop()["stored"] == {"orders/0": 3000}
         else:
             first.process.kill()
-    with serving(*options) as second:
+    with served_by(*options) as second:
         assert produce(second.address, 5) == 3000
         with control(second.address) as orders:
             etl, other = orders.positions(["orders/0", "orders/1"], consumer="etl")
@@ -105,7 +97,7 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: 
 
 def test_it_listens_at_several_addresses_and_all_of_them_serve_the_same_channels() -> None:
     addresses = ("--address", "127.0.0.1:0", "--address", "tcp://127.0.0.1:0")
-    with serving("--stream", "orders", *REPLAY, "--drain-seconds", "0", *addresses) as served:
+    with served_by("--stream", "orders", *REPLAY, "--drain-seconds", "0", *addresses) as served:
         over_grpc, over_tcp = served.listening["addresses"]
         assert over_tcp.startswith("tcp://127.0.0.1:")
         produce(over_grpc, 3)
@@ -114,7 +106,7 @@ def test_it_listens_at_several_addresses_and_all_of_them_serve_the_same_channels
 
 
 def test_producers_hear_that_it_drains_and_consumers_may_empty_it(command: Command) -> None:
-    with serving("--stream", "orders", *REPLAY, "--drain-seconds", "20") as served:
+    with served_by("--stream", "orders", *REPLAY, "--drain-seconds", "20") as served:
         with open_sink(served.address, "orders/0", CHUNK.schema, producer="p") as sink:
             sink.send(CHUNK)
             assert read(served.address, "", 100) == 100  # they are there
@@ -138,7 +130,7 @@ def send_for_ever(send: Callable[[pa.RecordBatch], None]) -> None:
 
 def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_path: Path) -> None:
     options = ("--stream", "orders", *REPLAY, "--store", str(tmp_path), "--drain-seconds", "60")
-    with serving(*options) as served:
+    with served_by(*options) as served:
         produce(served.address, 3)
         with open_sink(served.address, "orders/0", CHUNK.schema) as sink:
             served.process.send_signal(signal.SIGTERM)
@@ -147,13 +139,13 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_pat
             assert served.process.wait(30) == -signal.SIGTERM
             with pytest.raises(PeerGoneError):
                 send_for_ever(sink.send)
-    with serving(*options) as served:
+    with served_by(*options) as served:
         assert served.stop()["stored"].get("orders/0", 0) >= 300
 
 
 def test_rows_that_a_silent_query_staged_are_forgotten_after_the_chosen_time() -> None:
     staging = Staging(query="q", batch=0, partition=0, attempt="x")
-    with serving("--stream", "orders", *REPLAY, "--staging-timeout-seconds", "1") as served:
+    with served_by("--stream", "orders", *REPLAY, "--staging-timeout-seconds", "1") as served:
         with open_sink(served.address, "orders/0", CHUNK.schema, staging=staging) as sink:
             sink.send(CHUNK)
             sink.end(closes_channel=False)
@@ -171,7 +163,7 @@ def refused_publication(address: str) -> str:
 
 def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path: Path) -> None:
     store = [*REPLAY, "--store", str(tmp_path)]
-    with serving("--stream", "orders:2", *store) as served:
+    with served_by("--stream", "orders:2", *store) as served:
         code, _, stderr = command("serve", "--stream", "orders:2", *store)
         assert (code, stderr.partition(" is in use")[0]) == (2, f"Error: --store: the store {tmp_path}")
         served.stop()
@@ -187,14 +179,13 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
         assert (code, stdout) == (2, "")
         assert complaint in stderr
     # None of them has left anything behind.
-    with serving("--stream", "orders:2", *store) as served:
+    with served_by("--stream", "orders:2", *store) as served:
         assert served.listening["channels"] == ["orders/0", "orders/1"]
 
 
 def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "permitflow.cli", "serve", "--stream", "orders", "--address", "127.0.0.1:0"]
     options = [*REPLAY, "--consumer", "etl", "--consumer", "audit", "--store", str(tmp_path)]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+    with serving("--stream", "orders", *options) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         produce(address, 5)
