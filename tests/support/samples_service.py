@@ -8,7 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-protoc: Any = importlib.import_module("grpc_tools.protoc")  # untyped
+try:
+    protoc: Any = importlib.import_module("grpc_tools.protoc")  # untyped
+except ImportError:
+    import pytest  # workers of Spark do not wait for it
+
+    pytest.skip("grpcio-tools is not installed", allow_module_level=True)
 _FOLDER = Path(__file__).parent
 _SERVICE = "permitflow.tests.Samples"
 
