@@ -131,7 +131,7 @@ def test_a_message_to_oneself_does_not_mute() -> None:
 
 
 def test_muting_is_transitive() -> None:
-    """V6.15 (P-3): whoever sends to a muted actor is muted, and is released with it."""
+    """P-3: whoever sends to a muted actor is muted, and is released with it."""
     actors = scheduler("far", "sender", "receiver")
     muted(actors, "receiver")
     actors.send("far", "sender")
@@ -142,7 +142,7 @@ def test_muting_is_transitive() -> None:
 
 
 def test_pressure_and_overload_must_both_be_gone() -> None:
-    """V6.16 (P-1, P-2): each release looks at the other reason."""
+    """P-1, P-2: each release looks at the other reason."""
     actors = scheduler("sender", "receiver")
     muted(actors, "receiver")
     overload(actors, "receiver")
