@@ -473,7 +473,8 @@ class InboxOverflowError(RemoteProtocolError):
     losses: int  # of signals, as agreed
     text = (
         "{came} messages came on top of {held}, and there are places for {places}: more than {rate} messages left in a "
-        "tick, a signal and a message took more than {delay} ticks together, or more than {losses} signals were lost"
+        "tick, a signal and a message took more than {delay} ticks together, or more than {losses} signals were lost: "
+        "slow the sender down, or agree on a larger rate, signal_delay, data_delay or losses, which needs more places"
     )
 
 

@@ -1,6 +1,7 @@
 """Every flow works over every carrier: what is sent arrives once, in order, and the flow bounds what lies there."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -155,10 +156,32 @@ async def test_a_sender_that_was_faster_than_its_squelch_assumes_is_told_the_num
 
         async def send_too_fast() -> None:
             async with put(address, "c", SCHEMA, same_host=same_host) as sender:
-                await send_all(sender)
+                for number in range(CHUNKS):  # it does not look whether it should stop
+                    sender.send_nowait(chunk(number))
+                await sender.end()
 
         with pytest.raises(InboxOverflowError, match="and there are places for 2: more than 1 messages left in a tick"):
             await send_too_fast()
+
+
+# gRPC has a thread of its own: how far a sender gets until it hears a signal is a matter of time there.
+@pytest.mark.parametrize("carrier", ["TCP", "same host"])
+@pytest.mark.parametrize("many", [True, False], ids=["send_many", "send"])
+async def test_a_sender_that_never_waits_hears_that_it_must_stop(carrier: str, many: bool) -> None:
+    async with ends_of(SquelchParameters(high=CHUNKS, rate=CHUNKS // 2), carrier) as (sender, receiver):
+
+        async def send() -> None:
+            chunks = deque(chunk(number) for number in range(5 * CHUNKS))
+            if many:
+                await sender.send_many(chunks)
+            for each in chunks:
+                await sender.send(each)
+            await sender.end()
+
+        sending = asyncio.create_task(send())
+        messages = [message.payload["n"][0].as_py() async for message in receiver]
+        await sending
+    assert messages == [number * CHUNK_ROWS for number in range(5 * CHUNKS)]
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

@@ -44,6 +44,8 @@ class Sender(Outbound[T]):
 
     __slots__ = ("_is_on",)
 
+    is_optimistic: ClassVar[bool] = True
+
     def __init__(self, parameters: XonXoff, *, record: Recorder | None = None) -> None:
         super().__init__(parameters, record=record)
         self._is_on = True

@@ -265,6 +265,9 @@ class Outbound(ABC, Generic[T]):
     gets_room_by_backlog: ClassVar[bool] = False
     """Does the receiver give room for waiting chunks?  Then a sender announces the chunks that wait: ``expect``."""
 
+    is_optimistic: ClassVar[bool] = False
+    """May messages leave until feedback says otherwise?  Then a sender must take in feedback between them."""
+
     def __init__(self, parameters: Any, *, record: Recorder | None = None) -> None:
         """Start with nothing offered."""
         self.parameters = parameters

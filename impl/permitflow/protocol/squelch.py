@@ -155,6 +155,8 @@ class SquelchSender(Outbound[T]):
 
     __slots__ = ("_is_stopped",)
 
+    is_optimistic: ClassVar[bool] = True
+
     def __init__(self, parameters: SquelchParameters, *, record: Recorder | None = None) -> None:
         """It may send."""
         super().__init__(parameters, record=record)

@@ -60,6 +60,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
         self._waiting, self._stopped = Stopwatch(self._clock), Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
+        self._is_optimistic = False
         self._has_short_caller = False  # of ``until_room``
         # Tasks that wait for the writer continue in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
@@ -69,6 +70,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     def _opened(self) -> None:
         self._core = self._session.outbound
+        self._is_optimistic = self._core.is_optimistic
         self._writer = MessageWriter(self._codec, self.parameters)
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
         self._line = SendLine(self._core, self._post, self._waiting)
@@ -183,6 +185,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     async def _make_room(self) -> None:
         """Let the writer run if much is posted: otherwise everything would be posted before anything leaves."""
+        if self._is_optimistic:  # a caller that never waits would not hear that it must stop
+            await asyncio.sleep(0)
         if not self._in_line and self._posted_rows < self._collected_rows:
             return
         self._in_line += 1

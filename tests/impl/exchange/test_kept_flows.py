@@ -71,7 +71,6 @@ async def produce(address: str, stop: int) -> int:
         assert sender.first_row is not None
         for row in range(sender.first_row, stop, CHUNK_ROWS):
             await sender.send(rows(row, min(row + CHUNK_ROWS, stop)))
-            await asyncio.sleep(0)  # XON/XOFF would send many thousands before it looks whether Off has come
         await sender.end(closes_channel=False)
         return sender.first_row
 
