@@ -63,7 +63,7 @@ def test_every_bar_is_divided_as_the_permits_are(parameters: Parameters) -> None
 
 
 def test_a_long_run_is_drawn_as_its_beginning_and_its_end() -> None:
-    parameters = replace(LIVE, sizes=(1,), row_permits=64, permit_batch=16, max_chunk_cost=48)
+    parameters = replace(LIVE, sizes=(1,), row_permits=64, initial_permits=64, permit_batch=16, max_chunk_cost=48)
     run = live_run(parameters)
     assert len(run.steps) >= MOST_ROWS
     drawing = storyboard(run)
