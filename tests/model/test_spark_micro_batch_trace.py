@@ -179,6 +179,7 @@ def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
 
 def test_the_vocabulary_has_the_models_actions_and_says_which_of_them_are_recorded() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/vocabulary.md").read_text().split("| Streaming action |")[1]
+    text = text.split("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
     named = {action.strip("`"): model.strip("`") for action, model, _, _ in rows}
     assert named == {action.name: action.perform.__name__ for action in SYSTEM.actions if action.name != "Done"}
