@@ -11,7 +11,7 @@ from permitflow.errors import ParametersFileError
 from permitflow.parameters_file.quantities import duration, duration_text, rate, values, whole
 from permitflow.parameters_file.read import Description, read_axis, read_description
 from permitflow.protocol.permits import Oversize
-from permitflow.simulation.setting import Axis
+from permitflow.simulation.setting import Axis, points
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,18 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
     assert setting.chunks.mean == pytest.approx((9 + 64 * 1.5) / 10.5)
     assert (found.seed, found.least_chunks) == (3, 500)
     assert found.axes == [Axis("row_permits", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
+
+
+def test_initial_permits_may_be_none_and_follow_a_window_that_is_varied(tmp_path: Path) -> None:
+    lines = "[upstream]\nrow_permits = 64\ninitial_permits = {}\n[chunks]\nrows = 1\n[sweep]\nrow_permits = [8, 128]"
+    found = read(tmp_path, lines.format(0))
+    assert (found.setting.sender.initial_permits, found.setting.receiver.initial_permits) == (0, 0)
+    found = read(tmp_path, lines.format(32))
+    varied = [point.applied_to(found.setting).sender for point in points(found.axes)]
+    assert [(end.row_permits, end.initial_permits) for end in varied] == [(8, 8), (128, 32)]
+    for wrong, rule in ((-1, "whole number of at least 0"), (65, "in 0 .. row_permits = 64")):
+        with pytest.raises(ParametersFileError, match=f"line 3: upstream.initial_permits must be (a )?{rule}"):
+            read(tmp_path, lines.format(wrong))
 
 
 def test_old_names_of_keys_and_sweeps_mean_what_the_new_ones_do(tmp_path: Path) -> None:

@@ -42,7 +42,11 @@ def flowing(draw: st.DrawFn) -> Setting:
     rates = st.sampled_from([100.0, 700.0, 1000.0, 5000.0])
     least = draw(st.integers(1, 20))
     return Setting(
-        upstream=StatedParameters(row_permits=row_permits, permit_batch=draw(st.integers(1, row_permits - 1))),
+        upstream=StatedParameters(
+            row_permits=row_permits,
+            permit_batch=draw(st.integers(1, row_permits - 1)),
+            initial_permits=draw(st.one_of(st.none(), st.integers(0, row_permits))),
+        ),
         chunks=UniformSizes(least, least + draw(st.integers(0, 80))),
         flush_idle=draw(st.booleans()),
         forward_seconds=draw(st.sampled_from([0.0, 0.01, 0.3])),
