@@ -282,7 +282,7 @@ def test_one_job_reads_a_service_and_writes_into_a_slow_one(driver: Driver) -> N
         writes = service.options("Record")
 
         def job(spark: SparkSession) -> None:
-            spark.dataSource.register(GrpcDataSource)
+            # Spark finds the format by itself.
             spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2")
             frame = spark.read.format("permitflow-grpc").options(**reads).load()
             frame.write.format("permitflow-grpc").mode("append").options(**writes).save()
@@ -299,7 +299,6 @@ def test_a_streaming_query_reads_a_service(driver: Driver, service: Service) -> 
     options = service.options("Watch", request='{"count": 250}', delivery="at-most-once", batch_messages="100")
 
     def job(spark: SparkSession) -> list[list[int]]:
-        spark.dataSource.register(GrpcDataSource)
         found = list[list[int]]()
         frame = spark.readStream.format("permitflow-grpc").options(**options).load()
         query = frame.writeStream.foreachBatch(
@@ -322,7 +321,6 @@ def test_a_task_that_would_call_again_is_refused(driver: Driver, service: Servic
     options = service.options("Watch", request='{"count": 250}')
 
     def job(spark: SparkSession) -> None:
-        spark.dataSource.register(GrpcDataSource)
         spark.read.format("permitflow-grpc").options(**options).load().collect()
 
     assert "RepeatedCallError: permitflow.tests.Samples/Watch would be called again by attempt 1" in driver.failure(job)
