@@ -142,12 +142,12 @@ class Signals(Generic[T]):
 
     def complete(self) -> None:
         """The source has ended."""
-        self._end = self._end or True
+        self._end = True
         self._go_on()
 
     def fail(self, error: BaseException) -> None:
         """The source has failed."""
-        self._end = self._end or error
+        self._end = error
         self._go_on()
 
     def look_ahead(self) -> None:

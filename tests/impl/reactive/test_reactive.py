@@ -4,8 +4,10 @@ tests/testing_kit/test_reactive_streams.py tests the rules.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -24,6 +26,7 @@ from permitflow.reactive import (
     Subscription,
     from_publisher,
 )
+from permitflow.reactive.signals import Signals
 from permitflow.stages import Source
 
 Settle = Callable[[], Awaitable[None]]
@@ -218,7 +221,170 @@ async def test_a_reader_that_is_cancelled_from_outside_fails_the_stream(settle: 
     assert "was cancelled" in str(collector.errors[0])
 
 
+async def test_all_signals_come_in_the_thread_of_the_loop(settle: Settle) -> None:
+    threads: list[int] = []
+
+    class Located(Collector):
+        def on_next(self, element: Any) -> None:
+            threads.append(threading.get_ident())
+
+        def on_error(self, error: BaseException) -> None:
+            threads.append(threading.get_ident())
+
+    collector = Located()
+    SourcePublisher(Source(range(5))).subscribe(collector)
+    for n in (1, 0):
+        await asyncio.to_thread(collector.subscription.request, n)
+        await settle()
+    assert threads == [threading.get_ident()] * 2
+
+
+def test_cancelling_closes_a_generator() -> None:
+    closed: list[str] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(5)
+        finally:
+            closed.append("closed")
+
+    collector = Collector(first=1)
+    publisher = IterablePublisher(numbers())
+    publisher.subscribe(collector)
+    collector.subscription.cancel()
+    assert closed == ["closed"]
+
+
+# The core.
+
+
+def core(subscriber: Collector) -> Signals[Any]:
+    signals: Signals[Any] = Signals(subscriber, ask=lambda: None, close=lambda: None, report=lambda _: None)
+    signals.subscribe(signals)
+    return signals
+
+
+def test_requests_are_counted_up_to_the_largest_number() -> None:
+    signals = core(Collector())
+    for _ in range(2):
+        signals.request(2**63 - 2)
+    assert signals.requested == 2**63 - 1
+
+
+def test_a_cancelled_subscription_counts_and_keeps_nothing() -> None:
+    class Element:
+        pass
+
+    signals = core(Collector())
+    signals.look_ahead()
+    element = Element()
+    kept = ref(element)
+    signals.offer(element)
+    del element
+    assert kept() is not None
+    signals.cancel()
+    signals.request(3)
+    assert (signals.requested, kept()) == (0, None)
+
+
+def test_the_first_of_two_wrong_requests_is_the_error() -> None:
+    class Asks(Collector):
+        def on_subscribe(self, subscription: Subscription) -> None:
+            subscription.request(-1)
+            subscription.request(-2)
+
+    subscriber = Asks()
+    core(subscriber)
+    assert ["-1" in str(error) for error in subscriber.errors] == [True]
+
+
 # Subscribers.
+
+
+class Scripted(Subscription):
+    """Does what a test says when it is asked or cancelled, and watches that calls do not overlap."""
+
+    def __init__(self, when_requested: Callable[[int], object] = lambda _: None) -> None:
+        self.when_requested = when_requested
+        self.requested = self.cancellations = self.calls = 0
+        self.overlaps = False
+
+    def request(self, n: int) -> None:
+        self.overlaps |= self.calls > 0
+        self.calls += 1
+        self.requested += n
+        self.when_requested(n)
+        self.calls -= 1
+
+    def cancel(self) -> None:
+        self.overlaps |= self.calls > 0
+        self.cancellations += 1
+
+
+async def test_calls_of_a_reader_wait_until_another_thread_has_made_its_own() -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber(2)
+    has_read = threading.Event()
+
+    def emit(n: int) -> None:
+        if subscription.requested == 2:
+            for number in range(n):
+                reading.on_next(number)
+            assert has_read.wait(60)
+
+    subscription = Scripted(emit)
+    subscribing = asyncio.create_task(asyncio.to_thread(reading.on_subscribe, subscription))
+    assert [await anext(reading), await anext(reading)] == [0, 1]
+    has_read.set()
+    await subscribing
+    assert (subscription.requested, subscription.overlaps) == (4, False)
+
+
+async def test_a_subscription_that_comes_after_the_reader_has_gone_is_cancelled() -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber()
+    await reading.aclose()
+    subscription = Scripted()
+    reading.on_subscribe(subscription)
+    assert (subscription.cancellations, subscription.requested) == (1, 0)
+    with pytest.raises(StopAsyncIteration):
+        await anext(reading)
+
+
+async def test_a_subscription_that_comes_after_the_end_is_cancelled() -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber()
+    reading.on_complete()
+    subscription = Scripted()
+    reading.on_subscribe(subscription)
+    assert (subscription.cancellations, subscription.requested) == (1, 0)
+
+
+async def test_an_error_of_a_subscription_reaches_the_reader_and_not_the_publisher() -> None:
+    def lost(_: int) -> None:
+        raise OSError("lost")
+
+    reading: ReadingSubscriber[int] = ReadingSubscriber()
+    reading.on_subscribe(Scripted(lost))
+    with pytest.raises(OSError, match=r"^lost$"):
+        await anext(reading)
+
+
+async def test_a_processor_that_nobody_reads_cancels_when_it_is_closed() -> None:
+    processor: StagesProcessor[int, int] = StagesProcessor(lambda source: source)
+    subscription = Scripted()
+    processor.on_subscribe(subscription)
+    await processor.aclose()
+    assert subscription.cancellations == 1
+
+
+async def test_waiting_for_the_outcome_can_be_cancelled(settle: Settle) -> None:
+    sender, receiver = ends(ChannelParameters(row_permits=2))
+    subscriber: SendingSubscriber[int] = SendingSubscriber(sender)
+    waiting = asyncio.create_task(subscriber.outcome())
+    await settle()
+    waiting.cancel()
+    await settle()
+    IterablePublisher(range(2)).subscribe(subscriber)
+    assert [message.payload async for message in receiver] == [0, 1]
+    await subscriber.outcome()
 
 
 class Logged(IterablePublisher[int]):
