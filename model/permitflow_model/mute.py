@@ -431,6 +431,8 @@ def type_ok(state: State, parameters: Parameters) -> bool:
 
 
 def _is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
+    if sink.gone and sink.wire + sink.inbox > 0:
+        return False
     if is_mute(epoch):
         return not sink.gone and sink.inbox > parameters.low
     return sink.inbox <= parameters.high
@@ -574,4 +576,4 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.mute:theorems")

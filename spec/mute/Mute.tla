@@ -230,7 +230,8 @@ TypeOK ==
 \* A sink mutes above its high mark, and unmutes at its low mark: its epoch is odd in between.
 Marks ==
     \A m \in 1 .. Sinks :
-        IF IsMute(heard[m][m]) THEN ~sinks[m].gone /\ sinks[m].inbox > Low ELSE sinks[m].inbox <= High
+        /\ IF IsMute(heard[m][m]) THEN ~sinks[m].gone /\ sinks[m].inbox > Low ELSE sinks[m].inbox <= High
+        /\ sinks[m].gone => sinks[m].wire + sinks[m].inbox = 0
 
 \* No node has heard more than the muter has told, and none tells more than it has heard.
 InOrder ==
