@@ -1,0 +1,221 @@
+"""The queue of a sink while its mute spreads: the places that are enough, for any sources, rates, depths and delays.
+
+The newest signal has so many hops to go, and each takes at most its delay: by induction over the hops, a source sends
+no more than its rate allows in the time that is left.  The sources are a family: sums of what may still come are
+compared, source by source.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import product
+
+from permitflow_model.kernel.explore import explore
+from permitflow_model.mute_delay import SYSTEM, Parameters, Source, State, initial, is_coming, places_for
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
+from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.theorem import Theorem
+
+
+def may_come(source: Source) -> int:
+    """Messages that may still come from a source after the sink has muted."""
+    if not is_coming(source):
+        return source.wire
+    gone = source.rate if source.late else source.sent
+    return source.wire + source.ahead + source.spare - gone
+
+
+def _has_rate(source: Source) -> bool:
+    return 1 <= source.rate <= source.reach and source.slack >= 0 and source.flight >= 1
+
+
+def rates(state: State, _parameters: Parameters) -> bool:
+    """Each source has a rate, and is some hops away."""
+    return state.sources.every(_has_rate)
+
+
+def coming(state: State, parameters: Parameters) -> bool:
+    """A sink that mutes has places for what is in its queue and for what may still come."""
+    may = state.sources.sum_of(may_come)
+    places = state.sources.sum_of(places_for)
+    return not state.mutes or state.inbox + may <= parameters.high + places
+
+
+INVARIANT = {
+    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Marks", "Heard", "InTime")},
+    "Rates": rates,
+    "Coming": coming,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any parameters that the model accepts."""
+    return any_parameters_of(Parameters)
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return assume_all(INVARIANT.values(), arbitrary(State), parameters)
+
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state)
+"""A sink with any number of sources."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-delay-")
+
+
+def _is_counted(source: Source) -> bool:
+    return may_come(source) >= 0 and places_for(source) >= 0
+
+
+def _bounded(state: State, parameters: Parameters, short: int) -> bool:
+    counted = state.sources.every(_is_counted)
+    assume(parameters.capacity >= parameters.high + state.sources.sum_of(places_for) - short)
+    return counted and SYSTEM.invariants["Bounded"](state, parameters)
+
+
+def _ahead(state: State, parameters: Parameters) -> int:
+    """Messages that must come, or be consumed, before the sink changes its word."""
+    return state.inbox - parameters.low if state.mutes else parameters.high + 1 - state.inbox
+
+
+def _is_no_storm(before: State, after: State, parameters: Parameters, short: int) -> bool:
+    """The sink changes its word only where nothing is ahead, and then the whole gap is."""
+    if after.mutes == before.mutes:
+        return _ahead(after, parameters) >= _ahead(before, parameters) - 1 + short
+    gap = parameters.high + 1 - parameters.low
+    return _ahead(before, parameters) <= 1 and _ahead(after, parameters) >= gap + short
+
+
+def _cases() -> Iterable[Parameters]:
+    """One source and two, near and far, slow and fast, with and without losses."""
+    for sources, rate, depth, flight, losses in product((1, 2), (1, 2), (1, 2, 3), (1, 2), (0, 1)):
+        if sources == 1 or rate * depth * flight * (losses + 1) <= 2:
+            yield Parameters(
+                sources=sources,
+                rate=1,
+                depth=1,
+                flight=1,
+                first_rate=rate,
+                first_depth=depth,
+                first_flight=flight,
+                high=1,
+                low=0,
+                capacity=1,
+                losses=losses,
+            )
+
+
+def _peak(parameters: Parameters) -> int:
+    return max(state.inbox for state in explore(SYSTEM, parameters, invariants={}).states)
+
+
+def _places(parameters: Parameters) -> int:
+    return initial(parameters).sources.sum_of(places_for)
+
+
+def _described(parameters: Parameters) -> Mapping[str, int]:
+    names = ("sources", "first_rate", "first_depth", "first_flight", "losses")
+    return {name: getattr(parameters, name) for name in names}
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No count is ever negative.",
+            lambda state, _: state._replace(inbox=-1),
+            "after the step -1 messages are there",
+        ),
+        _CHAPTER.kept(
+            "marks",
+            "Marks",
+            "A sink does not mute up to its high mark, and mutes no longer at its low mark.",
+            lambda state, parameters: state._replace(inbox=parameters.low if state.mutes else parameters.high + 1),
+            "after the step the queue is beyond the mark",
+        ),
+        _CHAPTER.kept(
+            "heard",
+            "Heard",
+            "A source that the newest signal has reached does what it says, whatever older ones come, and by whichever "
+            "path.",
+            lambda state, _: state._replace(sources=state.sources.put(0, _deaf(state.sources.get(0), state.mutes))),
+            "after the step a source has heard it and does the opposite",
+        ),
+        _CHAPTER.kept(
+            "rates",
+            "Rates",
+            "The rate of a source and its way to the sink do not change.",
+            lambda state, _: state._replace(sources=state.sources.put(0, state.sources.get(0)._replace(reach=0))),
+            "after the step a source is at the sink",
+            about="Opened",
+        ),
+        _CHAPTER.kept(
+            "in-time",
+            "InTime",
+            "A source sends nothing while its signal is late.",
+            lambda state, _: state._replace(
+                sources=state.sources.put(0, state.sources.get(0)._replace(late=True, sent=1))
+            ),
+            "after the step it has sent one message",
+        ),
+        _CHAPTER.kept(
+            "coming",
+            "Coming",
+            "By induction over the hops: while a sink mutes, its queue and what may still come from each source, which "
+            "falls with each hop of the signal, take no more than the places.",
+            lambda state, parameters: state._replace(
+                mutes=True,
+                inbox=parameters.high + state.sources.sum_of(places_for) + 1 - state.sources.sum_of(may_come),
+            ),
+            "after the step one message more is there",
+            about="Bounded",
+        ),
+        _CHAPTER.theorem(
+            "bounded",
+            "Bounded",
+            "The queue of a sink never overflows with Flight + Rate * (Depth + Losses) places above High for each "
+            "source, for any number of sources at any depths, with any rates.",
+            SUBJECT.holds_whenever_invariant(
+                "in every state", partial(_bounded, short=0), partial(_bounded, short=1), "one place less"
+            ),
+        ),
+        Theorem(
+            id="mute-delay-tight",
+            statement="With one place less there is a run in which it overflows.",
+            module="MuteDelay",
+            operator="Bounded",
+            scope="bounded: up to 2 sources, rates up to 2, depths up to 3, up to 2 messages in flight, up to 1 loss",
+            tool="explorer",
+            obligations=(
+                ExhaustiveObligation(
+                    "the longest queue takes exactly these places",
+                    _cases,
+                    lambda parameters: _peak(parameters) == parameters.high + _places(parameters),
+                    lambda parameters: _peak(parameters) < parameters.high + _places(parameters),
+                    "fewer",
+                    _described,
+                ),
+            ),
+        ),
+        _CHAPTER.theorem(
+            "no-storm",
+            "Evaluate",
+            "Between a mute and an unmute, in either order, High + 1 - Low messages come or are consumed: a sink mutes "
+            "at most once for each fill of the gap between its marks.",
+            *SUBJECT.step_obligations(
+                [action.name for action in SYSTEM.actions],
+                partial(_is_no_storm, short=0),
+                partial(_is_no_storm, short=2),
+                "two more",
+            ),
+        ),
+    )
+
+
+def _deaf(source: Source, mutes: bool) -> Source:
+    return source._replace(ahead=0, muted=not mutes)

@@ -1,0 +1,190 @@
+"""A scheduler that mutes senders, for any batch, mailboxes and pressure: no wake-up is lost, nobody waits in vain.
+
+A step concerns one actor and another; so three stand for all: the two, and a third one that waits, or is waited for.
+"""
+
+from functools import partial
+from itertools import permutations, product
+
+from permitflow_model.kernel.family import Members
+from permitflow_model.mute_scheduler import (
+    SYSTEM,
+    Actor,
+    Parameters,
+    State,
+    is_circle,
+    is_muted_if_held,
+    is_woken,
+    waits_for,
+)
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.symbols import all_of, assume, implies, merged, truth
+from permitflow_proofs.kernel.theorem import Theorem
+
+_THREE = range(3)
+
+
+# Clauses of single actors and pairs are merged one by one: together they have too many cases.
+
+
+def muted_if_held(state: State, _parameters: Parameters) -> bool:
+    """An actor is muted if somebody mutes it, and only then; in a behaviour it is not yet."""
+    return all_of(merged(partial(is_muted_if_held, state, name)) for name in _THREE)
+
+
+def woken(state: State, _parameters: Parameters) -> bool:
+    """No wake-up is lost: a muter cannot keep up, or the message that it can is on its way."""
+    return all_of(merged(partial(is_woken, state, *pair)) for pair in product(_THREE, repeat=2))
+
+
+def acyclic(state: State, _parameters: Parameters) -> bool:
+    """No two and no three actors wait for each other in a circle."""
+    circles = [*permutations(_THREE, 2), (0, 1, 2), (0, 2, 1)]
+    return all_of(_is_false(merged(partial(is_circle, state, *names))) for names in circles)
+
+
+def _is_false(condition: bool) -> bool:
+    """Is it false?  Does not fork."""
+    return implies(condition, False)
+
+
+INVARIANT = {
+    "TypeOK": SYSTEM.invariants["TypeOK"],
+    "MutedIfHeld": muted_if_held,
+    "NotBySelf": SYSTEM.invariants["NotBySelf"],
+    "Woken": woken,
+    "MutedByIsAcyclic": acyclic,
+}
+"""What every reachable state satisfies; proved by induction."""
+
+
+def any_parameters() -> Parameters:
+    """Any batch, mailboxes and pressure, with the two rules that matter."""
+    return any_parameters_of(Parameters, actors=3, spares_busy=True, frees_running=True)
+
+
+def _any_links(name: str) -> Members[Members[bool]]:
+    return Members([Members([truth(f"{name}.{actor}.{muter}") for muter in _THREE]) for actor in _THREE])
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state of three actors that satisfies the invariant."""
+    actors = Members([arbitrary(Actor, f"actor.{name}.") for name in _THREE])
+    return assume_all(INVARIANT.values(), State(actors, _any_links("waits"), _any_links("freed")), parameters)
+
+
+SUBJECT = Subject(
+    SYSTEM,
+    any_parameters,
+    any_state,
+    {
+        **dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (0,)),
+        "Send": lambda _: (0, 0) if truth("to itself") else (0, 1),
+        "Hear": lambda _: (0, 1),
+    },
+)
+"""Three actors."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-scheduler-")
+
+
+def _links(state: State, name: int, muter: int, waits: bool, freed: bool) -> State:
+    return state._replace(
+        waits=state.waits.put(name, state.waits.get(name).put(muter, waits)),
+        freed=state.freed.put(name, state.freed.get(name).put(muter, freed)),
+    )
+
+
+def _asleep(state: State, _parameters: Parameters) -> State:
+    """One waits for another that can keep up and has not freed it."""
+    awake = state.actors.get(2)._replace(overloaded=False, pressed=False, muted=False)
+    return _links(state._replace(actors=state.actors.put(2, awake)), 1, 2, True, False)
+
+
+def _in_a_circle(state: State, _parameters: Parameters) -> State:
+    return _links(_links(state, 1, 2, True, False), 2, 1, True, False)
+
+
+def _muted_for_nothing(state: State, _parameters: Parameters) -> State:
+    idle = state.actors.get(2)._replace(muted=True, inside=True)
+    return state._replace(actors=state.actors.put(2, idle))
+
+
+def _nobody_waits_for_a_sender(spared: int) -> bool:
+    """An actor that is muted for what it sends has freed all that wait for it; so no circle of any length closes."""
+    parameters = any_parameters()
+    state = any_state(parameters)
+    after = SYSTEM.perform("Send", state, parameters, 0, 1)
+    assume(after.waits.get(0).get(1))
+    if not spared:
+        assume(not state.waits.get(0).get(1))
+    return not waits_for(after, 2, 0)
+
+
+def _is_woken_at_last(late: int) -> bool:
+    """Where no message is on its way, and no actor is busy, none is muted: of two that wait, the last waits in vain."""
+    parameters = any_parameters()
+    state = any_state(parameters)
+    for name in _THREE:
+        assume(not state.actors.get(name).overloaded)
+        assume(not state.actors.get(name).pressed)
+        for muter in _THREE:
+            assume(not state.freed.get(name).get(muter) if late == 0 or name != 0 else True)
+    return not any(state.actors.get(name).muted for name in _THREE)
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "No mailbox is ever negative, and no run longer than a batch.",
+            lambda state, parameters: state._replace(
+                actors=state.actors.put(2, state.actors.get(2)._replace(done=parameters.batch))
+            ),
+            "after the step an actor goes on beyond its batch",
+        ),
+        _CHAPTER.kept(
+            "muted-if-held",
+            "MutedIfHeld",
+            "An actor is muted if and only if one that it has sent to has not freed it, and its behaviour has ended.",
+            _muted_for_nothing,
+            "after the step an actor is muted in its behaviour",
+        ),
+        _CHAPTER.kept(
+            "not-by-self",
+            "NotBySelf",
+            "No actor mutes itself.",
+            lambda state, _: _links(state, 2, 2, True, False),
+            "after the step one does",
+        ),
+        _CHAPTER.kept(
+            "woken",
+            "Woken",
+            "No wake-up is lost: whoever mutes an actor cannot keep up, or the message that it can is on its way.",
+            _asleep,
+            "after the step one waits for another that can keep up",
+        ),
+        _CHAPTER.kept(
+            "acyclic",
+            "MutedByIsAcyclic",
+            "Actors that send to each other do not wait for each other in a circle, because busy ones are not muted.",
+            _in_a_circle,
+            "after the step two do",
+        ),
+        _CHAPTER.theorem(
+            "no-circle-closes",
+            "MutedByIsAcyclic",
+            "An actor that begins to wait has freed all that wait for it; so no circle of any length closes.",
+            claim("it sends", _nobody_waits_for_a_sender, "it waited already"),
+        ),
+        _CHAPTER.theorem(
+            "rest",
+            "Woken",
+            "When no actor is busy, and all have heard who is free, none is muted.",
+            claim("three actors", _is_woken_at_last, "one has not heard"),
+        ),
+    )
