@@ -1,0 +1,172 @@
+"""The model of muting leads ``MuteGraph`` through all its states: who hears what, and which source may read."""
+
+import pytest
+
+from permitflow.mute import Edge, Marks, MuteGraph
+from permitflow.testing.moves import ActionRefused, Divergence, walk
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.family import Members
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.mute import SYSTEM, Parameters, Signal, Sink, Source, State
+
+
+class DrivenGraph:
+    """A graph of muters and sources; what it has no word on, the messages, is counted here."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.graph = MuteGraph()
+        self.left = dict.fromkeys(parameters.source_names, parameters.supply)
+        self.wire = dict.fromkeys(parameters.muters, 0)
+        self.inbox = dict.fromkeys(parameters.muters, 0)
+        self.gone: set[int] = set()
+        self.here: set[int] = set()
+        self.remade = 0
+        for node in parameters.names:
+            if node in parameters.muters:
+                self.graph.add_muter(str(node), Marks(high_mark=parameters.high, low_mark=parameters.low))
+            elif parameters.is_relay(node):
+                self.graph.add_relay(str(node))
+                self.connect(node)
+            elif node <= parameters.nodes - parameters.newcomers:
+                self.join(node)
+
+    def connect(self, node: int) -> None:
+        for up, down in self.parameters.pairs:
+            if up == node:
+                self.graph.connect(str(up), str(down))
+
+    def refuse_unless(self, possible: bool) -> None:
+        if not possible:
+            raise ActionRefused("the messages do not allow it")
+
+    # The environment.
+
+    def done(self) -> None:
+        sinks = {node: self.parameters.reached[node] - self.gone for node in self.here}
+        self.refuse_unless(not any(self.left[node] and sinks[node] for node in self.here))
+
+    def join(self, node: int) -> None:
+        self.graph.add_source(str(node))
+        self.here.add(node)
+        self.connect(node)
+        self.graph.start(str(node))
+
+    def dispose(self, sink: int) -> None:
+        self.refuse_unless(self.parameters.disposals)
+        self.graph.dispose(str(sink))
+        self.gone.add(sink)
+        self.wire[sink] = self.inbox[sink] = 0
+
+    def clear(self, sink: int) -> None:
+        self.refuse_unless(self.parameters.clears and self.inbox[sink] > 0)
+        self.report(sink, 0)
+
+    def remake(self, up: int, down: int) -> Edge:
+        edge = Edge(str(up), str(down))
+        self.refuse_unless(self.remade < self.parameters.remakes and edge in self.graph.in_flight)
+        self.remade += 1
+        return edge
+
+    def lose(self, up: int, down: int) -> None:
+        self.graph.reconnect(*self.remake(up, down))
+
+    def repeat(self, up: int, down: int) -> None:
+        edge = self.remake(up, down)
+        self.graph.receive(*edge, self.graph.in_flight[edge][0])
+
+    # The protocol.
+
+    def send(self, node: int, sink: int) -> None:
+        self.refuse_unless(node in self.here and not self.graph.is_muted(str(node)))
+        self.refuse_unless(self.left[node] > 0 and sink not in self.gone)
+        self.left[node] -= 1
+        self.wire[sink] += 1
+
+    def deliver(self, sink: int) -> None:
+        self.refuse_unless(self.wire[sink] > 0)
+        self.wire[sink] -= 1
+        self.report(sink, self.inbox[sink] + 1)
+
+    def consume(self, sink: int) -> None:
+        self.refuse_unless(self.inbox[sink] > 0)
+        self.report(sink, self.inbox[sink] - 1)
+
+    def report(self, sink: int, messages: int) -> None:
+        self.inbox[sink] = messages
+        self.graph.report(str(sink), messages)
+
+    def hear(self, up: int, down: int) -> None:
+        self.graph.hear(str(up), str(down))
+
+    # What can be seen.
+
+    def observe(self) -> State:
+        parameters = self.parameters
+        return State(
+            sources=Members(self.source(node) for node in parameters.source_names),
+            sinks=Members(
+                Sink(gone=sink in self.gone, wire=self.wire[sink], inbox=self.inbox[sink]) for sink in parameters.muters
+            ),
+            heard=Members(self.heard(node) for node in parameters.names),
+            signals=Members(Members(self.signals(up, down) for down in parameters.names) for up in parameters.names),
+            remade=self.remade,
+        )
+
+    def source(self, node: int) -> Source:
+        muters = self.graph.muted_by(str(node)) if node in self.here else ()
+        holds = Members(int(str(sink) in muters) for sink in self.parameters.muters)
+        return Source(here=node in self.here, left=self.left[node], holds=holds)
+
+    def heard(self, node: int) -> Members[int]:
+        is_known = node in self.here or not self.parameters.is_source(node)
+        known = self.graph.heard(str(node)) if is_known else {}
+        return Members(known.get(str(sink), 0) for sink in self.parameters.muters)
+
+    def signals(self, up: int, down: int) -> Fifo[Signal]:
+        in_flight = self.graph.in_flight.get(Edge(str(up), str(down)), ())
+        return Fifo(Signal(int(signal.muter), signal.epoch) for signal in in_flight)
+
+
+def hops(*pairs: tuple[int, int]) -> frozenset[frozenset[int]]:
+    return frozenset(map(frozenset, pairs))
+
+
+ONE_SINK = Parameters(
+    sinks=1, relays=0, sources=1, hops=hops((1, 2)), high=2, low=1, supply=4, clears=True, disposals=True, remakes=1
+)
+TWO_PATHS = Parameters(
+    sinks=1, relays=2, sources=1, hops=hops((1, 2), (1, 3), (2, 4), (3, 4)), high=0, low=0, supply=1, remakes=1
+)
+TWO_MUTERS = Parameters(sinks=2, relays=1, sources=1, hops=hops((1, 3), (2, 3), (3, 4)), high=0, low=0, supply=2)
+LEAVING = Parameters(
+    sinks=2,
+    relays=0,
+    sources=2,
+    hops=hops((1, 3), (2, 3), (2, 4)),
+    high=0,
+    low=0,
+    supply=1,
+    newcomers=1,
+    disposals=True,
+)
+
+
+@pytest.mark.parametrize("parameters", [ONE_SINK, TWO_PATHS, TWO_MUTERS, LEAVING])
+def test_the_graph_takes_every_step_of_the_model_and_no_other(parameters: Parameters) -> None:
+    assert walk(SYSTEM, DrivenGraph(parameters), parameters).states == explore(SYSTEM, parameters).state_count
+
+
+class LastWordGraph(DrivenGraph):
+    """As published: of two signals the one that comes last counts."""
+
+    def hear(self, up: int, down: int) -> None:
+        super().hear(up, down)
+        for node in self.graph._nodes.values():
+            if node.is_source:
+                node.epochs["1"] = 2
+
+
+def test_a_graph_that_unmutes_early_is_found() -> None:
+    with pytest.raises(Divergence, match="heard"):
+        walk(SYSTEM, LastWordGraph(TWO_PATHS), TWO_PATHS)
