@@ -93,8 +93,8 @@ class Elements(ABC, AsyncIterator[T]):
 
     def _outcome(self) -> BaseException:
         failure = self._exit.failure
-        if isinstance(failure, StopAsyncIteration | StopIteration):
-            # As for generators: else it would look like the end of the stream.
+        if isinstance(failure, StopAsyncIteration | StopIteration | asyncio.CancelledError):
+            # As for generators: else it would look like the end of the stream, or like a cancellation of the consumer.
             error = RuntimeError(f"a source or stage raised {type(failure).__name__}")
             error.__cause__ = failure
             return error
@@ -244,6 +244,11 @@ class _Feeder:
                     if reading.port.is_out_closed:
                         return
                 await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            # Unless the run has cancelled its task, somebody else has, or has cancelled what the source awaits.
+            reading.port.fail(error)
+            self._run.advance()
+            raise
         finally:
             await reading.close()
 

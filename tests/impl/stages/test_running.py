@@ -101,6 +101,26 @@ async def test_a_function_that_raises_the_end_of_iterations_does_not_end_the_str
         await anext(through(Source(Producer())).map(stop).open())
 
 
+async def awaiting(cancelled: asyncio.Future[int]) -> AsyncIterator[int]:
+    yield 1
+    yield await cancelled
+
+
+async def test_a_cancelled_future_in_a_source_or_a_stage_fails_the_stream_and_leaves_nobody_waiting() -> None:
+    cancelled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    for stream in (
+        Source(awaiting(cancelled)).buffer(2),
+        Source(awaiting(cancelled)).merge(Source([1])),
+        Source([1]).map(lambda _: cancelled.result()).buffer(2),
+        Source([1]).buffer(2).map(lambda _: cancelled.result()),
+        Source([1]).map(lambda _: cancelled.result()),
+    ):
+        with pytest.raises(RuntimeError, match="raised CancelledError"):
+            [element async for element in stream]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 @BOTH
 async def test_one_run_is_for_one_task_at_a_time(through: Callable[[Source[int]], Source[int]], settle: Settle) -> None:
     producer = Producer()

@@ -195,8 +195,8 @@ class Connection(Generic[T]):
 class Stage(Generic[A, B]):
     """A step of a stream: handlers for what happens at its ports.
 
-    An exception that a handler raises fails the stage: its outlets fail with it, and its inlets are cancelled.  A stage
-    belongs to one run.
+    An exception that a handler raises, of whatever type, fails the stage: its outlets fail with it, and its inlets are
+    cancelled.  A stage belongs to one run.
     """
 
     acts_alone: ClassVar[bool] = False
@@ -336,7 +336,7 @@ class Island:
         for stage in self._stages:
             try:
                 stage.start()
-            except Exception as error:
+            except BaseException as error:
                 stage.fail_stage(error)
 
     def run(self, most_events: int, now: float = 0.0) -> bool:
@@ -359,14 +359,14 @@ class Island:
                 connection.state = state ^ _PUSH_END
                 try:
                     stage.on_push(connection)
-                except Exception as error:
+                except BaseException as error:
                     stage.fail_stage(error)
             elif state & _LIVE_PULL == PULLING:
                 stage = connection.producer
                 connection.state = state ^ _PULL_END
                 try:
                     stage.on_pull(connection)
-                except Exception as error:
+                except BaseException as error:
                     stage.fail_stage(error)
             else:
                 self._close(connection)
@@ -392,7 +392,7 @@ class Island:
                 else:
                     stage.on_upstream_failure(connection, connection.failure)
             # Otherwise both ends have closed it: they need not hear of each other.
-        except Exception as error:
+        except BaseException as error:
             stage.fail_stage(error)
 
     # Time.
@@ -420,5 +420,5 @@ class Island:
             if self._timers.pop(stage, None) is not None:
                 try:
                     stage.on_timer()
-                except Exception as error:
+                except BaseException as error:
                     stage.fail_stage(error)
