@@ -254,6 +254,9 @@ class Source(Generic[T]):
         return piece(self)
 
     def _joined(self, make: Callable[[], Stage[Any, U]], *others: "Source[Any]") -> "Source[U]":
+        for other in others:
+            if not isinstance(other, Source):
+                raise InvalidParametersError(name="another stream", value=other, rule="must be a Source(elements)")
         return self._at(_Node(make, (self._outlet, *(other._outlet for other in others))))
 
     def _checked(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":

@@ -83,7 +83,7 @@ def test_whole_frames_leave_before_an_error(allowed: bool, frames: list[str]) ->
 
 
 def test_frames_need_a_delimiter_and_a_length() -> None:
-    with pytest.raises(InvalidParametersError, match="delimiter must not be empty"):
+    with pytest.raises(InvalidParametersError, match="delimiter must be bytes or text, and not empty"):
         Source(["a"]).frames("", 9)
     with pytest.raises(InvalidParametersError, match="max_length must be at least 1"):
         Source(["a"]).frames("|", 0)

@@ -43,7 +43,7 @@ def test_v2_31_the_bucket_says_how_long_to_wait(
 
 
 def test_v2_31_a_negative_cost_is_refused() -> None:
-    with pytest.raises(InvalidParametersError, match="cost must be at least 0, not -1"):
+    with pytest.raises(InvalidParametersError, match="cost must be at least 0, and a whole number, not -1"):
         TokenBucket(1, 1, 0).offer(-1, 0)
 
 

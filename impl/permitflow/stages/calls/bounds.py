@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from permitflow.channels.interface import require_count
 from permitflow.errors import InvalidParametersError
+from permitflow.stages.core.parameters import require_at_least
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -15,17 +16,6 @@ _PREFIX_BYTES = 5
 """gRPC writes a flag and a length before each message."""
 _WINDOWS = 2
 """While messages are read, gRPC opens the window again before what filled it was read: measured are 1.7 windows."""
-
-
-def require_at_least(least: int, **numbers: int) -> None:
-    """Require whole numbers of at least ``least``; each is given by its name.
-
-    Raises:
-        InvalidParametersError: one is not.
-    """
-    for name, value in numbers.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidParametersError(name=name, value=value, rule=f"must be at least {least}, and a whole number")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class InputBoundary(Generic[T]):
         Raises:
             InvalidParametersError: ``size`` is not a power of two.
         """
-        if size < 1 or size & (size - 1):
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1 or size & (size - 1):
             raise InvalidParametersError(name="prefetch", value=size, rule="must be a power of two")
         self.size = size
         self._batch = max(1, size // 2)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
-from permitflow.errors import BufferOverflowError, InvalidParametersError
+from permitflow.errors import BufferOverflowError
+from permitflow.stages.core.parameters import require_at_least, require_choice
 
 T = TypeVar("T")
 
@@ -36,9 +37,8 @@ class DropQueue(Generic[T]):
         Raises:
             InvalidParametersError: ``capacity`` is below 1; or below 0, where the strategy is ``BLOCK``.
         """
-        least = 0 if overflow is Overflow.BLOCK else 1
-        if capacity < least:
-            raise InvalidParametersError(name="capacity", value=capacity, rule=f"must be at least {least}")
+        require_choice(Overflow, overflow=overflow)
+        require_at_least(0 if overflow is Overflow.BLOCK else 1, capacity=capacity)
         self.capacity = capacity
         self.overflow = overflow
         self.dropped = 0

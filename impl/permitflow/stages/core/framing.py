@@ -8,6 +8,7 @@ from typing import AnyStr, TypeVar
 
 from permitflow.chunks import part, rows_of
 from permitflow.errors import FrameTooLongError, InvalidParametersError, TruncatedFrameError
+from permitflow.stages.core.parameters import require_at_least
 from permitflow.stages.core.ports import EMPTY, Connection, HoldingStage
 
 A = TypeVar("A")
@@ -70,10 +71,9 @@ class Frames(_Reframing[AnyStr, AnyStr]):
             InvalidParametersError: ``delimiter`` is empty, or ``max_length`` is below 1.
         """
         super().__init__()
-        if not delimiter:
-            raise InvalidParametersError(name="delimiter", value=delimiter, rule="must not be empty")
-        if max_length < 1:
-            raise InvalidParametersError(name="max_length", value=max_length, rule="must be at least 1")
+        if not isinstance(delimiter, bytes | str) or not delimiter:
+            raise InvalidParametersError(name="delimiter", value=delimiter, rule="must be bytes or text, and not empty")
+        require_at_least(1, max_length=max_length)
         self._delimiter: AnyStr = delimiter
         self._max_length = max_length
         self._allow_truncation = allow_truncation
@@ -142,8 +142,7 @@ class Rechunk(_Reframing[A, A]):
             InvalidParametersError: ``rows`` is below 1.
         """
         super().__init__()
-        if rows < 1:
-            raise InvalidParametersError(name="rows", value=rows, rule="must be at least 1")
+        require_at_least(1, rows=rows)
         self._rows = rows
         self._join = join or joined
         self._chunks: deque[A] = deque()

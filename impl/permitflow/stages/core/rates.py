@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from math import inf
 from typing import ClassVar, TypeVar
 
 from permitflow.errors import InvalidParametersError, RateExceededError
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
+from permitflow.stages.core.parameters import require_above_0, require_at_least, require_choice
 from permitflow.stages.core.ports import EMPTY, Connection, HoldingStage
 from permitflow.stages.core.token_bucket import TokenBucket
 
@@ -28,8 +30,7 @@ class Buffer(HoldingStage[A, A]):
             InvalidParametersError: ``capacity`` is below 1.
         """
         super().__init__()
-        if capacity < 1:
-            raise InvalidParametersError(name="capacity", value=capacity, rule="must be at least 1")
+        require_at_least(1, capacity=capacity)
         self._queue: DropQueue[A] = DropQueue(capacity, overflow, when_dropped=when_dropped)
 
     def start(self) -> None:
@@ -95,8 +96,10 @@ class Batch(HoldingStage[A, B]):
             InvalidParametersError: ``max_weight`` is not above 0.
         """
         super().__init__()
-        if not max_weight > 0:
-            raise InvalidParametersError(name="max_weight", value=max_weight, rule="must be above 0")
+        # Conflation has no bound: its maximum is infinite.
+        if max_weight != inf:
+            require_above_0(max_weight=max_weight)
+        require_choice(Supervision, supervision=supervision)
         self._max_weight = max_weight
         self._weigh = weigh
         self._seed = seed
@@ -241,18 +244,16 @@ class Throttle(HoldingStage[A, A]):
             InvalidParametersError: a number is out of its range, or the rate is above one in a nanosecond.
         """
         super().__init__()
-        if cost < 1:
-            raise InvalidParametersError(name="cost", value=cost, rule="must be at least 1")
-        if not per_seconds > 0:
-            raise InvalidParametersError(name="per_seconds", value=per_seconds, rule="must be above 0")
+        require_at_least(1, cost=cost)
+        require_above_0(per_seconds=per_seconds)
+        require_choice(ThrottleMode, mode=mode)
         self._period = round(per_seconds * _NANOSECONDS) // cost
         if self._period < 1:
             rule = f"must be at least a nanosecond for each of the {cost}"
             raise InvalidParametersError(name="per_seconds", value=per_seconds, rule=rule)
         if burst is None:
             burst = max(1, _AUTOMATIC_BURST_NANOSECONDS // self._period)
-        if burst < 0:
-            raise InvalidParametersError(name="burst", value=burst, rule="must be at least 0")
+        require_at_least(0, burst=burst)
         self._burst = burst
         self._cost_of = cost_of
         self._mode = mode

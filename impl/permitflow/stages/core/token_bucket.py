@@ -4,7 +4,7 @@ It starts full.  A token comes each ``period``, up to ``capacity``.  An element 
 when all its tokens have come.
 """
 
-from permitflow.errors import InvalidParametersError
+from permitflow.stages.core.parameters import require_at_least
 
 
 class TokenBucket:
@@ -23,10 +23,8 @@ class TokenBucket:
         Raises:
             InvalidParametersError: ``capacity`` is below 0, or ``period`` below 1.
         """
-        if capacity < 0:
-            raise InvalidParametersError(name="capacity", value=capacity, rule="must be at least 0")
-        if period < 1:
-            raise InvalidParametersError(name="period", value=period, rule="must be at least 1 tick")
+        require_at_least(0, capacity=capacity)
+        require_at_least(1, period=period)
         self.capacity = capacity
         self.period = period
         self._available = capacity
@@ -42,8 +40,7 @@ class TokenBucket:
         Raises:
             InvalidParametersError: ``cost`` is below 0.
         """
-        if cost < 0:
-            raise InvalidParametersError(name="cost", value=cost, rule="must be at least 0")
+        require_at_least(0, cost=cost)
         elapsed = now - self._last
         if elapsed >= self.period:
             arrived = elapsed // self.period
