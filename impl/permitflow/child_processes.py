@@ -181,7 +181,8 @@ async def child_process(name: str, command: Sequence[str], *, log: Path) -> Asyn
         finally:
             await child.end()
     finally:
-        guard.kill()
+        with suppress(ProcessLookupError):  # somebody has killed it
+            guard.kill()
         await guard.wait()
 
 

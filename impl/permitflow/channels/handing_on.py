@@ -6,10 +6,13 @@ spec/loop_chain/LoopChain.tla.
 """
 
 import asyncio
+import socket
+import struct
+from contextlib import suppress
 from typing import TypeVar
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.errors import ChannelAbortedError, EndOfStream
+from permitflow.errors import ChannelAbortedError, ChannelCancelledError, EndOfStream
 from permitflow.protocol.messages import Kind
 
 T = TypeVar("T")
@@ -18,7 +21,8 @@ T = TypeVar("T")
 async def hand_on(source: ReceiveEnd[T], target: SendEnd[T]) -> None:
     """Move messages from one channel to the next, one by one, until the source ends; then end the target.
 
-    If the source is aborted, so is the target.
+    Neither neighbour is left waiting: if the target's consumer cancels it, the source is cancelled, and that is no
+    error; if one of the ends fails, or the call is cancelled, the target is aborted and the source closed.
 
     Raises:
         ChannelError: the target is closed, or one of the ends failed.
@@ -35,8 +39,11 @@ async def hand_on(source: ReceiveEnd[T], target: SendEnd[T]) -> None:
             source.consume()
     except EndOfStream:
         await target.end()
-    except ChannelAbortedError as error:
-        target.abort(error.reason)
+    except ChannelCancelledError as error:
+        await source.cancel(error.reason)
+    except BaseException as error:
+        target.abort(error.reason if isinstance(error, ChannelAbortedError) else f"{type(error).__name__}: {error}")
+        source.close()
         raise
 
 
@@ -45,6 +52,9 @@ async def write_out(source: ReceiveEnd[bytes], writer: asyncio.StreamWriter) -> 
 
     A chunk is consumed once the kernel has taken all of it, so that one chunk at most waits in this process.  Barriers
     and watermarks are consumed and not written.
+
+    If the source or the connection fails, or the call is cancelled, the source is closed and the connection reset: the
+    peer does not take what it has got for all of it.
 
     Raises:
         ChannelError: the source failed.
@@ -60,3 +70,16 @@ async def write_out(source: ReceiveEnd[bytes], writer: asyncio.StreamWriter) -> 
             source.consume()
     except EndOfStream:
         writer.write_eof()
+    except BaseException:
+        source.close()
+        _reset(writer)
+        raise
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it is gone already
+            # Without this, the peer would see an orderly end.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

@@ -5,13 +5,16 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any, TypeVar
 
 import pytest
 
 from permitflow.channels.handing_on import hand_on, write_out
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.errors import ChannelAbortedError
+from permitflow.errors import ChannelAbortedError, ChannelCancelledError, ChannelClosedError, PeerGoneError
 from permitflow.protocol.demand import Demand
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 16_384
 KERNEL_BYTES = 65_536
@@ -45,6 +48,11 @@ async def tcp_ends() -> AsyncIterator[tuple[asyncio.StreamWriter, socket.socket]
             yield writer, peer
         finally:
             writer.close()
+
+
+async def send_for_ever(sender: LocalSender[T], chunk: T) -> None:
+    while True:
+        await sender.send(chunk)
 
 
 async def settled(counted: "list[int]") -> None:
@@ -129,3 +137,67 @@ async def test_an_abort_passes_through_the_chain() -> None:
     for waiting in (handing, from_b.receive()):
         with pytest.raises(ChannelAbortedError, match="the disk is full"):
             await waiting
+
+
+async def test_a_stage_whose_consumer_cancels_cancels_the_channel_that_it_reads() -> None:
+    to_b: LocalSender[str]
+    from_a: LocalReceiver[str]
+    to_sink: LocalSender[str]
+    from_b: LocalReceiver[str]
+    to_b, from_a = open_channel(Demand(size=1))
+    to_sink, from_b = open_channel(Demand(size=1))
+    handing = asyncio.create_task(hand_on(from_a, to_sink))
+    await to_b.send("first")
+    await from_b.receive()
+    await from_b.cancel("the disk is full")
+    with pytest.raises(ChannelCancelledError, match="the disk is full"):
+        await send_for_ever(to_b, "more")
+    await handing
+
+
+@pytest.mark.parametrize("is_target_closed", [True, False])
+async def test_a_stage_that_fails_or_is_cancelled_leaves_neither_neighbour_waiting(is_target_closed: bool) -> None:
+    to_b: LocalSender[str]
+    from_a: LocalReceiver[str]
+    to_sink: LocalSender[str]
+    from_b: LocalReceiver[str]
+    to_b, from_a = open_channel(Demand(size=1))
+    to_sink, from_b = open_channel(Demand(size=1))
+    handing = asyncio.create_task(hand_on(from_a, to_sink))
+    await to_b.send("first")
+    await from_b.receive()
+    if is_target_closed:
+        from_b.close()
+    else:
+        handing.cancel()
+    with pytest.raises(PeerGoneError, match="it was closed"):
+        await send_for_ever(to_b, "more")
+    with pytest.raises(PeerGoneError if is_target_closed else asyncio.CancelledError):
+        await handing
+    with pytest.raises(ChannelClosedError if is_target_closed else ChannelAbortedError):
+        await from_b.receive()
+
+
+@pytest.mark.parametrize("failing", ["peer", "source", "chunk"])
+async def test_a_connection_or_a_source_that_fails_stops_the_other_end(failing: str) -> None:
+    to_b: LocalSender[bytes | str]
+    from_a: LocalReceiver[Any]
+    to_b, from_a = open_channel(Demand(size=1))
+    async with tcp_ends() as (writer, peer):
+        writing = asyncio.create_task(write_out(from_a, writer))
+        await to_b.send(b"a part")
+        peer.setblocking(False)  # the standard library's
+        loop = asyncio.get_running_loop()
+        assert await loop.sock_recv(peer, 6) == b"a part"
+        if failing == "source":
+            to_b.abort("no more")
+        else:
+            if failing == "peer":
+                peer.close()
+            with pytest.raises(PeerGoneError, match="it was closed"):
+                await send_for_ever(to_b, "text" if failing == "chunk" else b"more")
+        with pytest.raises((OSError, TypeError, ChannelAbortedError)):
+            await writing
+        if failing != "peer":
+            with pytest.raises(ConnectionResetError):
+                await loop.sock_recv(peer, 1)
