@@ -1,5 +1,8 @@
 """Framing of bytes and text, and of chunks by rows (9.1, point 10: the example as it can be)."""
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -165,3 +168,11 @@ def test_the_rest_leaves_before_the_end_and_before_an_error(error: OSError | Non
 def test_a_chunk_needs_rows() -> None:
     with pytest.raises(InvalidParametersError, match="rows must be at least 1"):
         Source([[1]]).rechunk(0)
+
+
+async def test_rechunk_refuses_a_join_that_loses_rows() -> None:
+    arrays: Any = [np.array([1, 2]), np.array([3, 4]), np.array([5])]
+    with pytest.raises(InvalidParametersError, match=r"join must make 4 rows of 2 chunks, .*, not '2 rows of ndarray'"):
+        await anext(Source(arrays).rechunk(4).open())
+    joined = Source(arrays).rechunk(4, join=np.concatenate)
+    assert [chunk.tolist() async for chunk in joined] == [[1, 2, 3, 4], [5]]

@@ -138,6 +138,8 @@ class Rechunk(_Reframing[A, A]):
     def __init__(self, rows: int, join: Callable[[Sequence[A]], A] | None = None) -> None:
         """``join`` makes one chunk of several; by default as Arrow does, or with ``+``.
 
+        The stage fails with ``InvalidParametersError`` if a joined chunk has not all rows: NumPy's ``+`` does not join.
+
         Raises:
             InvalidParametersError: ``rows`` is below 1.
         """
@@ -184,7 +186,16 @@ class Rechunk(_Reframing[A, A]):
             if stop == size:
                 self._chunks.popleft()
                 self._offset = 0
-        return pieces[0] if len(pieces) == 1 else self._join(pieces)
+        return pieces[0] if len(pieces) == 1 else self._whole(pieces)
+
+    def _whole(self, pieces: list[A]) -> A:
+        chunk = self._join(pieces)
+        rows, wanted = rows_of(chunk), sum(map(rows_of, pieces))
+        if rows != wanted:
+            # NumPy, for one, adds up with +.
+            rule = f"must make {wanted} rows of {len(pieces)} chunks, as in rechunk(…, join=numpy.concatenate)"
+            raise InvalidParametersError(name="join", value=f"{rows} rows of {type(chunk).__name__}", rule=rule)
+        return chunk
 
 
 def joined(pieces: Sequence[A]) -> A:
@@ -195,4 +206,7 @@ def joined(pieces: Sequence[A]) -> A:
         join = pa.concat_batches if isinstance(pieces[0], pa.RecordBatch) else pa.concat_tables
         chunk: A = join(pieces)
         return chunk
-    return reduce(add, pieces)
+    # In pairs, since each + copies: one after the other would take the square of the time.
+    while len(pieces) > 1:
+        pieces = [reduce(add, pieces[at : at + 2]) for at in range(0, len(pieces), 2)]
+    return pieces[0]
