@@ -46,6 +46,7 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (("--stall-seconds", "0"), "--stall-seconds"),
+        (("--flow-seconds", "nan"), "--flow-seconds' must be above 0, and finite: nan"),
         (("-o", "/nowhere/page.html"), "there is no folder /nowhere"),
         (("--keep", "/proc/nowhere"), "cannot be made"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from time import monotonic
 
@@ -55,9 +56,9 @@ class WordCountSettings:
         if self.stalls < 1:
             raise InvalidOptionError(option="--stalls", value=self.stalls, reason="must be at least 1")
         for name in ("stall_seconds", "flow_seconds"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:  # NaN neither
                 option = f"--{name.replace('_', '-')}"
-                raise InvalidOptionError(option=option, value=getattr(self, name), reason="must be above 0")
+                raise InvalidOptionError(option=option, value=getattr(self, name), reason="must be above 0, and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
