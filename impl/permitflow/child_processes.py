@@ -113,8 +113,9 @@ class Child:
         self._signal(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Ask the process to end (SIGTERM), and wait until it has."""
+        """Ask the process to end (SIGTERM), also if it is stopped, and wait until it has."""
         self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
         await self._process.wait()
 
     async def _failure(self, what: str) -> DemoError:
@@ -222,11 +223,15 @@ def _event(line: bytes) -> Event | None:
     return value if isinstance(value, dict) and "event" in value else None
 
 
-def run_interruptible(main: Coroutine[object, object, T]) -> T:
+def run_interruptible(main: Coroutine[object, object, T], ask_to_end: Callable[[], None] | None = None) -> T:
     """Run in an event loop; SIGINT, SIGTERM and SIGHUP cancel ``main`` first, so that it ends its processes.
 
+    Args:
+        main: what runs.
+        ask_to_end: is called for the first signal, which cancels nothing then: ``main`` ends early, and well.
+
     Raises:
-        KeyboardInterrupt: one of these signals came.
+        KeyboardInterrupt: one of these signals came, and ``main`` was not just asked to end.
     """
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     came: list[signal.Signals] = []
@@ -236,6 +241,11 @@ def run_interruptible(main: Coroutine[object, object, T]) -> T:
         assert task is not None  # this is one
 
         def end(number: signal.Signals) -> None:
+            nonlocal ask_to_end
+            if ask_to_end is not None:
+                ask_to_end()
+                ask_to_end = None
+                return
             came.append(number)
             task.cancel()
 

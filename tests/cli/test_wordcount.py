@@ -27,16 +27,24 @@ def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_p
     assert text.count("<polyline") == 2
 
 
-def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 130)], ids=["early, with exact counts", "at once"])
+def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, code: int) -> None:
     command = [sys.executable, "-m", "permitflow.cli", "demo", "wordcount", "--keep", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None  # it is a pipe
         assert "the words flow" in demo.stdout.readline()
         family = psutil.Process(demo.pid).children(recursive=True)
         assert sum("permitflow.mute.worker" in each.cmdline() for each in family) == 2
+        if times == 2:
+            for worker in family:
+                worker.suspend()  # nothing that is on its way can be counted
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=60)
-    assert (demo.returncode, "Traceback" in errors) == (130, False)
+        if times == 2:
+            assert "asked to end" in demo.stdout.readline()
+            demo.send_signal(signal.SIGINT)
+        output, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, "Traceback" in errors) == (code, False)
+    assert re.search(r"counts +exact", output) or code
     _, alive = psutil.wait_procs(family, timeout=50)
     assert alive == []
     assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("*.log"))

@@ -1,5 +1,6 @@
 """``permitflow demo``: the main job, on real input."""
 
+import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,8 +120,9 @@ def wordcount(
       permitflow demo wordcount --kill -o wordcount.html
       permitflow demo wordcount --stalls 5 --stall-seconds 10 --json
 
-    Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the bound held, and
-    each stall muted a source. 1: not so, or a process failed. 2: unusable input.
+    Ctrl-C ends it early: the senders stop, all that they have sent is counted, and the report comes; a second Ctrl-C
+    ends it at once. Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the
+    bound held, and each whole stall muted a source. 1: not so, or a process failed. 2: unusable input.
     """
     from rich.text import Text
 
@@ -133,7 +135,8 @@ def wordcount(
         settings = WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
         with work_folder(keep) as folder:
             note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
-            report, timeline = run_interruptible(run_wordcount(settings, folder, note))
+            ending = asyncio.Event()
+            report, timeline = run_interruptible(run_wordcount(settings, folder, note, ending), ending.set)
     except InvalidOptionError as error:
         unusable(str(error))
     except DemoError as error:

@@ -118,6 +118,7 @@ class _Run:
     settings: WordCountSettings
     folder: Path
     note: Callable[[str], None]
+    ending: asyncio.Event
     began: float = field(default_factory=monotonic)
     reader: CountReader = field(default_factory=lambda: CountReader(BUFFERS))
     workers: list[WorkerProcess] = field(default_factory=list)
@@ -137,6 +138,12 @@ class _Run:
     @property
     def now(self) -> float:
         return monotonic() - self.began
+
+    async def is_ended_within(self, seconds: float) -> bool:
+        """Let so much time pass; at once, if the run is asked to end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.ending.wait(), seconds)
+        return self.ending.is_set()
 
     def say(self, text: str) -> None:
         self.note(f"{self.now:6.2f} s  {text}")
@@ -238,7 +245,7 @@ def _listed(value: object) -> list[object]:
 
 
 async def run_wordcount(
-    settings: WordCountSettings, folder: Path, note: Callable[[str], None]
+    settings: WordCountSettings, folder: Path, note: Callable[[str], None], ending: asyncio.Event
 ) -> tuple[WordCountReport, MuteTimeline]:
     """Run the demo to its end; cancellation ends all processes.
 
@@ -246,11 +253,12 @@ async def run_wordcount(
         settings: how long everything takes.
         folder: for logs and saved counts.
         note: is called with a line for each event.
+        ending: ends the run early when it is set: the senders stop, and everything sent is counted.
 
     Raises:
         DemoError: a worker fails again and again, or the counts do not come.
     """
-    run = _Run(settings, folder, note)
+    run = _Run(settings, folder, note, ending)
     try:
         async with AsyncExitStack() as outside:
             outside.callback(run.reader.close)
@@ -267,7 +275,6 @@ async def run_wordcount(
 
 
 async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> None:
-    settings = run.settings
     back = await run.start(
         stack,
         group,
@@ -279,26 +286,8 @@ async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> N
     sampling = asyncio.create_task(run.sample())
     stack.callback(sampling.cancel)
     run.say("the words flow")
-    await asyncio.sleep(settings.flow_seconds)
-    for number in range(settings.stalls):
-        run.say("the reader stands still")
-        run.reader.stand_still()
-        begin = run.now
-        await asyncio.sleep(settings.stall_seconds / 2)
-        if not number:
-            await run.add_front(stack, group, back.addresses["inlet"])
-            run.say("a worker is added, with a sender of its own")
-        await asyncio.sleep(settings.stall_seconds / 2)
-        run.say("the reader goes on")
-        run.reader.go_on()
-        run.stalls.append(Span(begin=begin, end=run.now, text="stands still"))
-        await asyncio.sleep(settings.flow_seconds)
-    if settings.kill:
-        # The counts that it has saved and the reader lacks are held nowhere: it tells them again.
-        run.is_measuring = False
-        run.say("the worker that counts is killed")
-        back.kill()
-        await asyncio.sleep(settings.flow_seconds)
+    if await _stand_still_at_times(run, stack, group, back):
+        run.say("asked to end: the senders stop, and what they have sent is counted")
     run.is_over = True
     async with asyncio.timeout(END_SECONDS):
         for sender in run.senders:
@@ -312,6 +301,40 @@ async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> N
     with suppress(asyncio.CancelledError):
         sampling.cancel()
         await sampling
+
+
+async def _stand_still_at_times(
+    run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup, back: WorkerProcess
+) -> bool:
+    """Let the reader stand still as often as the settings say; returns whether the run was asked to end before."""
+    settings = run.settings
+    if await run.is_ended_within(settings.flow_seconds):
+        return True
+    for number in range(settings.stalls):
+        run.say("the reader stands still")
+        begin = run.now
+        run.reader.stand_still()
+        try:
+            if await run.is_ended_within(settings.stall_seconds / 2):
+                return True
+            if not number:
+                await run.add_front(stack, group, back.addresses["inlet"])
+                run.say("a worker is added, with a sender of its own")
+            if await run.is_ended_within(settings.stall_seconds / 2):
+                return True
+            run.say("the reader goes on")
+        finally:
+            run.reader.go_on()
+        run.stalls.append(Span(begin=begin, end=run.now, text="stands still"))
+        if await run.is_ended_within(settings.flow_seconds):
+            return True
+    if not settings.kill:
+        return False
+    # The counts that it has saved and the reader lacks are held nowhere: it tells them again.
+    run.is_measuring = False
+    run.say("the worker that counts is killed")
+    back.kill()
+    return await run.is_ended_within(settings.flow_seconds)
 
 
 def _report(run: _Run) -> WordCountReport:
