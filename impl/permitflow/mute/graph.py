@@ -180,8 +180,11 @@ class MuteGraph:
         del self._nodes[downstream].upstreams[upstream]
         node = self._nodes[upstream]
         del node.downstreams[downstream]
-        for muter in [muter for muter, speakers in node.heard_from.items() if downstream in speakers]:
+        for muter in self._heard_over(node, downstream):
             self._lose(node, muter, downstream)
+
+    def _heard_over(self, node: _Node, downstream: str) -> list[str]:
+        return [muter for muter, speakers in node.heard_from.items() if downstream in speakers]
 
     def _lose(self, node: _Node, muter: str, speaker: str) -> None:
         """A muter is not behind ``speaker`` any more."""
@@ -214,6 +217,11 @@ class MuteGraph:
         """
         self._queue(upstream, downstream).clear()
         self._tell(Edge(upstream, downstream))
+        node, known = self._nodes[upstream], self._nodes[downstream].epochs
+        # What said that a muter is not behind this edge any more may have been lost.
+        for muter in self._heard_over(node, downstream):
+            if muter not in known:
+                self._lose(node, muter, downstream)
 
     def dispose(self, muter: str) -> None:
         """A muter leaves: it unmutes, and may not report any more.

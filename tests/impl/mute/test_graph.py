@@ -242,6 +242,15 @@ def test_a_connection_made_anew_loses_no_mute() -> None:
     assert mute.settle() == {"source": False}
 
 
+def test_a_connection_made_anew_says_which_muters_are_gone() -> None:
+    mute = graph("source step", "step sink")
+    mute.report("sink", 1)
+    mute.settle()
+    mute.remove("sink")
+    mute.reconnect("source", "step")  # what said so is lost
+    assert mute.settle() == {"source": False}
+
+
 def test_a_remote_upstream_gets_its_signals_from_take() -> None:
     mute = graph("inlet sink")
     mute.report("sink", 1)
