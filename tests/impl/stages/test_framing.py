@@ -35,13 +35,13 @@ async def test_bytes_are_framed_as_text_is() -> None:
 
 
 @given(
-    frames=st.lists(st.text("ab", max_size=5), max_size=8),
-    cuts=st.lists(st.integers(1, 7), min_size=1, max_size=12),
+    frames=st.lists(st.text("ab", max_size=5) | st.integers(1_015, 3_100).map("a-".__mul__), max_size=8),
+    cuts=st.lists(st.integers(1, 7) | st.integers(1_015, 2_100), min_size=1, max_size=12),
     delimiter=st.sampled_from(["|", "||", "|-|"]),
 )
 def test_however_a_stream_is_cut_its_frames_are_the_same(frames: list[str], cuts: list[int], delimiter: str) -> None:
     stream = "".join(frame + delimiter for frame in frames)
-    probe, found, number = Probe(Frames[str](delimiter, 5)), list[str](), 0
+    probe, found, number = Probe(Frames[str](delimiter, 6_200)), list[str](), 0
     while stream:
         found += probe.downstream.request(not probe.upstream.outlet.is_asked)
         if probe.upstream.outlet.is_asked:
@@ -61,6 +61,19 @@ async def test_a_frame_that_is_too_long_fails_the_stream() -> None:
         with pytest.raises(FrameTooLongError, match="longer than max_length = 3"):
             await framed(pieces, max_length=3)
     assert await framed(["abc", "!", "\n"], max_length=3) == ["abc"]
+
+
+@pytest.mark.parametrize("cut", [1_023, 1_024, 1_025, 4_999, 5_000, 5_001, 5_002])
+async def test_a_long_frame_in_pieces_is_whole_wherever_its_delimiter_is_cut(cut: int) -> None:
+    long = "".join(map(str, range(2_000)))[:5_000]
+    stream = long + "!\nshort!\n"
+    for pieces in ([*stream[:cut], stream[cut:]], [stream[:cut], "", stream[cut:]]):
+        assert await framed(pieces, max_length=5_000) == [long, "short"]
+        with pytest.raises(FrameTooLongError, match="max_length = 4999"):
+            await framed(pieces, max_length=4_999)
+    with pytest.raises(TruncatedFrameError) as caught:
+        await framed([*long, "!"], max_length=5_000)
+    assert caught.value.undelivered == long + "!"
 
 
 async def test_a_truncated_frame_is_an_error_that_holds_it() -> None:

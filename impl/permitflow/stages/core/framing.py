@@ -14,6 +14,9 @@ from permitflow.stages.core.ports import EMPTY, Connection, HoldingStage
 A = TypeVar("A")
 B = TypeVar("B")
 
+LARGEST_COPIED_REST = 1024
+"""A longer rest is not copied for each further piece of its frame, so long frames take linear time."""
+
 
 class _Reframing(HoldingStage[A, B]):
     """A stage that emits whenever it has gathered enough, and emits the rest at the end."""
@@ -82,13 +85,20 @@ class Frames(_Reframing[AnyStr, AnyStr]):
         """Where the next frame begins."""
         self._searched = 0
         """No delimiter begins before this place."""
+        self._earlier: list[AnyStr] = []
+        """What the next frame begins with, before the content; no delimiter begins in it."""
+        self._earlier_length = 0
 
     def holds(self) -> bool:
         """Is anything left?"""
-        return self._start < len(self._content)
+        return self._start < len(self._content) or bool(self._earlier)
 
     def gather(self, element: AnyStr) -> None:
         """Append to the rest."""
+        if len(self._content) - self._start > LARGEST_COPIED_REST:
+            self._earlier.append(self._content[self._start : self._searched])
+            self._earlier_length += self._searched - self._start
+            self._start = self._searched
         self._searched -= self._start
         self._content = self._content[self._start :] + element
         self._start = 0
@@ -96,15 +106,25 @@ class Frames(_Reframing[AnyStr, AnyStr]):
     def next_whole(self) -> AnyStr:
         """The next frame that has its delimiter."""
         end = self._content.find(self._delimiter, self._searched)
-        length = (len(self._content) if end < 0 else end) - self._start
+        length = self._earlier_length + (len(self._content) if end < 0 else end) - self._start
         if length > self._max_length:
             self._require_length(length if end >= 0 else length - self._begun_delimiter())
         if end < 0:
             self._searched = max(self._start, len(self._content) - len(self._delimiter) + 1)
             none: AnyStr = EMPTY
             return none
-        frame = self._content[self._start : end]
+        frame = self._up_to(end)
         self._start = self._searched = end + len(self._delimiter)
+        return frame
+
+    def _up_to(self, end: int) -> AnyStr:
+        """The frame that ends at this place of the content."""
+        frame = self._content[self._start : end]
+        if self._earlier:
+            self._earlier.append(frame)
+            frame = frame[:0].join(self._earlier)
+            self._earlier.clear()
+            self._earlier_length = 0
         return frame
 
     def _begun_delimiter(self) -> int:
@@ -118,7 +138,7 @@ class Frames(_Reframing[AnyStr, AnyStr]):
 
     def last(self) -> AnyStr:
         """What follows the last delimiter; if that is not allowed, the stage fails, unless the stream failed before."""
-        rest = self._content[self._start :]
+        rest = self._up_to(len(self._content))
         self._start = len(self._content)
         if self._allow_truncation:
             self._require_length(len(rest))
