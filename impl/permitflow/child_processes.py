@@ -140,7 +140,21 @@ class Child:
             pass
         finally:
             self._signal(signal.SIGKILL)
-        await self._process.wait()
+            await _surely(self._process.wait())
+
+
+async def _surely(soon: Coroutine[object, object, object]) -> None:
+    """Wait for what comes soon; a cancellation meanwhile is raised after it."""
+    task = asyncio.create_task(soon)
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+    task.result()
 
 
 @asynccontextmanager
@@ -184,7 +198,7 @@ async def child_process(name: str, command: Sequence[str], *, log: Path) -> Asyn
     finally:
         with suppress(ProcessLookupError):  # somebody has killed it
             guard.kill()
-        await guard.wait()
+        await _surely(guard.wait())
 
 
 async def run_to_end(command: Sequence[str], *, what: str, log: Path) -> None:
@@ -352,8 +366,9 @@ class Part:
             finally:
                 self._child = None
                 # Its group goes too; only then does the pipe end for certain.
-                await child.end()
-                with suppress(asyncio.CancelledError):
+                try:
+                    await child.end()
+                finally:
                     await following
 
     async def begun(self) -> None:

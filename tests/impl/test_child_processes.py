@@ -119,3 +119,15 @@ async def test_cancellation_leaves_no_process(new_part: NewPart) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not psutil.pid_exists(pid)
+
+
+async def test_cancellation_again_and_again_leaves_no_process(new_part: NewPart) -> None:
+    before = psutil.Process().children()
+    part = new_part(WAIT)
+    running = asyncio.create_task(part.run())
+    await part.begun()
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+    assert running.cancelled()
+    assert psutil.Process().children() == before
