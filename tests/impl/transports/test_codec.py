@@ -45,7 +45,9 @@ markers = (
     | st.binary(max_size=5)
 )
 channels = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-wishes = st.builds(StatedParameters, *[st.none() | counts for _ in range(4)], st.sampled_from([None, "split", "whole"]))
+number = st.none() | counts
+oversize = st.sampled_from([None, "split", "whole"])
+wishes = st.builds(StatedParameters, *[number for _ in range(4)], oversize, initial_permits=number)
 # An end that states parameters says of which flow they are.
 flows: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
     {"flow": st.just(PERMITS.name), "wanted": wishes}
