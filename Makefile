@@ -16,7 +16,7 @@ setup:  ## create or update .venv, find or install Java; instant when nothing ch
 demo: setup  ## the main job: TPC-H query 12 through the exchange, between two Spark jobs
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
-test: check  ## check, then all tests but those that take long: seven minutes on two cores
+test: check  ## check, then all tests but those that take long: twelve minutes on two cores
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15 -m "not long"
 
 test-all: check  ## check, then all tests: before a release, or when Spark, pictures or the specification are concerned
