@@ -200,7 +200,7 @@ class LogServer:
     def _on_message(self, session: "_Session", kind: Kind, body: bytes) -> None:
         match kind:
             case Kind.FETCH:
-                # Lines that are committed are not wanted again, whoever asks for them.
+                # Nobody needs committed lines again.
                 session.wanted = max(self.committed, read_number(body))
                 self._answer(session)
             case Kind.COMMIT:

@@ -130,7 +130,7 @@ class Boundary:
 class Inlet:
     """Listens for boundaries, and feeds what they send.
 
-    It never stops reading, whoever mutes: what is in flight still arrives, and the boundaries hear of the mute.
+    It reads on while sources are muted: what is in flight still arrives, and the boundaries hear of the mute.
     """
 
     pipeline: Pipeline

@@ -94,7 +94,7 @@ class _Node:
 class MuteGraph:
     """Sources, relays and muters, the edges between them, and the signals that are on their way.
 
-    Signals of an edge keep their order.  ``settle`` delivers all; ``hear`` one, for whoever wants another order.
+    Signals of an edge keep their order.  ``settle`` delivers all; ``hear`` delivers one, so that you choose the order.
     Nodes of other processes are remote here: ``take`` what goes there, and ``receive`` what comes.
     """
 

@@ -284,7 +284,7 @@ class Pipeline:
             raise SinkStalledError(sinks=tuple(left), left=sum(left.values()), seconds=seconds) from None
 
     def close(self) -> None:
-        """End at once, whoever is muted; what waits here is dropped."""
+        """End at once, even if sources are muted; what waits here is dropped."""
         for part in reversed(self._parts):
             part.close()
         for name in [*self._sources]:

@@ -89,7 +89,7 @@ class MuteScheduler(Generic[M]):
         self._schedule(to)
         if self._running is not None and receiver.mutes_senders:
             sender = self._actors[self._running]
-            # A message to oneself never mutes: whoever mutes senders cannot be muted.
+            # A message to oneself never mutes: an actor that mutes senders cannot be muted.
             if sender.can_be_muted:
                 sender.muters[to] = None
 

@@ -81,6 +81,6 @@ class WorkerProcess:
         self._part.kill()
 
     async def stop(self) -> None:
-        """End it, whoever is muted."""
+        """End it, even if sources are muted."""
         self._is_stopping = True
         await self._part.stop()
