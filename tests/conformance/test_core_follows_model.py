@@ -20,11 +20,10 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.random_runs import machine_for
 from permitflow.testing.kit.rulebooks.permits import RULEBOOK
 from permitflow.testing.moves import Divergence, compare, walk
-from permitflow.testing.subjects.permits import CorePair
+from permitflow.testing.subjects.permits import CorePair, model_of
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (
-    ALL,
     NOTHING,
     SYSTEM,
     Parameters,
@@ -48,77 +47,61 @@ def test_the_core_follows_the_model() -> None:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Graph:
     """A state graph, and the actions that are left out so that it stays small."""
 
+    agreed: ChannelParameters
     parameters: Parameters
-    never: tuple[str, ...] = ()
-
-    @property
-    def agreed(self) -> ChannelParameters:
-        return ChannelParameters(
-            row_permits=self.parameters.row_permits,
-            permit_batch=self.parameters.permit_batch,
-            max_chunk_cost=self.parameters.max_chunk_cost,
-            barrier_permits=self.parameters.barrier_permits,
-            initial_permits=self.parameters.initial_permits,
-        )
+    never: tuple[str, ...]
 
 
-def bounds(
+def graph(
     row_permits: int,
     permit_batch: int,
     sizes: tuple[int, ...],
     *never: str,
     waiters: int = 2,
     tags: int = 1,
-    initial_permits: int = ALL,
-) -> Bounds:
-    return Bounds(
-        Parameters(
-            row_permits=row_permits,
-            permit_batch=permit_batch,
-            # The tight bound, at which an off-by-one in the send guard shows.
-            max_chunk_cost=row_permits - permit_batch + 1,
-            sizes=sizes,
-            barrier_permits=1,
-            watermarks="OfferWatermark" not in never,
-            flush_idle=True,
-            withdrawals=True,
-            waiters=waiters,
-            tags=tags,
-            initial_permits=initial_permits,
-        ),
-        never,
+    initial_permits: int | None = None,
+) -> Graph:
+    agreed = ChannelParameters(
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        # The tight bound, at which an off-by-one in the send guard shows.
+        max_chunk_cost=row_permits - permit_batch + 1,
+        barrier_permits=1,
+        initial_permits=row_permits if initial_permits is None else initial_permits,
     )
+    constants = replace(
+        model_of(agreed, sizes=sizes, waiters=waiters), tags=tags, watermarks="OfferWatermark" not in never
+    )
+    return Graph(agreed, constants, never)
 
 
 GRAPHS = {
-    "watermarks, two waiters": bounds(3, 2, (1, 2), "OfferBarrier"),
-    "barriers, two waiters, empty chunks": bounds(3, 2, (0, 2), "OfferWatermark"),
-    "numbered chunks, a large batch": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7),
-    "all classes": bounds(2, 1, (2,), waiters=1),
-    "pull": bounds(3, 2, (0, 2), "OfferWatermark", waiters=1, initial_permits=0),
-    "pull, numbered": bounds(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7, initial_permits=3),
+    "watermarks, two waiters": graph(3, 2, (1, 2), "OfferBarrier"),
+    "barriers, two waiters, empty chunks": graph(3, 2, (0, 2), "OfferWatermark"),
+    "numbered chunks, a large batch": graph(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7),
+    "all classes": graph(2, 1, (2,), waiters=1),
+    "pull": graph(3, 2, (0, 2), "OfferWatermark", waiters=1, initial_permits=0),
+    "pull, numbered": graph(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7, initial_permits=3),
 }
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_core_takes_every_edge_and_refuses_everything_else(name: str) -> None:
-    graph_bounds = GRAPHS[name]
-    actions = tuple(action for action in SYSTEM.actions if action.name not in graph_bounds.never)
-    graph = explore(replace(SYSTEM, actions=actions), graph_bounds.parameters)
-    assert not graph.violations
-
+    agreed, constants, never = GRAPHS[name].agreed, GRAPHS[name].parameters, GRAPHS[name].never
+    explored = explore(
+        replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if action.name not in never)), constants
+    )
     done = walk(
         SYSTEM,
-        CorePair(graph_bounds.agreed, tags=graph_bounds.parameters.tags),
-        graph_bounds.parameters,
-        never=graph_bounds.never,
-        in_each_state=Shortcuts(graph_bounds.parameters).check,
+        CorePair(agreed, tags=constants.tags),
+        constants,
+        never=never,
+        in_each_state=Shortcuts(constants).check,
     )
-
-    assert (done.states, done.edges) == (len(graph.states), len(graph.edges))
+    assert (done.states, done.edges) == (len(explored.states), len(explored.edges))
     assert done.states > 500
     assert done.refusals > done.edges
 
@@ -274,9 +257,45 @@ class StackedWire(CorePair):
         self.wire.reverse()
 
 
-@pytest.mark.parametrize(("wrong", "clue"), [(LostGrant, "grants"), (StackedWire, "in this order|inbox")])
-def test_the_walk_notices_an_implementation_that_does_something_else(wrong: type[CorePair], clue: str) -> None:
-    graph = GRAPHS["watermarks, two waiters"]
+class GrantsTwice(CorePair):
+    """Grants what was withheld when the application asks, and once more."""
 
-    with pytest.raises(Divergence, match=clue):
-        walk(SYSTEM, wrong(graph.agreed), graph.parameters, never=graph.never)
+    def add_permits(self) -> None:
+        withheld_rows = self.receiver.withheld
+        super().add_permits()
+        if withheld_rows:
+            self.feedback.append(CorePermits(withheld_rows))
+
+
+class NeverGrants(CorePair):
+    """Keeps what it withholds."""
+
+    def add_permits(self) -> None:
+        self.receiver.ask()
+        self.receiver.take_feedback(residue=False)
+        super().add_permits()
+
+
+class SendsUnasked(CorePair):
+    """Has all permits from the start, as if the application had asked."""
+
+    def offer_chunk(self, rows: int) -> None:
+        super().offer_chunk(rows)
+        if self.receiver.ask():
+            self.sender.on_feedback(self.receiver.take_feedback())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "graph"),
+    [
+        (LostGrant, "watermarks, two waiters"),
+        (StackedWire, "watermarks, two waiters"),
+        (GrantsTwice, "pull"),
+        (NeverGrants, "pull"),
+        (SendsUnasked, "pull"),
+    ],
+)
+def test_the_walk_notices_an_implementation_that_does_something_else(wrong: type[CorePair], graph: str) -> None:
+    channel = GRAPHS[graph]
+    with pytest.raises(Divergence):
+        walk(SYSTEM, wrong(channel.agreed), channel.parameters, never=channel.never)

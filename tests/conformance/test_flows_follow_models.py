@@ -1,0 +1,354 @@
+"""Each flow beside its model: the model leads both ends through state graphs; recorded runs are judged and audited.
+
+What is particular to permits is in test_core_follows_model.py, and to demand in test_demand.py.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from permitflow.audit import audit_files
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.errors import TraceMismatchError
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.protocol.demand import Demand, Request
+from permitflow.protocol.flow import Parameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.recording import ENDS
+from permitflow.protocol.squelch import SquelchParameters
+from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.testing.core_pair import FlowPair
+from permitflow.testing.moves import Divergence, Move, attempt, moves_of, walk
+from permitflow.testing.referee import ask_tlc
+from permitflow.testing.subjects.demand import DemandPair
+from permitflow.testing.subjects.permits import CorePair, model_of
+from permitflow.testing.subjects.squelch import SquelchPair, model_parameters
+from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
+from permitflow.testing.traces import judge, judge_all
+from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
+from permitflow.transports.grpc_aio import get, put
+from permitflow_model import demand, permit_channel, squelch, stop_and_wait
+from permitflow_model.kernel.system import System
+from tests.support.recordings import audited
+
+
+class Channel(NamedTuple):
+    """A channel, with its constants in the specification."""
+
+    agreed: Any
+    constants: Any
+
+
+class Flow(NamedTuple):
+    """A flow and its model."""
+
+    pair: type[FlowPair]
+    system: System[Any, Any]
+    recorded: Channel
+    without: Mapping[str, set[str]]
+    """Events, and the laws that an audit finds broken if such an event is left out of a run."""
+    graphs: Mapping[str, Channel] = {}
+    wrong: tuple[type[FlowPair], ...] = ()
+    """Ends with mistakes; the first graph shows them."""
+
+
+class RequestsOnArrival(DemandPair):
+    """Requests another message when one arrives."""
+
+    def deliver(self) -> None:
+        super().deliver()
+        self.consume()
+
+
+class RequestsSingly(DemandPair):
+    """Requests a message more for each one that was consumed."""
+
+    def consume(self) -> None:
+        super().consume()
+        self.feedback.append(Request(1))
+
+
+class NeverAsks(DemandPair):
+    """Keeps what it withholds."""
+
+    def ask(self) -> None:
+        if self.receiver.ask():
+            self.receiver.take_feedback()
+
+
+class RepeatsAtOnce(SquelchPair):
+    """Repeats what it has told."""
+
+    def tell_off(self) -> None:
+        super().tell_off()
+        self.feedback.append(self.feedback[-1])
+        self._gaps.append(0)
+        self._told_at.append(self._now)
+
+
+class HearsTheNewest(SquelchPair):
+    """Lets a signal overtake the one before it."""
+
+    def hear(self) -> None:
+        self.feedback.reverse()
+        super().hear()
+
+
+def demanded(size: int, batch: int, initial: int, *, waiters: int = 2) -> Channel:
+    constants = demand.Parameters(
+        size=size, batch=batch, initial=initial, waiters=waiters, withdrawals=True, tags=size + waiters + 1
+    )
+    return Channel(Demand(size=size, batch=batch, initial=initial), constants)
+
+
+def squelched(waiters: int, *, reminders: bool = False, **numbers: int) -> Channel:
+    agreed = SquelchParameters(**numbers)
+    return Channel(agreed, model_parameters(agreed, waiters, reminders=reminders))
+
+
+PULLED = ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=3, initial_permits=3)
+SINGLE = Channel(StopAndWait(), stop_and_wait.Parameters(waiters=3, withdrawals=True, tags=5))
+
+FLOWS = {
+    "permits, pulled": Flow(
+        CorePair,
+        permit_channel.SYSTEM,
+        Channel(PULLED, model_of(PULLED, sizes=(0, 1, 3), waiters=3)),
+        {"AddPermits": {"Conservation"}},
+    ),
+    "stop-and-wait": Flow(
+        StopAndWaitPair,
+        stop_and_wait.SYSTEM,
+        SINGLE,
+        {"Answer": {"Conservation"}, "Send": {"Conservation"}, "Offer": {"Offered"}},
+        {"all": SINGLE},
+    ),
+    "demand": Flow(
+        DemandPair,
+        demand.SYSTEM,
+        demanded(4, 2, 1, waiters=3),
+        {
+            "Request": {"Conservation"},
+            "Send": {"Conservation"},
+            "Offer": {"Offered"},
+            "Consume": {"Conservation", "RequestsBatched"},
+            "Ask": {"RequestsBatched"},
+        },
+        {"3/2/0": demanded(3, 2, 0), "4/2/4": demanded(4, 2, 4), "2/2/1": demanded(2, 2, 1)},
+        (RequestsOnArrival, RequestsSingly, NeverAsks),
+    ),
+    "squelch": Flow(
+        SquelchPair,
+        squelch.SYSTEM,
+        squelched(3, high=1, low=0, rate=2, signal_delay=1, data_delay=2),
+        {
+            "Hear": {"SilentWhileStopped"},
+            "TellOff": {"Conservation"},
+            "TellOn": {"Conservation"},
+            "Deliver": {"Conservation"},
+            "Offer": {"Offered"},
+        },
+        {
+            "at once": squelched(1, reminders=True, high=2, low=2, rate=2, signal_delay=0, data_delay=1),
+            "lossless": squelched(1, reminders=True, high=1, low=0, rate=2, signal_delay=1, data_delay=2),
+            "lossy": squelched(1, reminders=True, high=2, low=1, rate=1, signal_delay=1, data_delay=1, losses=2),
+        },
+        (RepeatsAtOnce, HearsTheNewest),
+    ),
+}
+
+
+@pytest.mark.parametrize(("flow", "graph"), [(name, graph) for name, flow in FLOWS.items() for graph in flow.graphs])
+def test_the_ends_take_every_edge_and_refuse_everything_else(flow: str, graph: str) -> None:
+    pair, system, *_ = FLOWS[flow]
+    agreed, constants = FLOWS[flow].graphs[graph]
+    done = walk(system, pair(agreed, tags=getattr(constants, "tags", 1)), constants)
+    assert min(done.edges, done.refusals) > 100
+
+
+@pytest.mark.parametrize(("flow", "wrong"), [(name, wrong) for name, flow in FLOWS.items() for wrong in flow.wrong])
+def test_ends_that_do_something_else_are_found_out(flow: str, wrong: type[FlowPair]) -> None:
+    agreed, constants = next(iter(FLOWS[flow].graphs.values()))
+    with pytest.raises(Divergence):
+        walk(FLOWS[flow].system, wrong(agreed, tags=getattr(constants, "tags", 1)), constants)
+
+
+# Recorded runs.
+
+
+@cache
+def recorded(name: str) -> ChannelTrace:
+    """What a random run of both ends recorded, in which much is sent and little consumed."""
+    flow, trace, choose = FLOWS[name], MemoryTrace(), random.Random(3)
+    agreed, constants = flow.recorded
+    pair, state = flow.pair(agreed, record=trace.recorder), flow.system.initial(constants)
+
+    def weight(move: Move) -> int:
+        is_possible = flow.system.is_enabled(move.action, state, constants, *move.arguments)
+        return is_possible * (1 if move.action in ("Consume", "Tick") or move.action.startswith("Withdraw") else 3)
+
+    moves = [*moves_of(flow.system, constants)]
+    for _ in range(300):
+        (move,) = choose.choices(moves, [*map(weight, moves)])
+        attempt(pair, move)
+        state = flow.system.perform(move.action, state, constants, *move.arguments)
+    return trace.trace().channels["channel"]
+
+
+def changed(channel: ChannelTrace, action: str, *instead: tuple[int, ...]) -> ChannelTrace:
+    """The run without one such event in its middle; ``instead``: with other arguments."""
+    (log,) = channel.logs
+    places = [place for place, event in enumerate(log) if event.action == action]
+    place = places[len(places) // 2]
+    put_in = [log[place]._replace(arguments=arguments, counters=()) for arguments in instead]
+    counts = {end: count(1) for end in ENDS}
+    events = (*log[:place], *put_in, *log[place + 1 :])
+    return replace(channel, logs=(tuple(event._replace(sequence=next(counts[event.end])) for event in events),))
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_model_tlc_and_audit(name: str, tmp_path: Path) -> None:
+    channel = recorded(name)
+    for by_end in (False, True) if name != "squelch" else (False,):
+        verdict = judge(channel, by_end=by_end)
+        assert verdict.is_valid, verdict.describe()
+    referee = ask_tlc(channel)
+    assert referee.agrees, referee.describe()
+    assert referee.walk.reached == referee.steps >= verdict.replay.performed
+    audit = audited(channel, tmp_path)
+    assert audit.violations == []
+    (found,) = audit.channels
+    assert (found.flow, found.violations) == (channel.table.flow, 0)
+    assert found.sent_messages >= found.consumed_messages > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "action"), [(name, action) for name, flow in FLOWS.items() for action in flow.without]
+)
+def test_a_run_that_lacks_an_event_is_none_in_the_opinion_of_model_and_audit(
+    name: str, action: str, tmp_path: Path
+) -> None:
+    channel = changed(recorded(name), action)
+    assert not judge(channel).is_valid
+    broken = {violation.clause for violation in audited(channel, tmp_path).violations}
+    assert broken >= FLOWS[name].without[action]
+
+
+@pytest.mark.parametrize("name", ["stop-and-wait", "demand"])
+def test_a_message_that_may_not_leave_is_impossible_in_the_opinion_of_tlc_too(name: str) -> None:
+    channel = changed(recorded(name), next(iter(FLOWS[name].without)))
+    referee = ask_tlc(channel)
+    assert "is impossible" in judge(channel).describe()
+    assert referee.agrees, referee.describe()
+    assert referee.impossible >= 1
+
+
+def test_what_was_withheld_is_granted_once(tmp_path: Path) -> None:
+    def first_grant(event: Event) -> bool:
+        return event.action == "AddPermits" and event.arguments[1] == 5
+
+    (log,) = recorded("permits, pulled").logs
+    place = next(place for place, event in enumerate(log) if first_grant(event))
+    twice = log[place]._replace(arguments=(0, 10, 0, 0), counters=())
+    channel = replace(recorded("permits, pulled"), logs=((*log[:place], twice, *log[place + 1 :]),))
+    assert not judge(channel).is_valid
+    assert not audited(channel, tmp_path).holds
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_one_end_alone_is_judged_if_it_determines_the_other(end: Any) -> None:
+    def alone(name: str) -> ChannelTrace:
+        channel = recorded(name)
+        own = tuple(event for event in channel.logs[0] if event.end == end)
+        return replace(channel, ends=frozenset({end}), logs=(own,))
+
+    assert judge(alone("permits, pulled")).is_valid
+    with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
+        judge(alone("stop-and-wait"))
+
+
+# Runs that the model did not lead.
+
+
+@pytest.mark.parametrize(
+    "agreed",
+    [
+        ChannelParameters(row_permits=16, permit_batch=2, initial_permits=0),
+        StopAndWait(),
+        Demand(size=4, initial=0),
+        SquelchParameters(high=4, low=1, rate=16, signal_delay=0, data_delay=2),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+async def test_a_run_of_the_local_channel_is_a_behaviour_at_rest(agreed: Parameters, tmp_path: Path) -> None:
+    """Messages of all kinds, one of them given up, with a watermark that is replaced."""
+    trace = MemoryTrace()
+    ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(agreed, record=trace.recorder)
+    sender, receiver = ends
+
+    async def produce() -> None:
+        for text in ("abc", "", "d"):
+            await sender.send(text)
+        leaving, given_up = (asyncio.create_task(sender.send(text)) for text in ("leaves", "is given up"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await leaving
+        sender.send_watermark("old")
+        sender.send_watermark("new")
+        await sender.send_barrier("epoch")
+        await sender.send_many(deque(["e", "fg"] * 9))
+        await sender.end()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        await asyncio.sleep(0)
+        received = [message.payload async for message in receiver]
+    # Whether there is room at once depends on the flow.
+    due = ["abc", "", "d", "leaves", "new", "epoch", *["e", "fg"] * 9]
+    assert [text for text in received if text not in ("is given up", "old")] == due
+    (verdict,) = judge_all(trace.trace())
+    assert verdict.is_valid, verdict.describe()
+    assert verdict.is_at_rest, verdict.describe()
+    (channel,) = trace.trace().channels.values()
+    assert audited(channel, tmp_path).violations == []
+
+
+CHUNK = pa.record_batch({"n": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("agreed", [StopAndWait(), Demand(size=4), Demand(size=4, batch=4, initial=0)], ids=str)
+async def test_a_run_through_an_exchange_is_three_behaviours(tmp_path: Path, listen: str, agreed: Parameters) -> None:
+    with FileTrace(tmp_path / "run.jsonl") as trace:
+        exchange = Exchange(record=trace.recorder)
+        exchange.add_channel("c", agreed)
+        async with (
+            ExchangeServer(exchange, listen) as server,
+            put(server.address, "c", CHUNK.schema, record=trace.recorder) as sender,
+            get(server.address, "c", record=trace.recorder) as receiver,
+            asyncio.TaskGroup() as group,
+        ):
+
+            async def produce() -> None:
+                for _ in range(30):
+                    await sender.send(CHUNK)
+                await sender.send_barrier("epoch")
+                await sender.end()
+
+            group.create_task(produce())
+            assert len([message async for message in receiver]) == 31
+    audit = audit_files(tmp_path / "run.jsonl")
+    assert audit.holds, audit.violations
+    verdicts = judge_all(read_trace(tmp_path / "run.jsonl"))
+    assert len(verdicts) == 3  # the producer's stream, the channel, the consumer's stream
+    for verdict in verdicts:
+        assert verdict.is_valid, verdict.describe()
