@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
-from permitflow.reactive.interfaces import Publisher, Subscriber, Subscription
+from permitflow.reactive.interfaces import Subscriber, Subscription
 from permitflow.reactive.signals import MOST_REQUESTED
 
 T = TypeVar("T")
@@ -71,40 +72,32 @@ def in_thread(function: Callable[..., object], *arguments: object) -> None:
     thread.join(JOIN_SECONDS)
 
 
-def required(check: Callable[[V], Coroutine[Any, Any, None]]) -> Callable[[V], None]:
+def required(check: Callable[[V], Coroutine[Any, Any, None]], *, is_optional: bool = False) -> Callable[[V], None]:
     """A test that every implementation must pass; its docstring is the rule."""
+
+    async def checked(self: V) -> None:
+        try:
+            await check(self)
+        finally:
+            await self.tear_down()
 
     @wraps(check)
     def test(self: V) -> None:
         __tracebackhide__ = True
-        with asyncio.Runner() as runner:
-            runner.run(_torn_down(self, check))
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(checked(self))
+        except RuleBroken as broken:
+            if not is_optional:
+                raise
+            skip(f"the specification leaves this open; {broken}")
 
-    test.is_optional = False  # type: ignore[attr-defined]
+    test.is_optional = is_optional  # type: ignore[attr-defined]
     return test
 
 
-def optional(check: Callable[[V], Coroutine[Any, Any, None]]) -> Callable[[V], None]:
-    """A test of what the specification leaves open: it is skipped if it fails."""
-    test = required(check)
-
-    @wraps(check)
-    def lenient(self: V) -> None:
-        __tracebackhide__ = True
-        try:
-            test(self)
-        except RuleBroken as broken:
-            skip(f"the specification leaves this open; {broken}")
-
-    lenient.is_optional = True  # type: ignore[attr-defined]
-    return lenient
-
-
-async def _torn_down(self: V, check: Callable[[V], Coroutine[Any, Any, None]]) -> None:
-    try:
-        await check(self)
-    finally:
-        await self.tear_down()
+optional = partial(required, is_optional=True)
+"""A test of what the specification leaves open: it is skipped if it fails."""
 
 
 def skip(reason: str) -> NoReturn:
@@ -115,7 +108,25 @@ def skip(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-class Probe(Subscriber[T], Generic[T]):
+class _Watching:
+    """Notes what is wrong."""
+
+    faults: list[RuleBroken]
+
+    def check(self) -> None:
+        """Say what was wrong so far.
+
+        Raises:
+            RuleBroken: the first thing that was wrong.
+        """
+        if self.faults:
+            raise self.faults[0]
+
+    def _note(self, number: str, text: str) -> None:
+        self.faults.append(RuleBroken(number, text))
+
+
+class Probe(Subscriber[T], _Watching, Generic[T]):
     """A subscriber that records all signals, and what is wrong with them."""
 
     def __init__(
@@ -180,15 +191,6 @@ class Probe(Subscriber[T], Generic[T]):
         """How many elements, errors and completions have come."""
         return len(self.elements), len(self.errors), self.completions
 
-    def check(self) -> None:
-        """Say what was wrong so far.
-
-        Raises:
-            RuleBroken: the first thing that was wrong.
-        """
-        if self.faults:
-            raise self.faults[0]
-
     # The signals.
 
     def on_subscribe(self, subscription: Subscription) -> None:
@@ -224,39 +226,28 @@ class Probe(Subscriber[T], Generic[T]):
         with self._signal("on_complete"):
             self.completions += 1
 
-    def _note(self, number: str, text: str) -> None:
-        self.faults.append(RuleBroken(number, text))
-
-    def _signal(self, name: str) -> "_Signal":
+    @contextmanager
+    def _signal(self, name: str) -> Iterator[None]:
+        """While a signal is given."""
         if self.subscription is None:
             self._note("1.9", f"{name} was called before on_subscribe")
         if self.is_over:
             self._note("1.7", f"{name} was called after the end: {self.errors or 'on_complete'}")
-        return _Signal(self, name)
-
-
-class _Signal:
-    """One signal, while it is given."""
-
-    def __init__(self, probe: Probe[Any], name: str) -> None:
-        self._probe = probe
-        self._name = name
-
-    def __enter__(self) -> None:
-        probe = self._probe
         here = threading.get_ident()
-        if probe._depth and probe._thread != here:
-            probe._note("1.3", f"{self._name} was called by a thread while another one was in a signal")
-        probe._thread = here
-        probe._depth += 1
+        if self._depth and self._thread != here:
+            self._note("1.3", f"{name} was called by a thread while another one was in a signal")
+        self._thread = here
+        self._depth += 1
+        try:
+            yield
+        except RuleBroken as broken:
+            self.faults.append(broken)
+            raise
+        finally:
+            self._depth -= 1
 
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        self._probe._depth -= 1
-        if isinstance(error, RuleBroken):
-            self._probe.faults.append(error)
 
-
-class RecordingSubscription(Subscription):
+class RecordingSubscription(Subscription, _Watching):
     """A subscription that records the calls of a subscriber, and what is wrong with them."""
 
     def __init__(self) -> None:
@@ -275,26 +266,22 @@ class RecordingSubscription(Subscription):
         """Elements that were asked for."""
         return sum(self.requests)
 
-    def check(self) -> None:
-        """Say what was wrong so far.
-
-        Raises:
-            RuleBroken: the first thing that was wrong.
-        """
-        if self.faults:
-            raise self.faults[0]
-
-    def ending(self, signal: str) -> "_Ending":
+    @contextmanager
+    def ending(self, signal: str) -> Iterator[None]:
         """While and after the subscriber gets its end."""
-        return _Ending(self, signal)
+        self.signal, self._is_inside = signal, True
+        try:
+            yield
+        finally:
+            self._is_inside = False
 
     def request(self, n: int) -> None:
         """Record a request."""
         self._note_call(f"request({n})")
         if n < 1:
-            self.faults.append(RuleBroken("3.9", f"request({n}) was called: at least 1 element must be asked for"))
+            self._note("3.9", f"request({n}) was called: at least 1 element must be asked for")
         if self.signal and not self._is_inside:
-            self.faults.append(RuleBroken("2.4", f"request({n}) was called after {self.signal}"))
+            self._note("2.4", f"request({n}) was called after {self.signal}")
         self.requests.append(n)
         before, self._caller = self._caller, threading.get_ident()
         try:
@@ -309,23 +296,9 @@ class RecordingSubscription(Subscription):
 
     def _note_call(self, call: str) -> None:
         if self._is_inside:
-            self.faults.append(RuleBroken("2.3", f"{call} was called within {self.signal}"))
+            self._note("2.3", f"{call} was called within {self.signal}")
         if self._caller not in (0, threading.get_ident()):
-            self.faults.append(RuleBroken("2.7", f"{call} was called by a thread while another one was in request"))
-
-
-class _Ending:
-    """A subscriber gets its end."""
-
-    def __init__(self, subscription: RecordingSubscription, signal: str) -> None:
-        self._subscription = subscription
-        self._subscription.signal = signal
-
-    def __enter__(self) -> None:
-        self._subscription._is_inside = True
-
-    def __exit__(self, *_: object) -> None:
-        self._subscription._is_inside = False
+            self._note("2.7", f"{call} was called by a thread while another one was in request")
 
 
 class Puppet(Protocol):
@@ -366,16 +339,3 @@ class WhiteboxProbe(Generic[T]):
     def register_on_complete(self) -> None:
         """The subscriber has handled the end."""
         self.completions += 1
-
-
-def subscribed(publisher: Publisher[T], probe: Probe[T]) -> Probe[T]:
-    """Subscribe.
-
-    Raises:
-        RuleBroken: ``subscribe`` has raised an error.
-    """
-    try:
-        publisher.subscribe(probe)
-    except Exception as error:
-        raise RuleBroken("1.9", f"subscribe must return normally, and raised {error!r}") from error
-    return probe

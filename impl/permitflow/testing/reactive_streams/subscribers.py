@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Generic, TypeVar, cast
 
 from permitflow.reactive.interfaces import Subscriber
@@ -22,6 +23,12 @@ class TestFailure(Exception):
     """What the tests give to ``on_error``."""
 
     __test__ = False
+
+
+ENDS: dict[str, tuple[BaseException, ...]] = {"on_complete": (), "on_error": (TestFailure("a test's failure"),)}
+"""The ways in which a stream ends, with arguments."""
+NUMBERS = {"on_complete": "2.9", "on_error": "2.10"}
+"""The rules about them."""
 
 
 class _SubscriberVerification(Verification, Generic[T]):
@@ -46,6 +53,9 @@ class _SubscriberVerification(Verification, Generic[T]):
             signal(*arguments)
         except Exception as error:
             raise RuleBroken(number, f"{signal.__name__} must return normally, and raised {error!r}") from error
+
+    def _end(self, number: str, subscriber: Subscriber[T], end: str) -> None:
+        self._signal(number, getattr(subscriber, end), *ENDS[end])
 
     async def _subscribed(self, number: str) -> tuple[Subscriber[T], RecordingSubscription]:
         subscriber, subscription = self._new(), RecordingSubscription()
@@ -78,21 +88,14 @@ class _SubscriberVerification(Verification, Generic[T]):
 
     @required
     async def test_spec203_204_the_end_calls_nothing(self) -> None:
-        """In on_complete and afterwards, a subscriber calls neither request nor cancel, even with elements left."""
-        await self._ended("on_complete")
-
-    @required
-    async def test_spec203_204_an_error_calls_nothing(self) -> None:
-        """In on_error and afterwards, a subscriber calls neither request nor cancel, even with elements left."""
-        await self._ended("on_error", TestFailure("a test's failure"))
-
-    async def _ended(self, name: str, *arguments: BaseException) -> None:
-        subscriber, subscription = await self._requesting("2.3")
-        for number in range(min(subscription.requested, self.most_elements)):
-            self._signal("2.13", subscriber.on_next, self.create_element(number))
-        with subscription.ending(name):
-            self._signal("2.13", getattr(subscriber, name), *arguments)
-        await self._quiet(subscription)
+        """In on_complete and on_error, and afterwards, a subscriber calls nothing, even with elements left."""
+        for end in ENDS:
+            subscriber, subscription = await self._requesting("2.3")
+            for number in range(min(subscription.requested, self.most_elements)):
+                self._signal("2.13", subscriber.on_next, self.create_element(number))
+            with subscription.ending(end):
+                self._end("2.13", subscriber, end)
+            await self._quiet(subscription)
 
     @required
     async def test_spec205_cancels_a_second_subscription(self) -> None:
@@ -132,49 +135,21 @@ class _SubscriberVerification(Verification, Generic[T]):
             subscription.faults.append(broken)
 
     @required
-    async def test_spec209_completes_after_a_request(self) -> None:
-        """A subscriber takes on_complete after it has called request."""
-        subscriber, _ = await self._requesting("2.9")
-        self._signal("2.9", subscriber.on_complete)
-        await self.rest()
+    async def test_spec209_210_takes_the_end(self) -> None:
+        """A subscriber takes on_complete and on_error, after it has called request and right after on_subscribe."""
+        for end, number in NUMBERS.items():
+            for begin in (self._requesting, self._subscribed):
+                subscriber, _ = await begin(number)
+                self._end(number, subscriber, end)
+                await self.rest()
 
     @required
-    async def test_spec209_completes_without_a_request(self) -> None:
-        """A subscriber takes on_complete right after on_subscribe."""
-        subscriber, _ = await self._subscribed("2.9")
-        self._signal("2.9", subscriber.on_complete)
-        await self.rest()
-
-    @required
-    async def test_spec210_fails_after_a_request(self) -> None:
-        """A subscriber takes on_error after it has called request."""
-        subscriber, _ = await self._requesting("2.10")
-        self._signal("2.10", subscriber.on_error, TestFailure("a test's failure"))
-        await self.rest()
-
-    @required
-    async def test_spec210_fails_without_a_request(self) -> None:
-        """A subscriber takes on_error right after on_subscribe."""
-        subscriber, _ = await self._subscribed("2.10")
-        self._signal("2.10", subscriber.on_error, TestFailure("a test's failure"))
-        await self.rest()
-
-    @required
-    async def test_spec213_on_subscribe_raises_an_error_for_none(self) -> None:
-        """on_subscribe(None) raises TypeError or ValueError."""
+    async def test_spec213_raises_an_error_for_none(self) -> None:
+        """on_subscribe, on_next and on_error raise TypeError or ValueError for None."""
         self._refuses_none("on_subscribe", self._new())
-
-    @required
-    async def test_spec213_on_next_raises_an_error_for_none(self) -> None:
-        """on_next(None) raises TypeError or ValueError."""
-        subscriber, _ = await self._requesting("2.13")
-        self._refuses_none("on_next", subscriber)
-
-    @required
-    async def test_spec213_on_error_raises_an_error_for_none(self) -> None:
-        """on_error(None) raises TypeError or ValueError."""
-        subscriber, _ = await self._subscribed("2.13")
-        self._refuses_none("on_error", subscriber)
+        for name, begin in {"on_next": self._requesting, "on_error": self._subscribed}.items():
+            subscriber, _ = await begin("2.13")
+            self._refuses_none(name, subscriber)
 
     def _refuses_none(self, name: str, subscriber: Subscriber[T]) -> None:
         try:
@@ -187,32 +162,24 @@ class _SubscriberVerification(Verification, Generic[T]):
 
     @required
     async def test_spec310_311_everything_may_come_within_request(self) -> None:
-        """Elements and on_complete may come within the subscriber's own call of request."""
-        await self._within_request("on_complete")
+        """Elements and the end may come within the subscriber's own call of request."""
+        for end in ENDS:
+            subscriber, subscription = self._new(), RecordingSubscription()
+            subscription.when_requested = partial(self._emit_all, subscriber, subscription, end)
+            self._signal("3.11", subscriber.on_subscribe, subscription)
+            self.trigger_request(subscriber)
+            await self.until(lambda it=subscription: it.signal, "2.1", "the subscriber has not called request")  # type: ignore[misc]
+            await self._quiet(subscription)
 
-    @required
-    async def test_spec310_311_an_error_may_come_within_request(self) -> None:
-        """Elements and on_error may come within the subscriber's own call of request."""
-        await self._within_request("on_error", TestFailure("a test's failure"))
-
-    async def _within_request(self, end: str, *arguments: BaseException) -> None:
-        subscriber, subscription = self._new(), RecordingSubscription()
-
-        def emit(n: int) -> None:
-            if subscription.signal:
-                return
-            self._emit(subscriber, subscription, 0, min(n, self.most_elements))
-            try:
-                with subscription.ending(end):
-                    self._signal("3.11", getattr(subscriber, end), *arguments)
-            except RuleBroken as broken:
-                subscription.faults.append(broken)
-
-        subscription.when_requested = emit
-        self._signal("3.11", subscriber.on_subscribe, subscription)
-        self.trigger_request(subscriber)
-        await self.until(lambda: subscription.signal, "2.1", "the subscriber has not called request")
-        await self._quiet(subscription)
+    def _emit_all(self, subscriber: Subscriber[T], subscription: RecordingSubscription, end: str, n: int) -> None:
+        if subscription.signal:
+            return
+        self._emit(subscriber, subscription, 0, min(n, self.most_elements))
+        try:
+            with subscription.ending(end):
+                self._end("3.11", subscriber, end)
+        except RuleBroken as broken:
+            subscription.faults.append(broken)
 
 
 class SubscriberBlackboxVerification(_SubscriberVerification[T]):
@@ -280,7 +247,7 @@ class SubscriberWhiteboxVerification(_SubscriberVerification[T]):
     @required
     async def test_spec208_takes_elements_after_its_cancellation(self) -> None:
         """A subscriber that has cancelled still takes what was on its way, and its end."""
-        for end in ("on_complete", "on_error"):
+        for end in ENDS:
             subscriber, subscription, puppet = await self._led()
             puppet.trigger_request(1)
             await self._requested(subscription, 1)
@@ -288,37 +255,25 @@ class SubscriberWhiteboxVerification(_SubscriberVerification[T]):
             await self.until(lambda: subscription.cancellations, "2.8", "the subscriber has not called cancel")  # noqa: B023
             for number in range(min(subscription.requested, self.most_elements)):
                 self._signal("2.8", subscriber.on_next, self.create_element(number))
-            self._signal("2.8", getattr(subscriber, end), *([TestFailure("late")] if end == "on_error" else []))
+            self._end("2.8", subscriber, end)
             await self._quiet(subscription)
 
     @required
-    async def test_spec209_handles_the_end(self) -> None:
-        """A subscriber handles on_complete after all elements, with a request or without."""
-        for count in (0, 1):
-            subscriber, subscription, puppet = await self._led()
-            await self._handles(subscriber, subscription, puppet, count)
-            self._signal("2.9", subscriber.on_complete)
-            await self.until(lambda: self.probe.completions, "2.9", "on_complete did not lead to register_on_complete")
-
-    @required
-    async def test_spec210_handles_an_error(self) -> None:
-        """A subscriber handles on_error after all elements, with a request or without."""
-        for count in (0, 1):
-            subscriber, subscription, puppet = await self._led()
-            await self._handles(subscriber, subscription, puppet, count)
-            error = TestFailure("a test's failure")
-            self._signal("2.10", subscriber.on_error, error)
-            await self.until(lambda: self.probe.errors, "2.10", "on_error did not lead to register_on_error")
-            if self.probe.errors != [error]:
-                raise RuleBroken("2.10", f"register_on_error got {self.probe.errors[0]!r} instead of {error!r}")
-
-    async def _handles(
-        self, subscriber: Subscriber[T], subscription: RecordingSubscription, puppet: Puppet, count: int
-    ) -> None:
-        for number in range(count):
-            puppet.trigger_request(1)
-            await self._requested(subscription, number + 1)
-            await self._next(subscriber, number)
+    async def test_spec209_210_handles_the_end(self) -> None:
+        """A subscriber handles on_complete and on_error after all elements, with a request or without."""
+        for end, number in NUMBERS.items():
+            for count in (0, 1):
+                subscriber, subscription, puppet = await self._led()
+                for position in range(count):
+                    puppet.trigger_request(1)
+                    await self._requested(subscription, position + 1)
+                    await self._next(subscriber, position)
+                self._end(number, subscriber, end)
+                probe = self.probe
+                text = f"{end} did not lead to register_{end}"
+                await self.until(lambda it=probe: it.errors or it.completions, number, text)  # type: ignore[misc]
+                if (probe.completions, *probe.errors) != (int(not ENDS[end]), *ENDS[end]):
+                    raise RuleBroken(number, f"{end} led to {probe.completions} completions and to {probe.errors}")
 
     @required
     async def test_spec211_handles_signals_of_another_thread(self) -> None:
