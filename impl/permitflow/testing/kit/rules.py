@@ -92,29 +92,60 @@ class Rule:
         return f"{reference(self.module, self.operator)} {self.operator}"
 
 
+def moves_in(text: str) -> tuple[Move, ...]:
+    """Moves by their names; a number alone offers a chunk of so many rows: ``"1 SendChunkNow(1) Receive"``."""
+    words = (word.rstrip(")").partition("(") for word in text.split())
+    return tuple(
+        Move("OfferChunk", (int(name),)) if name.isdigit() else Move(name, (int(rows),) if rows else ())
+        for name, _, rows in words
+    )
+
+
+def make_mistake(
+    agreed: Any,
+    name: str,
+    moves: str,
+    actions: Mapping[str, Perform] | None = None,
+    *,
+    outside: type[Outside] = Outside,
+    needs: str = "",
+) -> Mistake:
+    """A mistake, with its moves and the features that it needs by their names."""
+    return Mistake(name, agreed, moves_in(moves), actions or {}, outside, _features(needs))
+
+
+def make_rule(module: str, name: str, statement: str, operator: str, *mistakes: Mistake, needs: str = "") -> Rule:
+    """A rule, with the features that it needs by their names."""
+    return Rule(module, name, statement, operator, _features(needs), mistakes)
+
+
+def _features(names: str) -> Lacks:
+    return frozenset(map(Feature, names.split()))
+
+
 def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -> tuple[Rule, ...]:
     """The rules about whole runs, which all protocols have; ``judging`` names their checks.
 
     ``withdraw`` and ``withdraw_barrier`` are the actions of a send that is given up.
     """
-    rule, cancelled = partial(Rule, module), frozenset({Feature.CANCELLATION})
     barrier = "The sending of a barrier can be cancelled at every await, likewise."
     received = "A receive can be cancelled at every await: it has taken nothing, and no message is lost."
     sent = "A send can be cancelled at every await: it has sent all or nothing, and no room is lost."
     recorded = "What the channel records of a run is a behaviour, and comes to rest at its end."
     end = "The end comes after everything that was sent, also what still waits."
     abort = "A receiver is told that the stream was given up; it does not look like an end."
-    of_barriers = [rule("cancelled-barrier", barrier, withdraw_barrier, cancelled | {Feature.BARRIERS})]
+    rule = partial(make_rule, module)
+    of_barriers = [rule("cancelled-barrier", barrier, withdraw_barrier, needs="cancellation barriers")]
     return (
         rule("every-edge", "In every state of the graph, every move comes to what the model says.", "Next"),
         rule("random-runs", "In random runs, every move comes to what the model says.", "Spec"),
-        rule("cancelled-send", sent, withdraw, cancelled),
+        rule("cancelled-send", sent, withdraw, needs="cancellation"),
         *(of_barriers if withdraw_barrier else []),
-        rule("cancelled-receive", received, "Consume", cancelled),
+        rule("cancelled-receive", received, "Consume", needs="cancellation"),
         rule("observed-run", "What is seen of a run that nobody leads is explained by the model.", "Spec"),
-        rule("recorded-run", recorded, "Spec", frozenset({Feature.RECORDING})),
-        rule("end-comes-last", end, "", frozenset({Feature.END}), contract="SendEnd.end"),
-        rule("abort-is-no-end", abort, "", frozenset({Feature.ABORT}), contract="SendEnd.abort"),
+        rule("recorded-run", recorded, "Spec", needs="recording"),
+        Rule(module, "end-comes-last", end, "", _features("end"), contract="SendEnd.end"),
+        Rule(module, "abort-is-no-end", abort, "", _features("abort"), contract="SendEnd.abort"),
     )
 
 

@@ -1,7 +1,8 @@
 """Permits: the rules of ``PermitChannel``, the mistakes that break them, and the small channels in which they show."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from permitflow.protocol.messages import Kind
@@ -10,8 +11,7 @@ from permitflow.testing.kit import mistakes
 from permitflow.testing.kit.adapter import Feature, Received
 from permitflow.testing.kit.mistakes import changed_after, changed_before, never, send_from
 from permitflow.testing.kit.outside import CONSUME, Outside, Perform, Result, World
-from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Mistake, Rule, Rulebook, whole_run_rules
-from permitflow.testing.moves import Move
+from permitflow.testing.kit.rules import FEW, Graph, Integer, Lacks, Rulebook, make_mistake, make_rule, whole_run_rules
 from permitflow.testing.subjects.permits import CorePair, model_of
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
@@ -149,9 +149,14 @@ def _waiting(line: Sequence[Message], kind: str) -> list[int]:
     return [position for position, message in enumerate(line) if message.kind == kind]
 
 
+def _sends(position: Callable[[Sequence[Message], State], int], action: str = "SendChunk") -> dict[str, Perform]:
+    """Sends another message than the oldest."""
+    return {action: send_from(_RIGHT[action], position)}
+
+
 def _send_early(action: str, kind: str) -> dict[str, Perform]:
     """Lets the oldest waiting message of a kind overtake those of the other kind."""
-    return {action: send_from(_RIGHT[action], lambda line, _: next(iter(_waiting(line, kind)), 0))}
+    return _sends(lambda line, _: next(iter(_waiting(line, kind)), 0), action)
 
 
 def _first_that_fits(line: Sequence[Message], state: State) -> int:
@@ -185,7 +190,7 @@ def _returns(cost: Callable[[Message], int]) -> dict[str, Perform]:
     return {CONSUME: changed_before(_RIGHT[CONSUME], changed)}
 
 
-def _in_batches_of(permit_batch: Callable[[int], int]) -> dict[str, Perform]:
+def _with_batch(permit_batch: Callable[[int], int]) -> dict[str, Perform]:
     """Returns permits once it holds another number of them."""
     return {CONSUME: lambda state, of: _RIGHT[CONSUME](state, replace(of, permit_batch=permit_batch(of.permit_batch)))}
 
@@ -235,46 +240,17 @@ class LetsNewcomersPass(PermitOutside):
 
 # The rules.
 
-RECEIVE, TAKE, DONE_WITH = Move("Receive"), Move("Take"), Move("Consume")
-WITHDRAW, BARRIER, WATERMARK = Move("WithdrawChunk"), Move("OfferBarrier"), Move("OfferWatermark")
-
-
-def _offer(*rows: int) -> tuple[Move, ...]:
-    return tuple(Move("OfferChunk", (count,)) for count in rows)
-
-
 PLAIN, BATCHES = constants(2), constants(3, 2, max_chunk_cost=2)
-ONES = _offer(1)
-_SENT_AND_READ = (*ONES, RECEIVE)
-_NOW = (Move("SendChunkNow", (1,)), RECEIVE)
-_NONE: Lacks = frozenset()
-_WEIGHTS, _BATCHING = frozenset({Feature.WEIGHTS}), frozenset({Feature.BATCHING})
-_BARRIERS, _WATERMARKS = frozenset({Feature.BARRIERS}), frozenset({Feature.WATERMARKS})
-_CANCELLATION, _REFUSALS = frozenset({Feature.CANCELLATION}), frozenset({Feature.REFUSALS})
+_rule, _it, _in_batches = (
+    partial(make_rule, SYSTEM.module),
+    partial(make_mistake, PLAIN),
+    partial(make_mistake, BATCHES),
+)
 
 
-def _rule(name: str, statement: str, operator: str, *mistakes: Mistake, needs: Lacks = _NONE) -> Rule:
-    return Rule(SYSTEM.module, name, statement, operator, needs, mistakes)
+def _newest(line: Sequence[Message], _: State) -> int:
+    return [0, *_waiting(line, "chunk")][-1]
 
-
-def _it(
-    name: str,
-    moves: tuple[Move, ...],
-    actions: Mapping[str, Perform] | None = None,
-    *,
-    agreed: ChannelParameters = PLAIN,
-    outside: type[Outside] = Outside,
-    needs: Lacks = _NONE,
-) -> Mistake:
-    return Mistake(name, agreed, moves, actions or {}, outside, needs)
-
-
-_ON_ARRIVAL = mistakes.deliver_and_return(PermitOutside)
-_IN_FRONT = {"Deliver": mistakes.deliver_in_front(PermitOutside)}
-_TWICE = {"Deliver": mistakes.deliver_twice(PermitOutside)}
-_FORGOTTEN = {"WithdrawChunk": mistakes.withdraw_and_forget(PermitOutside, "WithdrawChunk")}
-_NEWEST = {"SendChunk": send_from(_RIGHT["SendChunk"], lambda line, _: [0, *_waiting(line, "chunk")][-1])}
-_FITTING = {"SendChunk": send_from(_RIGHT["SendChunk"], _first_that_fits)}
 
 RULES = (
     # Permits are spent.
@@ -282,7 +258,7 @@ RULES = (
         "window",
         "A sender without permits waits: never more is in the channel than there are permits.",
         "Bounded",
-        _it("sends without permits", ONES, {"SendChunk": changed_before(_RIGHT["SendChunk"], _chunk_unpaid)}),
+        _it("sends without permits", "1", {"SendChunk": changed_before(_RIGHT["SendChunk"], _chunk_unpaid)}),
     ),
     _rule(
         "whole-window",
@@ -290,7 +266,7 @@ RULES = (
         "SendChunk",
         _it(
             "does not spend the last permit",
-            ONES,
+            "1",
             _only_if("SendChunk", lambda at: not at.waiting.is_empty() and at.waiting.head().cost < at.permits.rows),
         ),
     ),
@@ -298,145 +274,153 @@ RULES = (
         "cost-is-rows",
         "A chunk costs as many permits as it has rows.",
         "Cost",
-        _it("counts chunks instead of rows", _offer(2), _costs(lambda _: 1)),
-        needs=_WEIGHTS,
+        _it("counts chunks instead of rows", "2", _costs(lambda _: 1)),
+        needs="weights",
     ),
     _rule(
         "empty-costs-one",
         "An empty chunk costs one permit.",
         "Cost",
-        _it("lets empty chunks pass for nothing", _offer(0), _costs(lambda rows: rows)),
-        needs=_WEIGHTS,
+        _it("lets empty chunks pass for nothing", "0", _costs(lambda rows: rows)),
+        needs="weights",
     ),
     _rule(
         "oversize-costs-max-chunk-cost",
         "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
         "Cost",
-        _it("charges an oversize chunk for all its rows", _offer(3), _costs(lambda rows: max(rows, 1))),
-        needs=_WEIGHTS | {Feature.OVERSIZE},
+        _it("charges an oversize chunk for all its rows", "3", _costs(lambda rows: max(rows, 1))),
+        needs="weights oversize",
     ),
     # They come back.
     _rule(
         "returned-when-consumed",
         "Permits come back when the application has consumed a message, not before.",
         "Consume",
-        _it("returns permits when a message arrives", ONES, _ON_ARRIVAL),
+        _it("returns permits when a message arrives", "1", mistakes.deliver_and_return(PermitOutside)),
         _it(
             "returns permits when a message is handed over",
-            (*ONES, TAKE, DONE_WITH),
+            "1 Take Consume",
             outside=mistakes.ReturnsOnHandOver,
-            needs=frozenset({Feature.ACKNOWLEDGEMENT}),
+            needs="acknowledgement",
         ),
     ),
     _rule(
         "none-lost",
         "No permit is lost: what was consumed comes back whole.",
         "Conservation",
-        _it("returns a permit too few", _SENT_AND_READ, _returns(lambda message: message.cost - 1)),
+        _it("returns a permit too few", "1 Receive", _returns(lambda message: message.cost - 1)),
     ),
     _rule(
         "none-created",
         "No permit is created: what was consumed comes back once.",
         "Conservation",
-        _it("returns permits twice", _SENT_AND_READ, _returns(lambda message: message.cost * 2)),
-        _it(
+        _it("returns permits twice", "1 Receive", _returns(lambda message: message.cost * 2)),
+        _in_batches(
             "returns the last batch again with the next one",
-            _SENT_AND_READ,
+            "1 Receive",
             {CONSUME: _returned_again},
-            agreed=BATCHES,
-            needs=_BATCHING,
+            needs="batching",
         ),
     ),
     _rule(
         "verbatim",
         "A message gives back the permits that it held, whatever its rows would cost.",
         "Held",
-        _it("returns the rows of an empty chunk", (*_offer(0), RECEIVE), _returns(lambda it: min(it.rows, it.cost))),
-        _it(
+        _it("returns the rows of an empty chunk", "0 Receive", _returns(lambda it: min(it.rows, it.cost))),
+        make_mistake(
+            constants(3, max_chunk_cost=2),
             "returns the rows of an oversize chunk",
-            (*_offer(1, 3), RECEIVE),
+            "1 3 Receive",
             _returns(lambda message: max(message.rows, message.cost)),
-            agreed=constants(3, max_chunk_cost=2),
-            needs=frozenset({Feature.OVERSIZE}),
+            needs="oversize",
         ),
-        needs=_WEIGHTS,
+        needs="weights",
     ),
     _rule(
         "batched",
         "While the consumer is busy, permits come back in batches, not one by one.",
         "GrantsBatched",
-        _it("returns the permits of each chunk at once", _SENT_AND_READ, _in_batches_of(lambda _: 1), agreed=BATCHES),
-        needs=_BATCHING,
+        _in_batches("returns the permits of each chunk at once", "1 Receive", _with_batch(lambda _: 1)),
+        needs="batching",
     ),
     _rule(
         "batch-in-time",
         "A batch comes back as soon as it is complete.",
         "Consume",
-        _it(
+        make_mistake(
+            constants(4, 2, max_chunk_cost=2),
             "returns a batch one permit too late",
-            _SENT_AND_READ,
-            _in_batches_of(lambda permit_batch: permit_batch + 1),
-            agreed=constants(4, 2, max_chunk_cost=2),
+            "1 Receive",
+            _with_batch(lambda permit_batch: permit_batch + 1),
         ),
-        needs=_BATCHING,
+        needs="batching",
     ),
     _rule(
         "residue-returned",
         "A receiver that has consumed everything returns what it holds below a batch.",
         "Flush",
-        _it("keeps a residue below a batch", _SENT_AND_READ, {"Flush": never}, agreed=BATCHES),
-        needs=_BATCHING | {Feature.IDLE_FLUSH},
+        _in_batches("keeps a residue below a batch", "1 Receive", {"Flush": never}),
+        needs="batching idle-flush",
     ),
     # Messages keep their order.
     _rule(
         "oldest-leaves-first",
         "Chunks leave in the order in which they were offered.",
         "SendChunk",
-        _it("lets the newest waiting chunk leave first", _SENT_AND_READ, _NEWEST),
-        _it("lets a small chunk overtake a large one that waits", (*_offer(1, 2), RECEIVE), _FITTING, needs=_WEIGHTS),
+        _it("lets the newest waiting chunk leave first", "1 Receive", _sends(_newest)),
+        _it(
+            "lets a small chunk overtake a large one that waits",
+            "1 2 Receive",
+            _sends(_first_that_fits),
+            needs="weights",
+        ),
     ),
     _rule(
         "oldest-arrives-first",
         "Messages are received in the order in which they left.",
         "Deliver",
-        _it("hands over the newest message", _SENT_AND_READ, _IN_FRONT),
+        _it("hands over the newest message", "1 Receive", {"Deliver": mistakes.deliver_in_front(PermitOutside)}),
     ),
     _rule(
         "exactly-once",
         "Every chunk that has left is received, once.",
         "ExactlyOnceInOrder",
-        _it("loses a chunk", _SENT_AND_READ, {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}),
-        _it("hands a chunk over twice", _SENT_AND_READ, _TWICE),
+        _it("loses a chunk", "1 Receive", {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}),
+        _it("hands a chunk over twice", "1 Receive", {"Deliver": mistakes.deliver_twice(PermitOutside)}),
     ),
     # Sends are given up.
     _rule(
         "withdrawn-never-sent",
         "A send that was cancelled while it waited has sent nothing.",
         "WithdrawChunk",
-        _it("sends a cancelled chunk later", (*ONES, WITHDRAW, RECEIVE), {"WithdrawChunk": mistakes.keep_withdrawn}),
-        needs=_CANCELLATION,
+        _it("sends a cancelled chunk later", "1 WithdrawChunk Receive", {"WithdrawChunk": mistakes.keep_withdrawn}),
+        needs="cancellation",
     ),
     _rule(
         "withdrawn-pays-nothing",
         "A send that was cancelled while it waited has taken no permits.",
         "WithdrawChunk",
-        _it("loses a permit when a send is cancelled", (*ONES, WITHDRAW, RECEIVE), _FORGOTTEN),
-        needs=_CANCELLATION,
+        _it(
+            "loses a permit when a send is cancelled",
+            "1 WithdrawChunk Receive",
+            {"WithdrawChunk": mistakes.withdraw_and_forget(PermitOutside, "WithdrawChunk")},
+        ),
+        needs="cancellation",
     ),
     _rule(
         "refused-changes-nothing",
         "What the channel refuses leaves it as it was.",
         "SendChunk",
-        _it("sends a refused chunk later", _NOW, outside=mistakes.KeepsRefused),
-        _it("takes the permits of a refused chunk", _NOW, outside=mistakes.PaysForRefused),
-        needs=_REFUSALS,
+        _it("sends a refused chunk later", "SendChunkNow(1) Receive", outside=mistakes.KeepsRefused),
+        _it("takes the permits of a refused chunk", "SendChunkNow(1) Receive", outside=mistakes.PaysForRefused),
+        needs="refusals",
     ),
     _rule(
         "newcomers-wait",
         "A chunk is refused while others wait for permits, even if its own are here.",
         "SendChunk",
-        _it("lets a newcomer go before those who wait", (*_offer(1, 2), _NOW[0]), outside=LetsNewcomersPass),
-        needs=_REFUSALS | _WEIGHTS,
+        _it("lets a newcomer go before those who wait", "1 2 SendChunkNow(1)", outside=LetsNewcomersPass),
+        needs="refusals weights",
     ),
     # Barriers and watermarks.
     _rule(
@@ -445,11 +429,11 @@ RULES = (
         "SendBarrier",
         _it(
             "lets a barrier overtake a chunk that waits",
-            (*ONES, BARRIER, RECEIVE),
+            "1 OfferBarrier Receive",
             _send_early("SendBarrier", "barrier"),
         ),
-        _it("lets a chunk overtake a barrier that waits", (*ONES, BARRIER, RECEIVE), _send_early("SendChunk", "chunk")),
-        needs=_BARRIERS,
+        _it("lets a chunk overtake a barrier that waits", "1 OfferBarrier Receive", _send_early("SendChunk", "chunk")),
+        needs="barriers",
     ),
     _rule(
         "barrier-needs-no-rows",
@@ -457,25 +441,25 @@ RULES = (
         "SendBarrier",
         _it(
             "lets a barrier wait for row permits",
-            (*ONES, BARRIER),
+            "1 OfferBarrier",
             _only_if("SendBarrier", lambda at: at.permits.rows > 0),
         ),
-        needs=_BARRIERS,
+        needs="barriers",
     ),
     _rule(
         "barriers-bounded",
         "A barrier waits for a barrier permit.",
         "SendBarrier",
-        _it("sends barriers without permits", (BARRIER,), _unpaid("SendBarrier", Permits(0, 1, 0))),
-        needs=_BARRIERS,
+        _it("sends barriers without permits", "OfferBarrier", _unpaid("SendBarrier", Permits(0, 1, 0))),
+        needs="barriers",
     ),
     _rule(
         "barrier-returned",
         "The permit of a consumed barrier comes back, in its own class.",
         "Consume",
-        _it("drops the permit of a barrier", (BARRIER, RECEIVE), _for_a_barrier(Permits(0, 0, 0))),
-        _it("returns a row permit for a barrier", (*ONES, BARRIER, RECEIVE), _for_a_barrier(Permits(1, 1, 0))),
-        needs=_BARRIERS,
+        _it("drops the permit of a barrier", "OfferBarrier Receive", _for_a_barrier(Permits(0, 0, 0))),
+        _it("returns a row permit for a barrier", "1 OfferBarrier Receive", _for_a_barrier(Permits(1, 1, 0))),
+        needs="barriers",
     ),
     _rule(
         "watermark-keeps-its-place",
@@ -483,24 +467,24 @@ RULES = (
         "SendWatermark",
         _it(
             "lets a watermark overtake chunks",
-            (*ONES, WATERMARK, RECEIVE),
+            "1 OfferWatermark Receive",
             {"SendWatermark": changed_before(_RIGHT["SendWatermark"], _watermark_early)},
         ),
-        needs=_WATERMARKS,
+        needs="watermarks",
     ),
     _rule(
         "watermarks-bounded",
         "One watermark is in the channel; newer ones wait until it was consumed.",
         "SendWatermark",
-        _it("lets watermarks pile up", (WATERMARK, RECEIVE), _unpaid("SendWatermark", Permits(0, 0, 1))),
-        needs=_WATERMARKS,
+        _it("lets watermarks pile up", "OfferWatermark Receive", _unpaid("SendWatermark", Permits(0, 0, 1))),
+        needs="watermarks",
     ),
     _rule(
         "watermarks-conflated",
         "A newer watermark replaces one that has not left.",
         "OfferWatermark",
-        _it("keeps an old watermark", (WATERMARK, RECEIVE), outside=KeepsOldWatermark),
-        needs=_WATERMARKS,
+        _it("keeps an old watermark", "OfferWatermark Receive", outside=KeepsOldWatermark),
+        needs="watermarks",
     ),
 )
 
@@ -513,7 +497,9 @@ class PermitRules(Rulebook):
     rules = (*RULES, *whole_run_rules(SYSTEM.module, withdraw="WithdrawChunk", withdraw_barrier="WithdrawBarrier"))
     unit = "permits"
     plain = PLAIN
-    used_by_pairs = _WEIGHTS | _BATCHING | _BARRIERS | _WATERMARKS | _CANCELLATION
+    used_by_pairs = frozenset(
+        {Feature.WEIGHTS, Feature.BATCHING, Feature.BARRIERS, Feature.WATERMARKS, Feature.CANCELLATION}
+    )
 
     def model(
         self,
@@ -534,7 +520,8 @@ class PermitRules(Rulebook):
         A chain of channels is walked with chunks of one size only, sent by those who wait: all of it would be a hundred
         times as many edges.
         """
-        classes, small = _BARRIERS | _WATERMARKS, _WEIGHTS | _BATCHING | _REFUSALS
+        classes = frozenset({Feature.BARRIERS, Feature.WATERMARKS})
+        small = frozenset({Feature.WEIGHTS, Feature.BATCHING, Feature.REFUSALS})
         if hops > 1:
             left_out = [lacks | classes | small]
         else:
@@ -551,7 +538,7 @@ class PermitRules(Rulebook):
 
     def pair_graphs(self, lacks: Lacks) -> list[Graph]:
         """Chunks with batches; and all classes in a smaller channel."""
-        classes = _BARRIERS | _WATERMARKS
+        classes = frozenset({Feature.BARRIERS, Feature.WATERMARKS})
         chunks = constants(2) if Feature.BATCHING in lacks else constants(3, 2)
         is_light = Feature.WEIGHTS in lacks
         graphs = [Graph(chunks, (1,) if is_light else (1, 2), lacks | classes)]
