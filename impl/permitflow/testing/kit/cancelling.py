@@ -2,206 +2,60 @@
 
 Each await is tried in two runs: the operation is cancelled while it sleeps, or after its wake-up and before it runs.
 A cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and an operation that
-waits behind still wakes.
+waits behind still wakes: afterwards the channel is led by the model, for which nothing happened.
 """
 
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, NamedTuple
 
-from permitflow.protocol.messages import Kind
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature, Received, lacks_of
-from permitflow.testing.kit.leading import TURNS, consume, give_up, pause
+from permitflow.testing.kit.leading import TURNS, Led, consume, give_up, pause, steps_in_words
+from permitflow.testing.kit.outside import DONE, NOTHING
 from permitflow.testing.kit.rules import MakeAdapter, Outcome, Rule, Rulebook, RuleVerdict
 from permitflow.testing.moves import Divergence, Move
-from permitflow.tracing.file import MemoryTrace
 
-T = TypeVar("T")
-
-
-class Cancelling:
-    """One run: prepare, start the operation, let it reach an await, cancel it, and check the channel."""
-
-    what = ""
-
-    def __init__(self, book: Rulebook, adapter: ChannelAdapter) -> None:
-        self.book = book
-        self.adapter = adapter
-        self.serial = 0
-        self.sent: list[int] = []
-        """The messages that the receiver must get: serial numbers of chunks, and 0 for barriers."""
-        self.capacity = capacity_of(book, adapter)
-        self.cancelled_at = 0
-        """The number of the await at which the operation was cancelled."""
-
-    async def prepare(self) -> None:
-        """Bring the channel into a state in which the operation has to wait."""
-        raise NotImplementedError
-
-    def operation(self) -> Coroutine[object, object, object]:
-        """The operation that is cancelled."""
-        raise NotImplementedError
-
-    async def feed(self) -> None:
-        """Cause the event that the operation waits for."""
-        raise NotImplementedError
-
-    def note(self, result: object) -> None:
-        """Note the result of an operation that completed despite its cancellation."""
-        raise NotImplementedError
-
-    async def send(self) -> None:
-        """Send a chunk of one row; there is room for it."""
-        self.serial += 1
-        serial = self.serial
-        async with asyncio.timeout(self.adapter.timeout_seconds):
-            await self.adapter.offer_chunk(serial, 1)
-        self.sent.append(serial)
-
-    async def receive(self) -> None:
-        """Take the oldest message, which must be the one that is due, and consume it."""
-        try:
-            async with asyncio.timeout(self.adapter.timeout_seconds):
-                self.check_received(await self.adapter.take())
-        except TimeoutError:
-            raise Divergence(f"lost {_named(self.sent[0])}: it was sent, and cannot be received") from None
-        consume(self.adapter)
-
-    def check_received(self, received: Received) -> None:
-        """Compare a received message with the one that is due."""
-        value = received.value if received.kind is Kind.CHUNK else 0
-        if not self.sent or value != self.sent[0]:
-            due = _named(self.sent[0]) if self.sent else "nothing"
-            raise Divergence(f"delivered {_named(value or 0)}, while {due} was due")
-        self.sent.pop(0)
-
-    async def check_rest(self) -> None:
-        """Check that exactly the sent messages are received, and that the channel has as much room as before.
-
-        Raises:
-            Divergence: a message or room was lost, or created.
-        """
-        while self.sent:
-            await self.receive()
-        await self._expect_nothing()
-        for number in range(self.capacity):
-            try:
-                await self.send()
-            except TimeoutError:
-                raise Divergence(f"lost {self.book.unit}: {number} of {self.capacity} chunks find room") from None
-        if await self._finishes(self.adapter.offer_chunk(self.serial + 1, 1)):
-            raise Divergence(f"created {self.book.unit}: more than {self.capacity} chunks find room")
-
-    async def _expect_nothing(self) -> None:
-        taking = asyncio.create_task(self.adapter.take())
-        await pause(self.adapter)
-        if taking.done():
-            self.check_received(taking.result())
-        await give_up(taking)
-
-    async def _finishes(self, coroutine: Coroutine[None, None, None]) -> bool:
-        task = asyncio.create_task(coroutine)
-        await pause(self.adapter)
-        is_done = task.done()
-        await give_up(task)
-        return is_done
+MOST_AWAITS = 50
+ONE, RECEIVE, BARRIER = Move("OfferChunk", (1,)), Move("Receive"), Move("OfferBarrier")
 
 
-class CancelledSend(Cancelling):
-    """A send into a full window."""
+class Operation(NamedTuple):
+    """What is cancelled."""
 
-    what = "send"
-
-    async def prepare(self) -> None:
-        """Fill the window."""
-        for _ in range(self.capacity):
-            await self.send()
-        self.serial += 1
-        self.own = self.serial
-
-    def operation(self) -> Coroutine[object, object, object]:
-        """Send one more; with weights, a chunk that gets its permits in several portions."""
-        return self.adapter.offer_chunk(self.own, 1 if Feature.WEIGHTS in lacks_of(self.adapter) else 2)
-
-    async def feed(self) -> None:
-        """Make room for one chunk."""
-        if not self.sent:
-            raise Divergence("forgotten a send: nothing is in the channel, and it sleeps on")
-        await self.receive()
-
-    def note(self, result: object) -> None:
-        """The chunk has left."""
-        self.sent.append(self.own)
+    what: str
+    move: Move
+    fill: Move | None
+    """The move that is made until this one has to wait."""
+    feed: Move
+    """The move that causes what the operation waits for."""
 
 
-class CancelledBarrier(CancelledSend):
-    """A barrier while the only barrier permit is in use."""
-
-    what = "barrier"
-
-    async def prepare(self) -> None:
-        """Use up the barrier permits of all hops."""
-        for _ in range(self.adapter.hops):
-            async with asyncio.timeout(self.adapter.timeout_seconds):
-                await self.adapter.offer_barrier()
-            self.sent.append(0)
-        self.own = 0
-
-    def operation(self) -> Coroutine[object, object, object]:
-        """Send one more."""
-        return self.adapter.offer_barrier()
+# With weights, a chunk that gets its permits in several portions.
+SEND = Operation("send", Move("OfferChunk", (2,)), ONE, RECEIVE)
+SEND_BARRIER = Operation("barrier", BARRIER, BARRIER, RECEIVE)
+TAKE = Operation("receive", RECEIVE, None, ONE)
 
 
-class CancelledReceive(Cancelling):
-    """A receive from an empty channel."""
-
-    what = "receive"
-
-    async def prepare(self) -> None:
-        """Leave the channel empty."""
-
-    def operation(self) -> Coroutine[object, object, object]:
-        """Take the next message."""
-        return self.adapter.take()
-
-    async def feed(self) -> None:
-        """Send something."""
-        await self.send()
-
-    def note(self, result: object) -> None:
-        """A message was taken after all."""
-        assert isinstance(result, Received)
-        self.check_received(result)
-        consume(self.adapter)
-
-
-def capacity_of(book: Rulebook, adapter: ChannelAdapter) -> int:
-    """How many chunks of one row fit into a chain of small channels, by the model."""
+def capacity_of(book: Rulebook, adapter: ChannelAdapter, filling: Move = ONE) -> int:
+    """How many such messages fit into a chain of small channels, by the model."""
     outside = book.seen(book.plain, (1,), hops=adapter.hops)
     world, count = outside.start(), 0
     while True:
-        ((seen, world), *_) = outside.make(world, Move("OfferChunk", (1,)))
+        ((seen, world), *_) = outside.make(world, filling)
         if seen.waiting:
             return count
         count += 1
 
 
-def _named(serial: int) -> str:
-    return f"chunk {serial}" if serial else "a barrier"
-
-
-MOST_AWAITS = 50
-
-
 class Counted:
     """An operation that counts how often it has been suspended."""
 
-    def __init__(self, coroutine: Coroutine[object, object, T]) -> None:
+    def __init__(self, coroutine: Coroutine[object, object, object]) -> None:
         self._coroutine = coroutine
         self.awaits = 0
 
-    def __await__(self) -> Generator[object, object, T]:
+    def __await__(self) -> Generator[object, object, object]:
         steps = self._coroutine.__await__()
         try:
             yielded = next(steps)
@@ -214,71 +68,126 @@ class Counted:
                 else:
                     yielded = steps.send(sent)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return end.value
 
 
-async def cancel_everywhere(kind: type[Cancelling], book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
+async def cancel_everywhere(operation: Operation, book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
     """Cancel at every await, asleep and awake; stop at the first run that breaks the rule."""
+    if operation is SEND and Feature.WEIGHTS in lacks_of(make()):
+        operation = operation._replace(move=ONE)
     awaits = 0
     while awaits < MOST_AWAITS:
         has_ended = False
         for is_awake in (False, True):
-            one = kind(book, make())
+            one = _Cancelling(operation, book, make())
             try:
-                has_ended = await _cancel_at(one, awaits + 1, is_awake=is_awake)
-            except (Divergence, TimeoutError) as problem:
+                has_ended = await one.cancel_at(awaits + 1, is_awake=is_awake)
+            except Divergence as problem:
                 state = "after it was woken, before it ran" if is_awake else "asleep"
-                run = (
-                    f"a {kind.what} is cancelled at its await number {one.cancelled_at}, {state}",
-                    f"then: {problem}",
-                )
-                return RuleVerdict(rule, Outcome.BREAKS, f"has {problem}", run)
+                when = f"a {operation.what} is cancelled at its await number {one.cancelled_at}, {state}"
+                steps = steps_in_words(one.led.steps[one.led_before :])
+                then = tuple(steps) if steps else (f"then: {problem}",)
+                return RuleVerdict(rule, Outcome.BREAKS, "does something else than the model afterwards", (when, *then))
         if has_ended:
             break
         awaits += 1
     return RuleVerdict(rule, Outcome.HOLDS, f"{2 * awaits} cancellations, at every await, asleep and awake")
 
 
-async def _cancel_at(run: Cancelling, number: int, *, is_awake: bool) -> bool:
-    """Cancel at an await; True if the operation ends before it."""
-    await run.adapter.open(run.book.plain, MemoryTrace().recorder)
-    try:
-        await run.prepare()
-        counted = Counted(run.operation())
-        task = asyncio.create_task(_awaited(counted))
+class _Cancelling:
+    """One run: fill the channel, start the operation, let it reach an await, cancel it, and lead the channel on."""
+
+    def __init__(self, operation: Operation, book: Rulebook, adapter: ChannelAdapter) -> None:
+        outside = book.seen(book.plain, (1, 2), hops=adapter.hops, lacks=lacks_of(adapter))
+        self.led = Led(adapter, outside, book.plain)
+        self.led_before = 0
+        """Steps before the cancellation."""
+        self.cancelled_at = 0
+        """The number of the await at which the operation was cancelled."""
+        self._operation = operation
+        self._adapter = adapter
+        self._capacity = capacity_of(book, adapter)
+        self._fills = capacity_of(book, adapter, operation.fill) if operation.fill else 0
+
+    async def cancel_at(self, number: int, *, is_awake: bool) -> bool:
+        """Cancel at an await; True if the operation ends before it.
+
+        Raises:
+            Divergence: the channel does something else than the model.
+        """
+        await self.led.open()
         try:
-            is_there = await _reach(run, task, counted, number)
-            if is_there:
-                if is_awake:
-                    await run.feed()
-                run.cancelled_at = counted.awaits
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                run.note(await task)
+            for _ in range(self._fills):
+                await self._at_once(self._operation.fill or ONE)
+            counted = Counted(self._begun(self._operation.move))
+            task = asyncio.ensure_future(_awaited(counted))
+            try:
+                is_there = await self._reach(task, counted, number)
+                if is_there:
+                    if is_awake:
+                        await self._at_once(self._operation.feed)
+                    self.cancelled_at = counted.awaits
+                    task.cancel()
+                with suppress(asyncio.CancelledError):
+                    self._did(self._operation.move, await task)
+            finally:
+                await give_up(task)
+            await self._check_rest()
+            return not is_there
         finally:
-            await give_up(task)
-        await run.check_rest()
-        return not is_there
-    finally:
-        await run.adapter.close()
+            await self.led.close()
+
+    def _begun(self, move: Move) -> Coroutine[Any, Any, object]:
+        match move:
+            case Move("OfferChunk", (rows,)):
+                self._serial = self.led.next_serial()
+                return self._adapter.offer_chunk(self._serial, rows)
+            case Move("OfferBarrier"):
+                self._serial = self.led.next_serial()
+                return self._adapter.offer_barrier()
+        return self._adapter.take()
+
+    async def _at_once(self, move: Move) -> None:
+        """Make a move that need not wait; the operation gets no turn after it."""
+        try:
+            async with asyncio.timeout(self._adapter.timeout_seconds):
+                result = await self._begun(move)
+        except TimeoutError:
+            raise Divergence(f"{move!r} need not wait, and does") from None
+        self._did(move, result)
+
+    def _did(self, move: Move, result: object) -> None:
+        """Let the model do the same."""
+        if isinstance(result, Received):
+            consume(self._adapter)
+        else:
+            self.led.offered.append(self._serial)
+        self.led.follow(move, result if isinstance(result, Received) else DONE)
+
+    async def _reach(self, task: "asyncio.Future[object]", counted: Counted, number: int) -> bool:
+        """Let the operation reach this await: feed it at each earlier one."""
+        for _ in range(MOST_AWAITS):
+            for _ in range(TURNS):
+                if counted.awaits >= number or task.done():
+                    break
+                await asyncio.sleep(0)
+            else:
+                await self._at_once(self._operation.feed)
+                await pause(self._adapter)
+            if task.done() or counted.awaits >= number:
+                return not task.done()
+        raise Divergence("what it waited for came, and it sleeps on")
+
+    async def _check_rest(self) -> None:
+        """Exactly the sent messages are received, and the channel has as much room as before."""
+        led = self.led
+        self.led_before = len(led.steps)
+        while any(seen.outcome != NOTHING for seen in led.outside.make_in(led.worlds, RECEIVE)):
+            await self._at_once(RECEIVE)
+        await led.make(RECEIVE)
+        for _ in range(self._capacity + 1):
+            await led.make(ONE)
 
 
 async def _awaited(counted: Counted) -> object:
     return await counted
-
-
-async def _reach(run: Cancelling, task: "asyncio.Task[object]", counted: Counted, number: int) -> bool:
-    """Let the operation reach this await: feed it at each earlier one."""
-    for _ in range(MOST_AWAITS):
-        for _ in range(TURNS):
-            if counted.awaits >= number or task.done():
-                break
-            await asyncio.sleep(0)
-        else:
-            await run.feed()
-            await pause(run.adapter)
-        if counted.awaits >= number and not task.done():
-            return True
-        if task.done():
-            return False
-    raise Divergence("forgotten it: what it waited for came, and it sleeps on")

@@ -14,7 +14,7 @@ from traceback import format_exception
 from typing import Any, NamedTuple, TypeAlias
 
 from permitflow.testing.kit.adapter import Feature, lacks_of, require_methods
-from permitflow.testing.kit.cancelling import CancelledBarrier, CancelledReceive, CancelledSend, cancel_everywhere
+from permitflow.testing.kit.cancelling import SEND, SEND_BARRIER, TAKE, cancel_everywhere
 from permitflow.testing.kit.leading import walk_graphs
 from permitflow.testing.kit.probes import Probing
 from permitflow.testing.kit.rules import (
@@ -131,9 +131,9 @@ _Check: TypeAlias = Callable[[Rulebook, Rule, MakeAdapter], Coroutine[None, None
 
 _CHECKS: dict[str, _Check] = {
     "every-edge": walk_graphs,
-    "cancelled-send": partial(cancel_everywhere, CancelledSend),
-    "cancelled-barrier": partial(cancel_everywhere, CancelledBarrier),
-    "cancelled-receive": partial(cancel_everywhere, CancelledReceive),
+    "cancelled-send": partial(cancel_everywhere, SEND),
+    "cancelled-barrier": partial(cancel_everywhere, SEND_BARRIER),
+    "cancelled-receive": partial(cancel_everywhere, TAKE),
     "observed-run": observe_run,
     "recorded-run": record_run,
     "end-comes-last": end_run,

@@ -73,7 +73,7 @@ class Led:
         self.steps: list[Step] = []
         self.trace = MemoryTrace()
         self._changed = asyncio.Event()
-        self._offered: list[int] = []
+        self.offered: list[int] = []
         """Serial numbers of offered messages that were not withdrawn: the index of each is the model's number."""
         self._serial = 0
         self._sends: dict[int, tuple[str, asyncio.Task[None]]] = {}
@@ -141,10 +141,28 @@ class Led:
                 return outcome
         return DONE
 
-    def _next(self) -> int:
+    def next_serial(self) -> int:
+        """The number of a message that is offered now; see ``offered``."""
         self._serial += 1
-        self._offered.append(self._serial)
         return self._serial
+
+    def _next(self) -> int:
+        self.offered.append(self.next_serial())
+        return self._serial
+
+    def follow(self, move: Move, outcome: Result) -> None:
+        """Let the model make a move that somebody else has made, with this outcome.
+
+        Raises:
+            Divergence: the model does not allow it.
+        """
+        possible = self.outside.make_in(self.worlds, move)
+        if isinstance(outcome, Received):
+            outcome = self._in_the_models_terms(outcome, _received(possible))
+        self.worlds = tuple(world for seen, worlds in possible.items() if seen.outcome == outcome for world in worlds)
+        if not self.worlds:
+            self.steps.append(Step(move, Seen(outcome), tuple(possible)))
+            raise Divergence("\n".join(steps_in_words(self.steps)))
 
     def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)
@@ -153,7 +171,7 @@ class Led:
 
     async def _withdraw(self, position: int) -> None:
         serial = list(self._sends)[position]
-        self._offered.remove(serial)
+        self.offered.remove(serial)
         await give_up(self._sends.pop(serial)[1])
 
     async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Result:
@@ -169,7 +187,7 @@ class Led:
         # Its permits may still be on their way; a refusal changes nothing, so the send may be repeated.
         if attempt() or (may_succeed and await self._retry(attempt)):
             return DONE
-        self._offered.pop()
+        self.offered.pop()
         return REFUSED
 
     async def _retry(self, attempt: Callable[[], bool]) -> bool:
@@ -190,7 +208,7 @@ class Led:
             await give_up(task)
             return NOTHING
         received = task.result()
-        return self._in_the_models_terms(received, [s.outcome for s in expected if isinstance(s.outcome, Received)])
+        return self._in_the_models_terms(received, _received(expected))
 
     def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
         kind, value, rows = received
@@ -198,7 +216,7 @@ class Led:
             # The payload is too small to carry a number: assume the right one.
             value = next((one.value for one in due if (one.kind, one.rows) == (kind, rows)), None)
         elif kind is Kind.CHUNK:
-            value = self._offered.index(value) if value in self._offered else WITHDRAWN
+            value = self.offered.index(value) if value in self.offered else WITHDRAWN
         return Received(kind, value, rows)
 
     # The applications' view.
@@ -209,7 +227,7 @@ class Led:
             self._changed.clear()
             await pause(self.adapter)
             self._drop_done()
-            waiting = tuple(f"{kind} {self._offered.index(serial)}" for serial, (kind, _) in self._sends.items())
+            waiting = tuple(f"{kind} {self.offered.index(serial)}" for serial, (kind, _) in self._sends.items())
             seen = Seen(outcome, waiting)
             if seen in expected or asyncio.get_running_loop().time() >= deadline:
                 return seen
@@ -231,6 +249,10 @@ class Led:
             await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
         else:
             await pause(self.adapter)
+
+
+def _received(possible: Iterable[Seen]) -> list[Received]:
+    return [seen.outcome for seen in possible if isinstance(seen.outcome, Received)]
 
 
 async def pause(adapter: ChannelAdapter) -> None:
