@@ -38,7 +38,7 @@ def judge_of(run: asyncio.Runner) -> JudgeOf:
 
 
 class TestLocalChannel(ChannelKit):
-    adapter = LocalChannel
+    adapter: type[ChannelAdapter] = LocalChannel
 
     @pytest.fixture(autouse=True)
     def _judge(self, judge_of: JudgeOf) -> None:

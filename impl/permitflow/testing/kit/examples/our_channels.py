@@ -1,7 +1,8 @@
 """This project's own channels, and its core as a pair of ends that is moved step by step."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pyarrow as pa
 
@@ -17,15 +18,21 @@ from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
 from permitflow.testing.kit.rules import rulebook_of
 from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.transports.remote_sender import RemoteSender
 
 SCHEMA = pa.schema([("serial", pa.int64())])
 
 
-class _OurChannel(ChannelAdapter):
+class OurChannel(ChannelAdapter):
     """The common part: all of our channels have the same two ends."""
 
     sender: SendEnd[object]
     receiver: ReceiveEnd[object]
+
+    def streams(self) -> Sequence[str]:
+        """The names under which its streams are recorded, the sender's first."""
+        raise NotImplementedError
 
     def chunk(self, serial: int, rows: int) -> object:
         """A chunk that carries its serial number."""
@@ -80,15 +87,19 @@ class _OurChannel(ChannelAdapter):
         self.receiver.consume()
 
 
-class LocalChannel(_OurChannel):
+class LocalChannel(OurChannel):
     """The asyncio channel inside a process."""
 
     async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
         """Open a channel."""
-        self.sender, self.receiver = open_channel(parameters, record=record)
+        self.sender, self.receiver = open_channel(parameters, name="local", record=record)
+
+    def streams(self) -> Sequence[str]:
+        """There is one."""
+        return ("local",)
 
 
-class ExchangeChannel(_OurChannel):
+class ExchangeChannel(OurChannel):
     """From a producer through an exchange to a consumer, over gRPC: three control loops in a chain."""
 
     hops = 3
@@ -99,28 +110,41 @@ class ExchangeChannel(_OurChannel):
         """Start an exchange with one channel, and dial it from both sides."""
         is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
+
         # One task enters and leaves the context manager, as its cancel scope demands.
-        self._stage = asyncio.create_task(self._hold_open(parameters, record, is_open))
+        async def hold_open() -> None:
+            async with self.dialled(parameters, record):
+                is_open.set_result(None)
+                await self._stop.wait()
+
+        self._stage = asyncio.create_task(hold_open())
         await asyncio.wait({self._stage, is_open}, return_when=asyncio.FIRST_COMPLETED)
         if self._stage.done():
             self._stage.result()
 
-    async def _hold_open(
-        self, parameters: Parameters, record: RecorderFactory, is_open: "asyncio.Future[None]"
-    ) -> None:
+    @asynccontextmanager
+    async def dialled(self, parameters: Parameters, record: RecorderFactory) -> AsyncIterator[None]:
+        """While the channel is open."""
         exchange = Exchange(record=record)
         exchange.add_channel("channel", parameters, SCHEMA)
-        async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(ExchangeServer(exchange))
-            self.sender = await stack.enter_async_context(put(server.address, "channel", SCHEMA, record=record))
-            self.receiver = await stack.enter_async_context(get(server.address, "channel", record=record))
-            is_open.set_result(None)
-            await self._stop.wait()
+        async with (
+            ExchangeServer(exchange) as server,
+            put(server.address, "channel", SCHEMA, record=record) as self.sender,
+            get(server.address, "channel", record=record) as self.receiver,
+        ):
+            yield
+
+    def streams(self) -> Sequence[str]:
+        """The producer's, the exchange's own channel, the consumer's."""
+        sender, receiver = self.sender, self.receiver
+        assert isinstance(sender, RemoteSender)
+        assert isinstance(receiver, RemoteReceiver)
+        return sender.stream, sender.name, receiver.stream
 
     async def close(self) -> None:
         """Disconnect, and stop the exchange."""
         self._stop.set()
-        await asyncio.wait({self._stage})
+        await self._stage
 
     def chunk(self, serial: int, rows: int) -> object:
         """A batch with the number in every row."""
