@@ -46,5 +46,5 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
     code, stdout, _ = command("conform", "one_place:OnePlace", *asked)
 
     assert code == 1
-    assert "It answers a message when it is handed over." in stdout
+    assert "It sends an answer when a message is handed over." in stdout
     assert "(StopAndWait.tla:" in stdout
