@@ -16,13 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow.spark.calls.options import (
-    CALL_OPTIONS,
-    CALL_READ_OPTIONS,
-    CALL_STREAM_READ_OPTIONS,
-    CALL_WRITE_OPTIONS,
-)
-from permitflow.spark.options import READ_ONLY_OPTIONS, SHARED_OPTIONS, STREAM_READ_OPTIONS, WRITE_ONLY_OPTIONS
+from permitflow.spark.calls.options import CALL_OPTIONS
+from permitflow.spark.options import CHANNEL_OPTIONS, Use, names_for
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -180,9 +175,9 @@ def test_the_readme_names_every_command() -> None:
 @pytest.mark.parametrize(
     ("page", "options"),
     [
-        ("spark-batch.md", SHARED_OPTIONS + READ_ONLY_OPTIONS + WRITE_ONLY_OPTIONS),
-        ("spark-streaming.md", [*SHARED_OPTIONS, *READ_ONLY_OPTIONS, *STREAM_READ_OPTIONS]),
-        ("spark-grpc.md", CALL_OPTIONS + CALL_READ_OPTIONS + CALL_STREAM_READ_OPTIONS + CALL_WRITE_OPTIONS),
+        ("spark-batch.md", names_for(CHANNEL_OPTIONS, Use.READ | Use.WRITE)),
+        ("spark-streaming.md", names_for(CHANNEL_OPTIONS, Use.READ_STREAM)),
+        ("spark-grpc.md", names_for(CALL_OPTIONS, Use.READING | Use.WRITE)),
     ],
 )
 def test_every_option_of_spark_jobs_is_described(page: str, options: Sequence[str]) -> None:

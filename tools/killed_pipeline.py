@@ -9,13 +9,11 @@ Only a run without faults is written: no row lost or repeated, no channel above 
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from permitflow.cli.console import open_console
-from permitflow.demo import PipelineReport, PipelineSettings, run_streaming
-from permitflow.demo.console import Progress
-from permitflow.demo.streaming_demo import render_pipeline
+from permitflow.demo import PipelineSettings, Progress, Report, run
 from permitflow.errors import DemoError, InvalidOptionError
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"
@@ -33,35 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = PipelineSettings(**vars(parser.parse_args(arguments)))
         with Progress(console) as progress:
-            report = run_streaming(settings, progress)
+            report = run(settings, progress)
     except (DemoError, InvalidOptionError) as error:
         print(error, file=sys.stderr)
         return 1
-    console.print(render_pipeline(report))
+    console.print(report.render())
     if not report.holds:
         return 1
     DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), table(report)), encoding="utf-8")
     return 0
 
 
-def table(report: PipelineReport) -> str:
-    lines = ["| | |", "|---|---:|", *(f"| {what} | {count} |" for what, count in _counts(report))]
+def table(report: Report) -> str:
+    lines = ["| | |", "|---|---:|", *(f"| {what} | {count} |" for what, count in report.figures.items())]
     return "\n".join(lines) + "\n"
-
-
-def _counts(report: PipelineReport) -> Iterator[tuple[str, str]]:
-    kept = max(report.channels, key=lambda channel: channel.peak_rows_held / channel.window_rows)
-    killed = ", ".join(f"{name} {count}" for name, count in report.kills.items())
-    yield f"line items at scale {report.scale:g}", f"{report.line_items:,}"
-    yield "of these late: what the consumer must count", f"{report.counted.expected:,}"
-    yield "killed", killed
-    yield "rows lost", f"{report.counted.lost:,}"
-    yield "rows that came twice", f"{report.counted.duplicated:,}"
-    yield "most rows that a channel kept, of its permits", f"{kept.peak_rows_held:,} of {kept.window_rows:,}"
-    yield "lives of the exchange, replayed by the model", f"{report.recorded.lives:,} of {report.starts['exchange']:,}"
-    yield "their steps", f"{report.recorded.events:,}"
-    yield "steps of the query, replayed by its model", f"{report.recorded.query_events:,}"
-    yield "minutes", f"{report.total_seconds / 60:.0f}"
 
 
 def updated(text: str, results: str) -> str:

@@ -16,6 +16,7 @@ from permitflow.errors import DemoError, InvalidOptionError
 T = TypeVar("T")
 Event = dict[str, object]
 Hear = Callable[[Event], None]
+Note = Callable[[str], None]
 Command = Callable[[int], Sequence[str]]
 """Returns the command for the n-th start of a part, counted from 1."""
 
@@ -23,7 +24,6 @@ RESTART_PAUSE_SECONDS = 0.2
 # A part that cannot reach a neighbour that is being started again fails soon, and may do so several times in a row.
 SOON_SECONDS = 10.0
 MOST_FAILURES_IN_A_ROW = 60
-LOG_CHARACTERS_IN_ERROR = 3_000
 
 # Spark's JVM removes its temporary folders in a shutdown hook; that takes well below this.
 GRACE_SECONDS = 10.0
@@ -79,26 +79,6 @@ class Child:
         text = (await self._process.stdout.read()).decode(errors="replace")
         return await self._process.wait(), text
 
-    async def event(self, name: str) -> Event:
-        """The next event of this name; others before it are dropped.
-
-        Raises:
-            DemoError: the child ended without it.
-        """
-        async for event in self.events():
-            if event.get("event") == name:
-                return event
-        raise await self._failure(f"ended before it reported {name!r}")
-
-    async def succeed(self) -> None:
-        """Wait for the end of the process.
-
-        Raises:
-            DemoError: it failed; the message ends with the last lines of its log.
-        """
-        if await self._process.wait() != 0:
-            raise await self._failure(f"ended with exit code {self._process.returncode}")
-
     @property
     def pid(self) -> int:
         """Its process id, which is also that of its group."""
@@ -117,13 +97,6 @@ class Child:
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
         await self._process.wait()
-
-    async def _failure(self, what: str) -> DemoError:
-        await self._process.wait()
-        lines = self._log.read_text(errors="replace").splitlines()
-        # A hundred lines of Java may follow it.
-        ours = next((f": {line}" for line in reversed(lines) if line.startswith("permitflow.errors.")), "")
-        return DemoError("\n".join([f"{self.name} {what}{ours}", "The end of its log:", *lines[-LOG_LINES_IN_ERROR:]]))
 
     def _signal(self, number: signal.Signals) -> None:
         # The child leads its own group, so that a JVM it started is reached as well.
@@ -201,18 +174,6 @@ async def child_process(name: str, command: Sequence[str], *, log: Path) -> Asyn
         await _surely(guard.wait())
 
 
-async def run_to_end(command: Sequence[str], *, what: str, log: Path) -> None:
-    """Run a program to its end.
-
-    Raises:
-        DemoError: it failed.
-    """
-    async with child_process(what, command, log=log) as child:
-        async for _event in child.events():
-            pass
-        await child.succeed()
-
-
 async def child_output(command: Sequence[str], *, name: str, log: Path) -> tuple[int, str]:
     """Run a program to its end; return its exit code, which may be any, and its standard output.
 
@@ -221,12 +182,6 @@ async def child_output(command: Sequence[str], *, name: str, log: Path) -> tuple
     """
     async with child_process(name, command, log=log) as child:
         return await child.output()
-
-
-def first_failure(failures: BaseExceptionGroup[DemoError]) -> DemoError:
-    """One of several that came together."""
-    found = failures.exceptions[0]
-    return first_failure(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def _event(line: bytes) -> Event | None:
@@ -290,8 +245,8 @@ class Part:
         command: Command,
         log: Path,
         *,
-        hear: Hear,
-        may_fail: Callable[[], bool],
+        hear: Hear = lambda event: None,
+        may_fail: Callable[[], bool] = lambda: False,
         on_end: Callable[[int], None] = lambda exit_code: None,
     ) -> None:
         """Nothing runs before ``run``.
@@ -344,9 +299,15 @@ class Part:
                 self.failures += 1
                 failures_in_a_row = failures_in_a_row + 1 if monotonic() - began < SOON_SECONDS else 1
                 if not self._may_fail() or failures_in_a_row > MOST_FAILURES_IN_A_ROW:
-                    tail = self._log.read_text(errors="replace")[-LOG_CHARACTERS_IN_ERROR:]
-                    raise DemoError(f"{self.name} has failed; the end of its log:\n{tail}")
+                    raise self._failure(exit_code)
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    def _failure(self, exit_code: int) -> DemoError:
+        lines = self._log.read_text(errors="replace").splitlines()
+        # A hundred lines of Java may follow it.
+        ours = next((f": {line}" for line in reversed(lines) if line.startswith("permitflow.errors.")), "")
+        what = f"{self.name} ended with exit code {exit_code}{ours}"
+        return DemoError("\n".join([what, "The end of its log:", *lines[-LOG_LINES_IN_ERROR:]]))
 
     async def _run_once(self) -> int:
         """Run it to its end, and end what it has started; its exit code."""
@@ -388,3 +349,31 @@ class Part:
         self._is_stopping = True
         if self._child is not None:
             await self._child.stop()
+
+
+async def run_beside(server: Part, *work: Callable[[], Coroutine[object, object, None]]) -> None:
+    """Start a server; once it has reported something, do all work at the same time, and then stop the server.
+
+    Cancellation ends all processes.
+
+    Raises:
+        DemoError: the first failure.
+    """
+
+    async def together() -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each())
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(server.run())
+            await server.begun()
+            await together()
+            await server.stop()
+            await serving
+    except* DemoError as failures:
+        found: BaseException = failures
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from None

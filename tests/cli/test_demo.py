@@ -6,37 +6,32 @@ import pytest
 import typer
 
 from permitflow.cli.demo import show_run
-from permitflow.demo import DemoReport, Progress
+from permitflow.demo import Progress, Report
+from permitflow.demo.report import Check, StreamNumbers
 from permitflow.demo.tpch import ShippingMode
-from permitflow.demo.two_jobs import Evidence, Hop, StreamNumbers, TraceVerdict, render
 from permitflow.errors import DemoError
 from tests.cli.conftest import Command
 
 ANSWER = (ShippingMode("MAIL", 3, 4), ShippingMode("SHIP", 1, 2))
 
 
-def report_of(*, peak_rows_held: int) -> DemoReport:
+def report_of(*, peak_rows_held: int) -> Report:
     """A report of a demo in which everything else is right."""
-    stream = StreamNumbers(
-        stream="q12/0", rows=10, chunks=2, peak_rows_held=peak_rows_held, window_rows=8, blocked_share=0.25
-    )
-    return DemoReport(
+    return Report(
         scale=0.1,
-        row_permits=8,
-        evidence=(Evidence(name="permitflow prove", holds=True, count=3),),
         answer=ANSWER,
         direct_answer=ANSWER,
-        hops=(Hop(name="Spark to the exchange", streams=(stream,)),),
-        trace=TraceVerdict(streams=1, events=50, is_complete=True, is_at_rest=True, refused=()),
+        streams=[StreamNumbers(hop="in", stream="q12/0", rows=10, peak_rows_held=peak_rows_held, window_rows=8)],
+        checks=[Check(True, "all is well")],
         seconds={},
         total_seconds=1.0,
     )
 
 
-def ended_as(run: Callable[[Progress], DemoReport], *, as_json: bool = False) -> int:
+def ended_as(run: Callable[[Progress], Report], *, as_json: bool = False) -> int:
     """The exit code of the command, if the demo comes to this."""
     with pytest.raises(typer.Exit) as end:
-        show_run(run, render, as_json=as_json)
+        show_run(run, as_json=as_json)
     return end.value.exit_code
 
 
@@ -48,11 +43,11 @@ def test_a_good_report_is_shown_and_succeeds(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_report_with_a_problem_fails(capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
     assert ended_as(lambda _: report_of(peak_rows_held=9), as_json=as_json) == 1
-    assert "Spark to the exchange: more rows in flight than permits" in capsys.readouterr().out
+    assert "in, q12/0: 9 rows at once, 8 may be" in capsys.readouterr().out
 
 
 def test_a_demo_that_cannot_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    def run(_: Progress) -> DemoReport:
+    def run(_: Progress) -> Report:
         raise DemoError("tpchgen-cli is not installed")
 
     assert ended_as(run) == 1

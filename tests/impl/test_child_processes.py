@@ -12,19 +12,11 @@ import psutil
 import pytest
 
 from permitflow import child_processes
-from permitflow.child_processes import Part, child_process, run_to_end
+from permitflow.child_processes import Part, child_process, run_beside
 from permitflow.errors import DemoError
 
 T = TypeVar("T")
 Complete = Callable[[Coroutine[Any, Any, T]], T]
-
-
-async def test_a_child_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    command = ["sh", "-c", 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7']
-    with pytest.raises(DemoError) as caught:
-        await run_to_end(command, what="the child", log=tmp_path / "log")
-    assert str(caught.value).startswith("the child ended with exit code 7\nThe end of its log:\n")
-    assert {"what happened", "why"} <= set(str(caught.value).splitlines())
 
 
 def test_the_whole_group_of_a_child_ends_with_it(
@@ -36,7 +28,7 @@ def test_the_whole_group_of_a_child_ends_with_it(
         script = tmp_path / "stubborn"
         script.write_text('trap "" TERM; echo "{\\"event\\": \\"started\\", \\"pid\\": $$}"; exec sleep 60')
         async with child_process("the child", ["sh", "-c", f"sh {script} & wait"], log=tmp_path / "log") as child:
-            return psutil.Process(int(str((await child.event("started"))["pid"])))
+            return psutil.Process(int(str((await anext(child.events()))["pid"])))
 
     grandchild = complete(leave_grandchild())
     _, alive = psutil.wait_procs([grandchild], timeout=50)
@@ -52,7 +44,7 @@ from permitflow.child_processes import child_process
 async def main() -> None:
     command = ["sh", "-c", {CHILD!r}, "sh", sys.argv[1]]
     async with child_process("the child", command, log=Path(sys.argv[1] + ".log")) as child:
-        await child.event("begun")
+        await anext(child.events())
         print("begun", flush=True)
         await child.ended()
 
@@ -103,10 +95,24 @@ async def test_a_part_that_is_killed_is_started_again_and_has_not_failed(new_par
     assert (part.is_done, part.starts, part.failures) == (True, 2, 0)
 
 
-async def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_its_log(new_part: NewPart) -> None:
-    part = new_part(FAIL, END, may_fail=False)
-    with pytest.raises(DemoError, match=r"part has failed; the end of its log:\nno neighbour"):
-        await part.run()
+async def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_the_end_of_its_log(tmp_path: Path) -> None:
+    script = 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7'
+    with pytest.raises(DemoError) as caught:
+        await Part("the part", lambda life: ["sh", "-c", script], tmp_path / "log").run()
+    first, *others = str(caught.value).splitlines()
+    assert first == "the part ended with exit code 7"
+    assert {"what happened", "why"} <= {*others}
+
+
+@pytest.mark.parametrize("job", [END, FAIL])
+async def test_a_server_runs_as_long_as_the_work_beside_it(new_part: NewPart, job: str) -> None:
+    server, part = new_part(WAIT), new_part(job, may_fail=False)
+    if job is END:
+        await run_beside(server, part.run)
+    else:
+        with pytest.raises(DemoError, match="no neighbour"):
+            await run_beside(server, part.run)
+    assert (server.starts, server.pid) == (1, None)
 
 
 async def test_cancellation_leaves_no_process(new_part: NewPart) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -15,22 +15,7 @@ from permitflow.cli.output import require_folder, write_files
 from permitflow.errors import DemoError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
-    from permitflow.demo import DemoSettings, PipelineSettings, Progress
-
-
-class _Report(Protocol):
-    """What a run came to."""
-
-    @property
-    def holds(self) -> bool: ...
-
-    def as_json(self) -> dict[str, object]: ...
-
-
-R = TypeVar("R", bound=_Report)
-
+    from permitflow.demo import DemoSettings, PipelineSettings, Progress, Report
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -81,17 +66,10 @@ def main_job(
         for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    from permitflow.demo import PipelineSettings, run, run_streaming
-    from permitflow.demo.streaming_demo import render_pipeline
-    from permitflow.demo.two_jobs import render
+    from permitflow.demo import run
 
     settings = settings_of(scale=scale, keep=keep, streaming=streaming, kills=kills, seed=seed)
-    if isinstance(settings, PipelineSettings):
-        pipeline = settings
-        show_run(lambda progress: run_streaming(pipeline, progress), render_pipeline, as_json=as_json)
-    else:
-        jobs = settings
-        show_run(lambda progress: run(jobs, progress), render, as_json=as_json)
+    show_run(lambda progress: run(settings, progress), as_json=as_json)
 
 
 @demo.command()
@@ -174,11 +152,11 @@ def settings_of(
         unusable(str(error))
 
 
-def show_run(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, as_json: bool) -> NoReturn:
+def show_run(run: Callable[["Progress"], "Report"], *, as_json: bool) -> NoReturn:
     """Run, show the report, in full or for people who may watch meanwhile, and end the command as the report says."""
     from rich.console import Console
 
-    from permitflow.demo.console import Progress
+    from permitflow.demo import Progress
 
     try:
         if as_json:
@@ -188,7 +166,7 @@ def show_run(run: Callable[["Progress"], R], render: Callable[[R], "Group"], *, 
             console = open_console()
             with Progress(console) as progress:
                 report = run(progress)
-            console.print(render(report))
+            console.print(report.render())
     except InvalidOptionError as error:
         unusable(str(error))
     except DemoError as error:

@@ -1,29 +1,21 @@
 """The main job on real input: TPC-H query 12, whose two halves are two Spark jobs with an exchange between them."""
 
 from permitflow.child_processes import run_interruptible
-from permitflow.demo.console import Progress
+from permitflow.demo.pipeline import run_pipeline
+from permitflow.demo.report import Progress, Report
 from permitflow.demo.settings import DemoSettings, PipelineSettings
-from permitflow.demo.streaming_demo import PipelineReport, run_pipeline
-from permitflow.demo.two_jobs import DemoReport, run_demo
+from permitflow.demo.two_jobs import run_two_jobs
 
-__all__ = ["DemoReport", "DemoSettings", "PipelineReport", "PipelineSettings", "Progress", "run", "run_streaming"]
-
-
-def run(settings: DemoSettings, progress: Progress) -> DemoReport:
-    """Run the demo to its end; SIGINT, SIGTERM and SIGHUP end all its processes first.
-
-    Raises:
-        DemoError: it cannot be run on this machine, or one of its processes failed.
-        KeyboardInterrupt: it was interrupted; no process is left.
-    """
-    return run_interruptible(run_demo(settings, progress))
+__all__ = ["DemoSettings", "PipelineSettings", "Progress", "Report", "run"]
 
 
-def run_streaming(settings: PipelineSettings, progress: Progress) -> PipelineReport:
-    """Run the streaming pipeline, with or without kills, as ``run`` runs the demo.
+def run(settings: DemoSettings | PipelineSettings, progress: Progress) -> Report:
+    """Run a demo to its end; SIGINT, SIGTERM and SIGHUP end all its processes first.
 
     Raises:
-        DemoError: it cannot be run on this machine, one of its parts fails again and again, or nothing gets further.
+        DemoError: it cannot be run on this machine, one of its processes failed, or nothing gets further.
         KeyboardInterrupt: it was interrupted; no process is left.
     """
-    return run_interruptible(run_pipeline(settings, progress))
+    if isinstance(settings, PipelineSettings):
+        return run_interruptible(run_pipeline(settings, progress))
+    return run_interruptible(run_two_jobs(settings, progress))

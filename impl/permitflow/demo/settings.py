@@ -1,6 +1,9 @@
 """Settings of the demos and of their processes' command lines, and the reports of these processes."""
 
 import json
+import socket
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
@@ -46,10 +49,14 @@ class PartSettings:
         """The file of a TPC-H table."""
         return f"{self.tables}/{name}.parquet"
 
+    def file(self, name: str) -> Path:
+        """A file or folder of the processes."""
+        return Path(self.work_dir) / name
+
     @property
     def traces(self) -> Path:
-        """The folder for recordings of the two Spark jobs and their exchange."""
-        return Path(self.work_dir) / "traces"
+        """The folder for recordings of Spark's tasks and, of the two jobs, of their exchange."""
+        return self.file("traces")
 
     @property
     def line_items(self) -> tuple[str, ...]:
@@ -64,30 +71,31 @@ class PartSettings:
     @property
     def ledger(self) -> Path:
         """The consumer's database."""
-        return Path(self.work_dir) / "ledger.sqlite"
+        return self.file("ledger.sqlite")
 
     @property
     def checkpoint(self) -> Path:
         """The streaming query's checkpoint."""
-        return Path(self.work_dir) / "checkpoint"
-
-    @property
-    def query_trace(self) -> Path:
-        """The folder for recordings of the streaming query's source."""
-        return Path(self.work_dir) / "query"
+        return self.file("checkpoint")
 
     @property
     def direct_answer(self) -> Path:
         """The batch query's file of all late items."""
-        return Path(self.work_dir) / "direct.parquet"
+        return self.file("direct.parquet")
 
-    def to_json(self) -> str:
-        """As one command line argument."""
-        return json.dumps(asdict(self))
+    def command(self, *program: str) -> Sequence[str]:
+        """The command line of a process with these settings: Python runs ``program``."""
+        return [sys.executable, *program, json.dumps(asdict(self))]
+
+    def exchange_command(self, streams: Sequence[str], trace: Path, *options: str) -> Sequence[str]:
+        """The command line of the exchange."""
+        served = (word for stream in streams for word in ("--stream", f"{stream}:{self.channels}"))
+        command = (sys.executable, "-m", "permitflow.cli", "serve", *served, "--address", self.address)
+        return [*command, "--trace", str(trace), "--json", *options]
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The settings in a command line argument."""
+        """The settings in a command line."""
         return cls(**json.loads(text))
 
 
@@ -125,8 +133,11 @@ class Settings:
         if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
             raise InvalidOptionError(option="--keep", value=str(keep), reason="must be a new or an empty folder")
 
-    def part(self, *, address: str, tables: Path, work_dir: Path) -> PartSettings:
-        """The settings of the processes beside the exchange."""
+    def part(self, *, tables: Path, work_dir: Path, address: str | None = None) -> PartSettings:
+        """The settings of the processes; without an address, the exchange gets a port that is free now."""
+        if address is None:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                address = f"127.0.0.1:{server.getsockname()[1]}"
         return PartSettings(
             address=address,
             channels=self.channels,
@@ -139,25 +150,13 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings(Settings):
-    """The options of ``permitflow demo``.  At scale 0.1 query 12 selects about 3,100 line items.
-
-    Raises:
-        InvalidOptionError: an option is out of its range.
-    """
+    """The options of ``permitflow demo``.  At scale 0.1 query 12 selects about 3,100 line items."""
 
     # Far too small for speed: at scale 0.1 about 1,500 rows pass each channel, and the sender must run out of permits.
     row_permits: int = 256
     permit_batch: int = 64
     chunk_rows: int = 64
     timeout_seconds: float = 60.0
-
-    def exchange_arguments(self, traces: Path) -> tuple[str, ...]:
-        """The command line of the exchange, after ``permitflow``."""
-        window = ("--row-permits", str(self.row_permits), "--permit-batch", str(self.permit_batch))
-        return (
-            *("serve", "--stream", f"{STREAM}:{self.channels}", "--address", "127.0.0.1:0", *window),
-            *("--trace", str(traces / "exchange.jsonl"), "--json"),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +194,3 @@ class PipelineSettings(Settings):
         A batch is half of it, and has a cost of its own: so the more rows there are, the larger it is.
         """
         return self.row_permits or max(SMALLEST_WINDOW_ROWS, int(WINDOW_ROWS_AT_SCALE_1 * self.scale))
-
-    def exchange_arguments(self, work_dir: Path, *, address: str, trace: Path) -> tuple[str, ...]:
-        """The command line of the exchange, after ``permitflow``."""
-        streams = (*("--stream", f"{LINE_ITEMS}:{self.channels}"), *("--stream", f"{LATE_ITEMS}:{self.channels}"))
-        window = ("--row-permits", str(self.window_rows))
-        kept = ("--retention", "replay", "--store", str(work_dir / "store"))
-        return ("serve", *streams, *window, *kept, "--address", address, "--trace", str(trace), "--json")

@@ -114,7 +114,7 @@ def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
     """Start the query; if it was there before, it goes on."""
     register(spark)
     source = spark.readStream.format("permitflow").options(**settings.exchange_options(LINE_ITEMS))
-    source.option("trace_dir", str(settings.query_trace)).load().createOrReplaceTempView("lineitem")
+    source.option("trace_dir", str(settings.traces)).load().createOrReplaceTempView("lineitem")
     orders = spark.read.parquet(settings.table("orders")).select("o_orderkey", "o_orderpriority")
     # Each batch joins it: with all orders at scale 1, most of its time would go to shuffling and sorting them again.
     placed = orders.repartition(SHUFFLE_PARTITIONS, "o_orderkey").sortWithinPartitions("o_orderkey")

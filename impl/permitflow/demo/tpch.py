@@ -7,18 +7,19 @@ items by mode and year, so that many rows flow and each one counts.
 Source: TPC-H standard specification, section 2.4.12, with the validation parameters MAIL, SHIP, 1994.
 """
 
-import asyncio
 import os
 import shutil
 import sysconfig
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.child_processes import run_to_end
+from permitflow.child_processes import Note, Part
 from permitflow.errors import DemoError
 
 
@@ -101,8 +102,8 @@ def default_cache_dir() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "permitflow" / "tpch"
 
 
-async def cached_tables(scale: float, cache_dir: Path) -> tuple[Path, bool]:
-    """The folder with one Parquet file per table, and whether it had to be generated now.
+async def cached_tables(scale: float, cache_dir: Path, note: Note = lambda text: None) -> Path:
+    """The folder with one Parquet file per table; ``note`` is told where, and whether it had to be generated now.
 
     Cancellation leaves nothing behind; other processes may ask for the same tables at the same time.
 
@@ -111,14 +112,30 @@ async def cached_tables(scale: float, cache_dir: Path) -> tuple[Path, bool]:
     """
     finished = cache_dir / f"scale-{scale:g}-tpchgen-{_generator_version()}"
     if finished.is_dir():
-        return finished, False
-    partial = _new_folder(cache_dir)
+        note(f"found in {finished}")
+        return finished
     try:
-        await _generate(scale, partial)
-        _publish(partial, finished)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
-    return finished, True
+        with _new_folder(cache_dir) as partial:
+            await _generate(scale, partial)
+            # Another process may have published the same tables in the meantime; theirs are as good.
+            if not finished.is_dir():
+                partial.rename(finished)
+    except OSError as error:
+        if not finished.is_dir():
+            what = f"the TPC-H tables cannot be kept in {cache_dir}: {error}; choose another --cache-dir"
+            raise DemoError(what) from error
+    note(f"generated in {finished}")
+    return finished
+
+
+@contextmanager
+def _new_folder(cache_dir: Path) -> Iterator[Path]:
+    """One that is removed at the end, unless it was renamed."""
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".partial-", dir=cache_dir, ignore_cleanup_errors=True) as folder:
+        tables = Path(folder) / "tables"
+        tables.mkdir()
+        yield tables
 
 
 def _generator_version() -> str:
@@ -129,21 +146,9 @@ def _generator_version() -> str:
         raise DemoError(NOT_INSTALLED) from None
 
 
-def _new_folder(cache_dir: Path) -> Path:
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=".partial-", dir=cache_dir))
-    except OSError as error:
-        raise DemoError(
-            f"the TPC-H tables cannot be kept in {cache_dir}: {error}; choose another --cache-dir"
-        ) from error
-
-
 async def _generate(scale: float, folder: Path) -> None:
     command = [_generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", ",".join(TABLES), "--quiet"]
-    log = folder / "tpchgen.log"
-    await run_to_end([*command, "--output-dir", str(folder)], what="tpchgen-cli", log=log)
-    log.unlink()
+    await Part("tpchgen-cli", lambda _: [*command, "--output-dir", str(folder)], folder.with_name("tpchgen.log")).run()
     missing = [table for table in TABLES if not (folder / f"{table}.parquet").is_file()]
     if missing:
         raise DemoError(f"tpchgen-cli ended well but wrote no {missing[0]}.parquet")
@@ -155,12 +160,3 @@ def _generator() -> str:
     if found is None:
         raise DemoError(NOT_INSTALLED)
     return found
-
-
-def _publish(partial: Path, finished: Path) -> None:
-    try:
-        partial.rename(finished)
-    except OSError:
-        # Another process may have published the same tables in the meantime; theirs are as good.
-        if not finished.is_dir():
-            raise

@@ -5,13 +5,15 @@ there.  The sink numbers its batches and keeps those that are not acknowledged; 
 """
 
 import asyncio
-from collections import deque
-from dataclasses import dataclass, field
+import socket
+from dataclasses import dataclass
+from typing import ClassVar
 
+from permitflow.mute.channel import Dialling, Sender
 from permitflow.mute.graph import Marks
 from permitflow.mute.messages import Kind, Peer, data_body, number_body, read_data, read_number
-from permitflow.mute.pipeline import Feed, Lines, Pipeline
-from permitflow.mute.sockets import Address, Buffers, dial, listening
+from permitflow.mute.pipeline import Feed, Lines
+from permitflow.mute.sockets import Buffers, Listener
 
 UNACKNOWLEDGED = Marks(high_mark=64, low_mark=16)
 """Batches at a sink that mute, and unmute."""
@@ -20,34 +22,27 @@ LOG = "log"
 
 
 @dataclass(kw_only=True)
-class LogSource:
+class LogSource(Dialling):
     """Reads a log: one request at a time, none while it is muted."""
 
-    pipeline: Pipeline
-    name: str
     feed: Feed
     downstream: str
     """The next node of the graph."""
-    address: Address
     origin: str = LOG
     """The log's name, the same after each start: the numbers of its lines belong to it."""
-    buffers: Buffers = field(default_factory=Buffers)
+
+    _word: ClassVar[str] = "source"
 
     def __post_init__(self) -> None:
         """Begin to connect."""
-        self._peer: Peer | None = None
-        self._is_paused = True
-        self._is_waiting = False
+        self._is_paused, self._is_waiting = True, False
         self._next = self._committed = 0
-        self._connecting = asyncio.create_task(self._connect())
+        super().__post_init__()
         self.pipeline.add_source(self.name, self.downstream, self)
-        self.pipeline.own(self)
 
-    async def _connect(self) -> None:
-        made = await dial(self.address, self.buffers)
-        self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
+    def _on_open(self) -> None:
         if self._committed:
-            self._peer.send(Kind.COMMIT, number_body(self._committed))
+            self._say(Kind.COMMIT, number_body(self._committed))
         self._ask()
 
     def pause(self) -> None:
@@ -62,100 +57,45 @@ class LogSource:
     def _ask(self) -> None:
         if self._peer is not None and not self._is_paused and not self._is_waiting:
             self._is_waiting = True
-            self._peer.send(Kind.FETCH, number_body(self._next))
+            self._say(Kind.FETCH, number_body(self._next))
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
-        match kind:
-            case Kind.DATA:
-                self._is_waiting = False
-                _, (_, first, lines) = read_data(body)
-                self._next = first + len(lines)
-                self.feed(Lines(self.origin, first, lines))
-            case _:
-                assert self._peer is not None
-                self._peer.close()
-                self._on_lost(f"it has said {kind.name}, which does not belong here")
+        if kind is not Kind.DATA:
+            super()._on_message(kind, body)
+            return
+        self._is_waiting = False
+        _, (_, first, lines) = read_data(body)
+        self._next = first + len(lines)
+        self.feed(Lines(self.origin, first, lines))
         self._ask()
 
     def commit(self, next_line: int) -> None:
         """All lines before this number are safe."""
         if next_line > self._committed:
             self._committed = next_line
-            if self._peer is not None:
-                self._peer.send(Kind.COMMIT, number_body(next_line))
+            self._say(Kind.COMMIT, number_body(next_line))
 
     def _on_lost(self, reason: str) -> None:
-        self._peer, self._is_waiting = None, False
-        self.pipeline.hear({"event": "lost", "source": self.name, "reason": reason})
-        self._connecting = asyncio.create_task(self._connect())
-
-    def close(self) -> None:
-        """End the connection now."""
-        self._connecting.cancel()
-        if self._peer is not None:
-            self._peer.close()
+        self._is_waiting = False
+        super()._on_lost(reason)
 
 
 @dataclass(kw_only=True)
-class LogSink:
+class LogSink(Sender):
     """Appends to a log, a batch for each write; sends again after a lost connection what was not acknowledged."""
 
-    pipeline: Pipeline
-    name: str
-    address: Address
-    buffers: Buffers = field(default_factory=Buffers)
     marks: Marks = UNACKNOWLEDGED
 
     def __post_init__(self) -> None:
         """Begin to connect."""
-        self.pipeline.graph.add_muter(self.name, self.marks)
-        self.pipeline.set_open(self.name, False)
-        self._unacknowledged: deque[tuple[int, Lines]] = deque()
-        self._last = self._lines = 0
-        self._peer: Peer | None = None
-        self._connecting = asyncio.create_task(self._connect())
-        self.pipeline.own(self)
-
-    async def _connect(self) -> None:
-        made = await dial(self.address, self.buffers)
-        self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
-        for number, lines in self._unacknowledged:
-            self._peer.send(Kind.DATA, data_body(number, lines))
-        self.pipeline.hear({"event": "opened", "sink": self.name})
-        self.pipeline.set_open(self.name, True)
+        super().__post_init__()
+        self._lines = 0
 
     def write(self, data: bytes) -> None:
         """See ``Sink``."""
         lines = data.removesuffix(b"\n").split(b"\n")
-        self._last += 1
-        self._unacknowledged.append((self._last, Lines(self.name, self._lines, lines)))
+        self.send(Lines(self.name, self._lines, lines))
         self._lines += len(lines)
-        if self._peer is not None:
-            self._peer.send(Kind.DATA, data_body(*self._unacknowledged[-1]))
-        self.pipeline.report(self.name, len(self._unacknowledged))
-
-    def _on_message(self, kind: Kind, body: bytes) -> None:
-        if kind is not Kind.ACKNOWLEDGE:
-            assert self._peer is not None
-            self._peer.close()
-            self._on_lost(f"it has said {kind.name}, which does not belong here")
-            return
-        number = read_number(body)
-        while self._unacknowledged and self._unacknowledged[0][0] <= number:
-            self._unacknowledged.popleft()
-        self.pipeline.report(self.name, len(self._unacknowledged))
-
-    def _on_lost(self, reason: str) -> None:
-        self._peer = None
-        self.pipeline.hear({"event": "lost", "sink": self.name, "reason": reason})
-        self.pipeline.set_open(self.name, False)
-        self._connecting = asyncio.create_task(self._connect())
-
-    def close(self) -> None:
-        """End the connection now; what is not acknowledged is dropped."""
-        self._connecting.cancel()
-        if self._peer is not None:
-            self._peer.close()
 
 
 class LogServer:
@@ -180,15 +120,13 @@ class LogServer:
         self.acknowledgements = 0
         self._most_lines, self._acknowledge_after = most_lines, acknowledge_after
         self._loop = asyncio.get_running_loop()
-        self._listening = listening(("127.0.0.1", 0), buffers or Buffers())
-        self.address: Address = self._listening.getsockname()
+        self._listener = Listener(("127.0.0.1", 0), buffers or Buffers(), self._on_connection)
+        self.address = self._listener.address
         self._sessions: list[_Session] = []
         self._next_lines: dict[str, int] = {}
         self._is_standing_still = False
-        self._loop.add_reader(self._listening.fileno(), self._on_connection)
 
-    def _on_connection(self) -> None:
-        accepted, _ = self._listening.accept()
+    def _on_connection(self, accepted: socket.socket) -> None:
         session = _Session()
         session.peer = Peer(
             accepted,
@@ -252,8 +190,7 @@ class LogServer:
     def close(self) -> None:
         """Listen no more, and end all connections."""
         self.break_off()
-        self._loop.remove_reader(self._listening.fileno())
-        self._listening.close()
+        self._listener.close()
 
 
 class _Session:

@@ -7,9 +7,11 @@ a mute is always ahead of the acknowledgement of what was counted after it.
 """
 
 import asyncio
+import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from permitflow.mute.graph import Marks, Signal
 from permitflow.mute.messages import (
@@ -24,58 +26,142 @@ from permitflow.mute.messages import (
 )
 from permitflow.mute.pipeline import Feed, Lines, Pipeline
 from permitflow.mute.saving import Saving
-from permitflow.mute.sockets import Address, Buffers, dial, listening, sizes_of
+from permitflow.mute.sockets import Address, Buffers, Listener, dial
 
 UNACKNOWLEDGED = Marks(high_mark=256, low_mark=128)
 """Messages at a boundary that mute, and unmute; Wallaroo's are 16,383 and 16,383."""
 
 
 @dataclass(kw_only=True)
-class Boundary:
-    """Sends lines to the next worker, and mutes while too many are not acknowledged, or nobody is there.
-
-    After a lost connection it sends again what was not acknowledged.
-    """
+class Dialling:
+    """The dialling end of a connection that is made again whenever it is lost."""
 
     pipeline: Pipeline
     name: str
     address: Address
     buffers: Buffers = field(default_factory=Buffers)
-    marks: Marks = UNACKNOWLEDGED
-    on_safe: Callable[[str, int], None] = lambda origin, next_line: None
-    """Is called when the lines of an origin before this number are safe."""
+
+    _word: ClassVar[str]
+    """What events call it."""
 
     def __post_init__(self) -> None:
         """Begin to connect."""
-        graph = self.pipeline.graph
-        graph.add_muter(self.name, self.marks)
-        self._remote = f"{self.name} far end"
-        graph.add_relay(self._remote)
-        graph.connect(self.name, self._remote)
-        self.pipeline.set_open(self.name, False)
-        self._unacknowledged: deque[tuple[int, Lines]] = deque()
-        self._last = 0
         self._peer: Peer | None = None
-        self._early: list[Signal] | None = None
         self._connecting = asyncio.create_task(self._connect())
         self.pipeline.own(self)
 
     async def _connect(self) -> None:
         made = await dial(self.address, self.buffers)
-        # Until the welcome has come, its signals are only part of those that hold.
-        self._early = []
         self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
-        self._peer.send(Kind.HELLO, self.name.encode())
+        self._on_open()
+
+    def _on_open(self) -> None:
+        """There is a new connection."""
+
+    def _on_message(self, kind: Kind, body: bytes) -> None:
+        """A message has come: by default, one that does not belong here."""
+        if self._peer is not None:
+            self._peer.close()
+            self._on_lost(f"it has said {kind.name}, which does not belong here")
+
+    def _on_lost(self, reason: str) -> None:
+        self._peer = None
+        self.pipeline.hear({"event": "lost", self._word: self.name, "reason": reason})
+        self._connecting = asyncio.create_task(self._connect())
+
+    def _say(self, kind: Kind, body: bytes) -> None:
+        """Write a message; without a connection it is dropped."""
+        if self._peer is not None:
+            self._peer.send(kind, body)
+
+    def close(self) -> None:
+        """End the connection now; what is not acknowledged is dropped."""
+        self._connecting.cancel()
+        if self._peer is not None:
+            self._peer.close()
+
+
+@dataclass(kw_only=True)
+class Sender(Dialling):
+    """Numbers its messages, keeps those that are not acknowledged, and mutes while they are too many.
+
+    Without a connection it mutes, too; a new one gets again what was not acknowledged.
+    """
+
+    marks: Marks = UNACKNOWLEDGED
+
+    _word: ClassVar[str] = "sink"
+
+    def __post_init__(self) -> None:
+        """Begin to connect."""
+        self.pipeline.graph.add_muter(self.name, self.marks)
+        self.pipeline.set_open(self.name, False)
+        self._unacknowledged: deque[tuple[int, Lines]] = deque()
+        self._last = 0
+        super().__post_init__()
+
+    def _on_open(self) -> None:
+        self._send_again()
+        self._begin()
+
+    def _send_again(self) -> None:
         for number, lines in self._unacknowledged:
-            self._peer.send(Kind.DATA, data_body(number, lines))
+            self._say(Kind.DATA, data_body(number, lines))
+
+    def _begin(self, **facts: object) -> None:
+        self.pipeline.hear({"event": "opened", self._word: self.name, **facts})
+        self.pipeline.set_open(self.name, True)
 
     def send(self, lines: Lines) -> None:
         """Send, or keep until there is a connection; never waits."""
         self._last += 1
         self._unacknowledged.append((self._last, lines))
-        if self._peer is not None:
-            self._peer.send(Kind.DATA, data_body(self._last, lines))
+        self._say(Kind.DATA, data_body(self._last, lines))
         self.pipeline.report(self.name, len(self._unacknowledged))
+
+    def _on_message(self, kind: Kind, body: bytes) -> None:
+        if kind is not Kind.ACKNOWLEDGE:
+            super()._on_message(kind, body)
+            return
+        number, safe = read_number(body), dict[str, int]()
+        while self._unacknowledged and self._unacknowledged[0][0] <= number:
+            _, lines = self._unacknowledged.popleft()
+            safe[lines.origin] = lines.first + len(lines.lines)
+        self._on_safe(safe)
+        self.pipeline.report(self.name, len(self._unacknowledged))
+
+    def _on_safe(self, next_lines: Mapping[str, int]) -> None:
+        """The lines of each origin before this number are safe."""
+
+    def _on_lost(self, reason: str) -> None:
+        super()._on_lost(reason)
+        self.pipeline.set_open(self.name, False)
+
+
+@dataclass(kw_only=True)
+class Boundary(Sender):
+    """Sends lines to the next worker, and mutes while too many are not acknowledged, or nobody is there.
+
+    After a lost connection it sends again what was not acknowledged.
+    """
+
+    on_safe: Callable[[str, int], None] = lambda origin, next_line: None
+    """Is called when the lines of an origin before this number are safe."""
+
+    _word: ClassVar[str] = "boundary"
+
+    def __post_init__(self) -> None:
+        """Begin to connect."""
+        super().__post_init__()
+        self._remote = f"{self.name} far end"
+        self.pipeline.chain(self.name, self._remote)
+        self._early: list[Signal] | None = None
+
+    def _on_open(self) -> None:
+        # Until the welcome has come, its signals are only part of those that hold.
+        self._early = []
+        self._say(Kind.HELLO, self.name.encode())
+        self._send_again()
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
         match kind:
@@ -85,15 +171,11 @@ class Boundary:
                 self.pipeline.graph.receive(self.name, self._remote, read_signal(body))
                 self.pipeline.settle()
             case Kind.WELCOME if self._early is not None:
-                self._begin(body.decode(), self._early)
-            case Kind.ACKNOWLEDGE:
-                self._on_acknowledged(read_number(body))
+                self._welcome(body.decode(), self._early)
             case _:
-                assert self._peer is not None
-                self._peer.close()
-                self._on_lost(f"it has said {kind.name}, which does not belong here")
+                super()._on_message(kind, body)
 
-    def _begin(self, peer: str, signals: list[Signal]) -> None:
+    def _welcome(self, peer: str, signals: list[Signal]) -> None:
         """A worker is there: those that mute now take the place of those behind the former connection."""
         graph, self._early = self.pipeline.graph, None
         graph.disconnect(self.name, self._remote)
@@ -101,29 +183,11 @@ class Boundary:
         for signal in signals:
             graph.receive(self.name, self._remote, signal)
         self.pipeline.settle()
-        self.pipeline.hear({"event": "opened", "boundary": self.name, "to": peer})
-        self.pipeline.set_open(self.name, True)
+        self._begin(to=peer)
 
-    def _on_acknowledged(self, number: int) -> None:
-        safe: dict[str, int] = {}
-        while self._unacknowledged and self._unacknowledged[0][0] <= number:
-            _, lines = self._unacknowledged.popleft()
-            safe[lines.origin] = lines.first + len(lines.lines)
-        for origin, next_line in safe.items():
+    def _on_safe(self, next_lines: Mapping[str, int]) -> None:
+        for origin, next_line in next_lines.items():
             self.on_safe(origin, next_line)
-        self.pipeline.report(self.name, len(self._unacknowledged))
-
-    def _on_lost(self, reason: str) -> None:
-        self._peer, self._early = None, None
-        self.pipeline.hear({"event": "lost", "boundary": self.name, "reason": reason})
-        self.pipeline.set_open(self.name, False)
-        self._connecting = asyncio.create_task(self._connect())
-
-    def close(self) -> None:
-        """End the connection now; what is not acknowledged is dropped."""
-        self._connecting.cancel()
-        if self._peer is not None:
-            self._peer.close()
 
 
 @dataclass(kw_only=True)
@@ -149,22 +213,15 @@ class Inlet:
         Raises:
             OSError: the address cannot be had.
         """
-        self._loop = asyncio.get_running_loop()
-        self._socket = listening(self.address, self.buffers)
-        self.address = self._socket.getsockname()
-        self.sizes = sizes_of(self._socket)
+        self._listener = Listener(self.address, self.buffers, self._on_connection)
+        self.address, self.sizes = self._listener.address, self._listener.sizes
         self.pipeline.chain(self.name, self.downstream)
         self._connections: dict[str, _Upstream] = {}
         self._accepted = 0
         self.saving.on_saved.append(self._acknowledge)
-        self._loop.add_reader(self._socket.fileno(), self._on_connection)
         self.pipeline.own(self)
 
-    def _on_connection(self) -> None:
-        try:
-            accepted, _ = self._socket.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
+    def _on_connection(self, accepted: socket.socket) -> None:
         self._accepted += 1
         name = f"{self.name}/{self._accepted}"
         upstream = _Upstream()
@@ -203,9 +260,7 @@ class Inlet:
 
     def close(self) -> None:
         """Listen no more, and close all connections."""
-        if self._socket.fileno() >= 0:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._listener.close()
         for name, upstream in [*self._connections.items()]:
             upstream.peer.close()
             self._on_lost(name, "the pipeline has ended")

@@ -85,7 +85,6 @@ class Peer:
         *,
         on_message: Callable[[Kind, bytes], None],
         on_lost: Callable[[str], None],
-        on_rest: Callable[[int], None] = lambda rest_bytes: None,
     ) -> None:
         """Take a connected socket over.
 
@@ -93,18 +92,12 @@ class Peer:
             connection: belongs to this object.
             on_message: is called with each message.
             on_lost: is called once when the connection has ended, unless it was closed here, with the reason.
-            on_rest: see ``Outlet``.
         """
         self._socket, self._on_message, self._on_lost = connection, on_message, on_lost
-        self._outlet = Outlet(connection, on_rest=on_rest, on_lost=lambda error: self._lose(str(error)))
+        self._outlet = Outlet(connection, on_rest=lambda rest_bytes: None, on_lost=lambda error: self._lose(str(error)))
         self._received = bytearray()
         self._is_closed = False
         asyncio.get_running_loop().add_reader(connection.fileno(), self._on_readable)
-
-    @property
-    def rest_bytes(self) -> int:
-        """Bytes that could not be written yet."""
-        return self._outlet.rest_bytes
 
     def send(self, kind: Kind, body: bytes = b"") -> None:
         """Write a message; after the end of the connection it is dropped."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from permitflow.mute.sockets import Address, Buffers, Outlet, listening, sizes_of
+from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, sizes_of
 
 WORDS_AT_ONCE = 256
 
@@ -92,9 +92,8 @@ class CountReader:
             OSError: the address cannot be had.
         """
         self._loop = asyncio.get_running_loop()
-        self._listening = listening(address, buffers)
-        self.address: Address = self._listening.getsockname()
-        self.sizes = sizes_of(self._listening)
+        self._listener = Listener(address, buffers, self._on_connection)
+        self.address, self.sizes = self._listener.address, self._listener.sizes
         self.counts: Counter[bytes] = Counter()
         """The largest count of each word so far."""
         self.lines = 0
@@ -106,12 +105,10 @@ class CountReader:
         self._begun = b""
         self._socket: socket.socket | None = None
         self._is_reading = True
-        self._loop.add_reader(self._listening.fileno(), self._on_connection)
 
-    def _on_connection(self) -> None:
+    def _on_connection(self, accepted: socket.socket) -> None:
         self._hang_up()
-        self._socket, _ = self._listening.accept()
-        self._socket.setblocking(False)
+        self._socket = accepted
         self._begun = b""
         self.ended.clear()
         if self._is_reading:
@@ -161,5 +158,4 @@ class CountReader:
     def close(self) -> None:
         """Listen no more, and break the connection off."""
         self._hang_up()
-        self._loop.remove_reader(self._listening.fileno())
-        self._listening.close()
+        self._listener.close()

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
-from permitflow.mute.sockets import Address, Buffers, Outlet, dial, kernel_bytes, listening, sizes_of
+from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, dial, kernel_bytes, listening, sizes_of
 from permitflow.stages.core.framing import Frames
 from permitflow.stages.core.ports import EMPTY
 
@@ -313,13 +313,10 @@ class TcpSource:
         Raises:
             OSError: the address cannot be had.
         """
-        self._loop = asyncio.get_running_loop()
-        self._socket = listening(self.address, self.buffers)
-        self.address = self._socket.getsockname()
-        self.sizes = sizes_of(self._socket)
+        self._listener = Listener(self.address, self.buffers, self._on_connection)
+        self.address, self.sizes = self._listener.address, self._listener.sizes
         self.connections: dict[str, _Connection] = {}
         self._accepted = self._next_line = 0
-        self._loop.add_reader(self._socket.fileno(), self._on_connection)
         self.pipeline.own(self)
 
     def emit(self, lines: list[bytes]) -> None:
@@ -327,17 +324,12 @@ class TcpSource:
         first, self._next_line = self._next_line, self._next_line + len(lines)
         self.feed(Lines(self.name, first, lines))
 
-    def _on_connection(self) -> None:
-        try:
-            accepted, _ = self._socket.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
+    def _on_connection(self, accepted: socket.socket) -> None:
         if len(self.connections) >= self.most_connections:
             accepted.close()
             self.pipeline.hear({"event": "refused", "source": self.name, "connections": len(self.connections)})
             return
         self._accepted += 1
-        accepted.setblocking(False)
         name = f"{self.name}/{self._accepted}"
         self.connections[name] = _Connection(self, name, accepted)
         self.pipeline.hear({"event": "opened", "source": name})
@@ -345,9 +337,7 @@ class TcpSource:
 
     def close(self) -> None:
         """Listen no more, and close all connections."""
-        if self._socket.fileno() >= 0:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._listener.close()
         for connection in [*self.connections.values()]:
             connection.close("the pipeline has ended")
 

@@ -55,6 +55,35 @@ def listening(address: Address, buffers: Buffers) -> socket.socket:
     return made
 
 
+class Listener:
+    """A socket that listens for as many connections as come."""
+
+    def __init__(self, address: Address, buffers: Buffers, on_connection: Callable[[socket.socket], None]) -> None:
+        """Listen; ``on_connection`` is given each connection.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self._socket, self._on_connection = listening(address, buffers), on_connection
+        self.address: Address = self._socket.getsockname()
+        self.sizes = sizes_of(self._socket)
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        accepted.setblocking(False)
+        self._on_connection(accepted)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
 async def dial(address: Address, buffers: Buffers) -> socket.socket:
     """Connect, however often it takes."""
     while True:

@@ -1,10 +1,13 @@
-"""Options of the Spark data source: strings from the user, checked once, in the driver, with the option's name."""
+"""Options of the Spark data sources: strings from the user, checked once, in the driver, with the option's name.
+
+Each source has a table of its options: where each may be used, and how its text is read.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from enum import StrEnum
-from typing import TypeVar
+from enum import Flag, StrEnum, auto
+from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import uuid4
 
 from permitflow.channels.interface import stream_channels
@@ -14,173 +17,102 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.addresses import ONE_ADDRESS
 from permitflow.transports.shared_memory import SameHost
 
-T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 # A producer may shuffle for a while before its first row leaves; a longer wait is most likely starvation.
 DEFAULT_TIMEOUT_SECONDS = 120.0
 _LONGEST_TIMEOUT_SECONDS = 86_400.0
 _MOST_CHANNELS = 10_000
-
-SHARED_OPTIONS = (
-    "address",
-    "stream",
-    "channels",
-    "timeout_seconds",
-    "row_permits",
-    "permit_batch",
-    "trace_dir",
-    "same_host",
-    "compression",
-)
-READ_ONLY_OPTIONS = ("consumer", "channel_column")
-_MAX_ROWS_OPTIONS = ("maxrowsperbatch", "max_rows_per_batch")
-STREAM_READ_OPTIONS = (*_MAX_ROWS_OPTIONS, "epochs", "stall_seconds")
-WRITE_ONLY_OPTIONS = ("chunk_rows", "end", "delivery", "query", "batch")
-
-_MAX_ROWS = "maxRowsPerBatch"
-
-# Options of Spark's own, which it passes to the sink as well.
-_OF_SPARK = ("checkpointlocation", "queryname")
-
-_KEY_OPTIONS = ("query", "batch")
+MOST = 2**31 - 1
+MOST_LONG = 2**63 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """The checked options of a reader; picklable, because workers get them."""
+class Use(Flag):
+    """What an option may be set for."""
 
-    address: str
-    """Where the exchange listens, as in ``host:port``."""
-    channels: tuple[str, ...]
-    """Names of the channels; one partition each."""
-    timeout_seconds: float
-    """The longest wait for the exchange, for a row, or for a permit."""
-    wanted: ChannelParameters | None
-    """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
-    trace_dir: str | None
-    """A folder for the recorded actions of every stream; None records nothing."""
-    same_host: SameHost = SameHost.AUTO
-    """Whether workers share memory with an exchange on their host."""
-    compression: Compression = Compression.AUTO
-    """Whether chunks are compressed between workers and an exchange on another host."""
-    consumer: str = ""
-    """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
-    channel_column: str = ""
-    """The name of a column for the channel's name, beside the columns of all channels; empty: there is none."""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
-        """Check the options of ``spark.read``.
-
-        Raises:
-            InvalidOptionError: an option is unknown, missing or out of its range.
-        """
-        _refuse_elsewhere(options, STREAM_READ_OPTIONS, where="streams")
-        refuse_unknown(options, known=SHARED_OPTIONS + READ_ONLY_OPTIONS, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        return _shared_options(options)
+    READ = auto()
+    READ_STREAM = auto()
+    WRITE = auto()
+    WRITE_STREAM = auto()
+    READING = READ | READ_STREAM
+    WRITING = WRITE | WRITE_STREAM
+    ANY = READING | WRITING
 
 
-def _refuse_elsewhere(options: Mapping[str, str], elsewhere: tuple[str, ...], *, where: str) -> None:
-    """Refuse the first option that belongs to another use of a channel."""
-    for option, value in options.items():
-        if option.lower() in elsewhere:
-            raise InvalidOptionError(option=option, value=value, reason=f"is for {where} only")
+class Option(NamedTuple):
+    """An option of a data source."""
+
+    use: Use
+    parse: Callable[[str], object]
+    """Raises ValueError with the rule that the text breaks."""
+    is_required: bool = False
 
 
-def refuse_unknown(
-    options: Mapping[str, str],
-    *,
-    known: tuple[str, ...],
-    elsewhere: tuple[str, ...] = (),
-    where: str = "",
-    instead: str = "stream",
-) -> None:
-    """Refuse the first unknown option, and suggest a similar name."""
-    _refuse_elsewhere(options, elsewhere, where=where)
-    for option, value in options.items():
-        if option.lower() in known:
-            continue
-        if option.lower() == "path":
-            reason = f"is not used: call load() or save() without a path and set {instead!r}"
-            raise InvalidOptionError(option=option, value=value, reason=reason)
-        close = get_close_matches(option.lower(), known, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        raise InvalidOptionError(option=option, value=value, reason=f"is unknown{meant} (known: {', '.join(known)})")
+Options = Mapping[str, Option]
+"""By name, in lower case: Spark does not mind the case."""
 
 
-def _shared_options(options: Mapping[str, str]) -> ReadOptions:
-    """The checked values of the options that reading and writing share."""
-    return ReadOptions(
-        address=value_of(options, "address", network_address),
-        channels=_channel_names(options),
-        timeout_seconds=value_of(options, "timeout_seconds", duration_seconds, DEFAULT_TIMEOUT_SECONDS),
-        wanted=_wanted_parameters(options),
-        trace_dir=options.get("trace_dir"),
-        same_host=value_of(options, "same_host", choice(SameHost), SameHost.AUTO),
-        compression=value_of(options, "compression", choice(Compression), Compression.AUTO),
-        consumer=value_of(options, "consumer", _consumer_name, ""),
-        channel_column=value_of(options, "channel_column", _name, ""),
-    )
+def names_for(known: Options, use: Use) -> list[str]:
+    """The options that may be set for a use."""
+    return [name for name, option in known.items() if option.use & use]
 
 
-def value_of(options: Mapping[str, str], option: str, parse: Callable[[str], T], default: T | None = None) -> T:
-    """Parse one option, or take its default.
+def checked(options: Mapping[str, str], known: Options, use: Use, *, instead: str = "stream") -> dict[str, Any]:
+    """The values of the options that are set, by their names in ``known``.
+
+    Args:
+        options: the user's.
+        known: those of the data source.
+        use: what they are set for; of several uses, any may come.
+        instead: the option to name to users who pass a path.
 
     Raises:
-        InvalidOptionError: it is missing and has no default, or ``parse`` raised ValueError with the rule.
+        InvalidOptionError: an option is unknown, missing or out of its range, or is for another use.
     """
-    text = options.get(option)
-    if text is None:
-        if default is None:
-            raise InvalidOptionError(option=option, value=None, reason=f"is missing: set .option({option!r}, ...)")
-        return default
+    for name, text in options.items():
+        _require_known(name, text, known, use, instead)
+    values = {name.lower(): value_of(name, text, known[name.lower()].parse) for name, text in options.items()}
+    for name in names_for(known, use):
+        if known[name].is_required and name not in values:
+            refuse(name, None, f"is missing: set .option({name!r}, ...)")
+    return values
+
+
+def _require_known(name: str, text: str, known: Options, use: Use, instead: str) -> None:
+    option = known.get(name.lower())
+    if option is None and name.lower() == "path":
+        refuse(name, text, f"is not used: call load() or save() without a path and set {instead!r}")
+    if option is None:
+        close = get_close_matches(name.lower(), names_for(known, use), n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        refuse(name, text, f"is unknown{meant} (known: {', '.join(names_for(known, use))})")
+    if not option.use & use:
+        direction = Use.READING if use & Use.READING else Use.WRITING
+        streams = "streaming queries" if use & (Use.READ | Use.WRITE) else "batch jobs"
+        where = streams if option.use & direction else "writing" if direction is Use.READING else "reading"
+        refuse(name, text, f"is for {where} only")
+
+
+def value_of(name: str, text: str, parse: Callable[[str], object]) -> object:
+    """The value of an option's text.
+
+    Raises:
+        InvalidOptionError: it breaks a rule.
+    """
     try:
         return parse(text.strip())
     except ValueError as rule:
-        raise InvalidOptionError(option=option, value=text, reason=str(rule)) from None
+        refuse(name, text, str(rule))
 
 
-def _channel_names(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The channels of ``stream``, or those listed by name."""
-    stream = options.get("stream")
-    text = value_of(options, "channels", str)
-    if stream is not None:
-        if not stream.strip():
-            raise InvalidOptionError(option="stream", value=stream, reason="must be a name")
-        count = value_of(options, "channels", whole_number(1, _MOST_CHANNELS))
-        return stream_channels(stream.strip(), count)
-    if text.lstrip("-").isdigit():
-        raise InvalidOptionError(
-            option="channels",
-            value=text,
-            reason="is a number and needs option 'stream' beside it; or list channel names, separated by commas",
-        )
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise InvalidOptionError(option="channels", value=text, reason="must list names, separated by commas")
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise InvalidOptionError(
-            option="channels", value=text, reason=f"must name each channel once; {repeated!r} is twice in"
-        )
-    return names
+def refuse(name: str, value: object, reason: str) -> NoReturn:
+    """Raise InvalidOptionError; with None, no value is shown."""
+    raise InvalidOptionError(option=name, value=value, reason=reason) from None
 
 
-def _wanted_parameters(options: Mapping[str, str]) -> ChannelParameters | None:
-    """The window that the user asks for, if any."""
-    if "row_permits" not in options:
-        if "permit_batch" in options:
-            batch = options["permit_batch"]
-            raise InvalidOptionError(option="permit_batch", value=batch, reason="needs option 'row_permits' beside it")
-        return None
-    row_permits = value_of(options, "row_permits", whole_number(2, 2**31 - 1))
-    permit_batch = value_of(options, "permit_batch", whole_number(1, 2**31 - 1), 0)
-    try:
-        return ChannelParameters(row_permits=row_permits, permit_batch=permit_batch)
-    except InvalidParametersError as error:
-        reason = error.message.removeprefix(error.name).strip()
-        raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
+def picked(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are fields of a dataclass."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
@@ -230,10 +162,10 @@ def choice(kind: type[E]) -> Callable[[str], E]:
     return parse
 
 
-def _consumer_name(text: str) -> str:
-    """Check the form of a consumer's name; the exchange checks that it was declared."""
+def any_name(text: str) -> str:
+    """Parse a name; the exchange checks that it knows a consumer."""
     if not text:
-        raise ValueError("must be a name that the exchange knows")
+        raise ValueError("must be a name")
     return text
 
 
@@ -247,6 +179,13 @@ def network_address(text: str) -> str:
     return text
 
 
+OF_SPARK: Options = {
+    "checkpointlocation": Option(Use.WRITE_STREAM, str),
+    "queryname": Option(Use.WRITE_STREAM, str),
+}
+"""Options of Spark's own, which it passes to the sink as well."""
+
+
 class Epochs(StrEnum):
     """Where batches of a streaming query end."""
 
@@ -254,6 +193,115 @@ class Epochs(StrEnum):
     """At any row, as many as there are up to a limit."""
     ALIGNED = "aligned"
     """At barriers that have come in all channels: an epoch is a batch."""
+
+
+class Delivery(StrEnum):
+    """When rows become visible."""
+
+    DIRECT = "direct"
+    """As soon as they arrive.  A repeated task fails the job."""
+    STAGED = "staged"
+    """When all tasks have succeeded, all at once, and exactly once despite repeated tasks."""
+
+
+# Spark's own sources write such an option in camel case, this package's in snake case.
+_MAX_ROWS = ("maxrowsperbatch", "max_rows_per_batch")
+_KEY = ("query", "batch")
+
+CHANNEL_OPTIONS: Options = {
+    "address": Option(Use.ANY, network_address, is_required=True),
+    "stream": Option(Use.ANY, any_name),
+    "channels": Option(Use.ANY, str, is_required=True),
+    "timeout_seconds": Option(Use.ANY, duration_seconds),
+    "row_permits": Option(Use.ANY, whole_number(2, MOST)),
+    "permit_batch": Option(Use.ANY, whole_number(1, MOST)),
+    "trace_dir": Option(Use.ANY, str),
+    "same_host": Option(Use.ANY, choice(SameHost)),
+    "compression": Option(Use.ANY, choice(Compression)),
+    "consumer": Option(Use.READING, any_name),
+    "channel_column": Option(Use.READING, any_name),
+    **dict.fromkeys(_MAX_ROWS, Option(Use.READ_STREAM, whole_number(1, MOST_LONG))),
+    "epochs": Option(Use.READ_STREAM, choice(Epochs)),
+    "stall_seconds": Option(Use.READ_STREAM, duration_seconds),
+    "chunk_rows": Option(Use.WRITING, whole_number(1, MOST)),
+    "end": Option(Use.WRITING, truth),
+    "delivery": Option(Use.WRITING, choice(Delivery)),
+    "query": Option(Use.WRITE, any_name),
+    "batch": Option(Use.WRITE, whole_number(0, MOST_LONG)),
+    **OF_SPARK,
+}
+"""Options of ``format("permitflow")``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The checked options of a reader; picklable, because workers get them."""
+
+    address: str
+    """Where the exchange listens, as in ``host:port``."""
+    channels: tuple[str, ...]
+    """Names of the channels; one partition each."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """The longest wait for the exchange, for a row, or for a permit."""
+    wanted: ChannelParameters | None = None
+    """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
+    trace_dir: str | None = None
+    """A folder for the recorded actions of every stream; None records nothing."""
+    same_host: SameHost = SameHost.AUTO
+    """Whether workers share memory with an exchange on their host."""
+    compression: Compression = Compression.AUTO
+    """Whether chunks are compressed between workers and an exchange on another host."""
+    consumer: str = ""
+    """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
+    channel_column: str = ""
+    """The name of a column for the channel's name, beside the columns of all channels; empty: there is none."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], use: Use = Use.READ) -> "ReadOptions":
+        """Check the options of ``spark.read``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range.
+        """
+        return cls.of(checked(options, CHANNEL_OPTIONS, use))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "ReadOptions":
+        """The options that reading and writing share, of values that ``checked`` has returned."""
+        shared = picked(cls, values)
+        return cls(**{**shared, "channels": _channel_names(values), "wanted": _wanted_parameters(values)})
+
+
+def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The channels of ``stream``, or those listed by name."""
+    text: str = values["channels"]
+    if "stream" in values:
+        count = value_of("channels", text, whole_number(1, _MOST_CHANNELS))
+        assert isinstance(count, int)
+        return stream_channels(values["stream"], count)
+    if text.lstrip("-").isdigit():
+        reason = "is a number and needs option 'stream' beside it; or list channel names, separated by commas"
+        refuse("channels", text, reason)
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        refuse("channels", text, "must list names, separated by commas")
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        refuse("channels", text, f"must name each channel once; {repeated!r} is twice in")
+    return names
+
+
+def _wanted_parameters(values: Mapping[str, Any]) -> ChannelParameters | None:
+    """The window that the user asks for, if any."""
+    if "row_permits" not in values:
+        if "permit_batch" in values:
+            refuse("permit_batch", values["permit_batch"], "needs option 'row_permits' beside it")
+        return None
+    try:
+        return ChannelParameters(row_permits=values["row_permits"], permit_batch=values.get("permit_batch", 0))
+    except InvalidParametersError as error:
+        reason = error.message.removeprefix(error.name).strip()
+        raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,7 +313,6 @@ class StreamOptions:
     max_rows: int | None
     """Rows of a batch, over all channels; None: half the window of each channel."""
     epochs: Epochs = Epochs.NONE
-
     stall_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """How long a barrier may wait for channels in which nothing comes."""
 
@@ -276,41 +323,18 @@ class StreamOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        known = SHARED_OPTIONS + READ_ONLY_OPTIONS + STREAM_READ_OPTIONS
-        refuse_unknown(options, known=known, elsewhere=WRITE_ONLY_OPTIONS, where="writing")
-        epochs = value_of(options, "epochs", choice(Epochs), Epochs.NONE)
-        if epochs is Epochs.ALIGNED:
+        values = checked(options, CHANNEL_OPTIONS, Use.READ_STREAM)
+        is_aligned = values.get("epochs") is Epochs.ALIGNED
+        given = [name for name in options if name.lower() in _MAX_ROWS]
+        if given and is_aligned:
             reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
-            for option in (option for option in options if option.lower() in _MAX_ROWS_OPTIONS):
-                raise InvalidOptionError(option=option, value=options[option], reason=reason)
-        else:
-            _refuse(options, ("stall_seconds",), "needs option 'epochs' to be 'aligned'")
-        return cls(
-            exchange=_shared_options(options),
-            max_rows=_max_rows(options),
-            epochs=epochs,
-            stall_seconds=value_of(options, "stall_seconds", duration_seconds, DEFAULT_TIMEOUT_SECONDS),
-        )
-
-
-def _max_rows(options: Mapping[str, str]) -> int | None:
-    # Spark's own sources write such options in camel case, this package's in snake case; Spark does not mind the case.
-    given = [option for option in options if option.lower() in _MAX_ROWS_OPTIONS]
-    if not given:
-        return None
-    if len(given) > 1:
-        raise InvalidOptionError(option=given[1], value=options[given[1]], reason=f"is the same as {given[0]!r}")
-    # Spark passes option names in lower case.
-    return value_of({_MAX_ROWS: options[given[0]]}, _MAX_ROWS, whole_number(1, 2**63 - 1))
-
-
-class Delivery(StrEnum):
-    """When rows become visible."""
-
-    DIRECT = "direct"
-    """As soon as they arrive.  A repeated task fails the job."""
-    STAGED = "staged"
-    """When all tasks have succeeded, all at once, and exactly once despite repeated tasks."""
+            refuse(given[0], options[given[0]], reason)
+        if len(given) > 1:
+            refuse(given[1], options[given[1]], f"is the same as {given[0]!r}")
+        if "stall_seconds" in values and not is_aligned:
+            refuse("stall_seconds", options["stall_seconds"], "needs option 'epochs' to be 'aligned'")
+        max_rows = values[given[0].lower()] if given else None
+        return cls(exchange=ReadOptions.of(values), max_rows=max_rows, **picked(cls, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,12 +351,11 @@ class WriteOptions:
 
     exchange: ReadOptions
     """Which channels, where, and how long to wait."""
-    chunk_rows: int
+    chunk_rows: int = 0
     """The most rows of one chunk; 0 sends Spark's Arrow batches as they are."""
-    ends_stream: bool
+    end: bool
     """Does the job's commit end the channels for their readers?"""
-    delivery: Delivery = Delivery.DIRECT
-
+    delivery: Delivery
     key: BatchKey | None = None
     """The key of a staged batch job; None: a new key."""
 
@@ -343,10 +366,15 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        delivery = value_of(options, "delivery", choice(Delivery), Delivery.DIRECT)
-        if delivery is Delivery.DIRECT:
-            _refuse(options, _KEY_OPTIONS, "needs option 'delivery' to be 'staged'")
-        return _parsed(options, delivery, SHARED_OPTIONS + WRITE_ONLY_OPTIONS, ends_stream=True)
+        values = {"delivery": Delivery.DIRECT, "end": True, **checked(options, CHANNEL_OPTIONS, Use.WRITE)}
+        given = [name for name in _KEY if name in values]
+        if given and values["delivery"] is Delivery.DIRECT:
+            refuse(given[0], values[given[0]], "needs option 'delivery' to be 'staged'")
+        for name in _KEY:
+            if given and name not in given:
+                refuse(given[0], values[given[0]], f"needs option {name!r} beside it")
+        key = BatchKey(**picked(BatchKey, values)) if given else None
+        return cls(exchange=ReadOptions.of(values), key=key, **picked(cls, values))
 
     @classmethod
     def parse_stream(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -355,54 +383,15 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
         """
-        if value_of(options, "delivery", choice(Delivery), Delivery.STAGED) is Delivery.DIRECT:
+        values = {"delivery": Delivery.STAGED, "end": False, **checked(options, CHANNEL_OPTIONS, Use.WRITE_STREAM)}
+        if values["delivery"] is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
-            raise InvalidOptionError(option="delivery", value=options["delivery"], reason=reason)
-        _refuse(options, _KEY_OPTIONS, "is for batch jobs only: a streaming query has an id and numbers its batches")
-        if value_of(options, "end", truth, False):
+            refuse("delivery", options["delivery"], reason)
+        if values["end"]:
             reason = "is for batch jobs only: a streaming query does not know which batch is its last"
-            raise InvalidOptionError(option="end", value=options["end"], reason=reason)
-        known = SHARED_OPTIONS + WRITE_ONLY_OPTIONS + _OF_SPARK
-        return _parsed(options, Delivery.STAGED, known, ends_stream=False)
+            refuse("end", options["end"], reason)
+        return cls(exchange=ReadOptions.of(values), **picked(cls, values))
 
     def batch_key(self) -> BatchKey:
         """The key of this job: the given one, or a new one that no other job has."""
         return self.key or BatchKey(query=f"job-{uuid4().hex}", batch=0)
-
-
-def _parsed(
-    options: Mapping[str, str], delivery: Delivery, known: tuple[str, ...], *, ends_stream: bool
-) -> WriteOptions:
-    _refuse_elsewhere(options, READ_ONLY_OPTIONS + STREAM_READ_OPTIONS, where="reading")
-    refuse_unknown(options, known=known)
-    return WriteOptions(
-        exchange=_shared_options(options),
-        chunk_rows=value_of(options, "chunk_rows", whole_number(1, 2**31 - 1), 0),
-        ends_stream=value_of(options, "end", truth, ends_stream),
-        delivery=delivery,
-        key=_key(options),
-    )
-
-
-def _key(options: Mapping[str, str]) -> BatchKey | None:
-    given = [option for option in _KEY_OPTIONS if option in options]
-    if not given:
-        return None
-    if len(given) == 1:
-        other = next(option for option in _KEY_OPTIONS if option not in given)
-        raise InvalidOptionError(option=given[0], value=options[given[0]], reason=f"needs option {other!r} beside it")
-    return BatchKey(
-        query=value_of(options, "query", _name), batch=value_of(options, "batch", whole_number(0, 2**63 - 1))
-    )
-
-
-def _refuse(options: Mapping[str, str], names: tuple[str, ...], reason: str) -> None:
-    for option in names:
-        if option in options:
-            raise InvalidOptionError(option=option, value=options[option], reason=reason)
-
-
-def _name(text: str) -> str:
-    if not text:
-        raise ValueError("must be a name")
-    return text

@@ -226,7 +226,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         Raises:
             PermitflowError: a channel could not be ended, or has lost its reader; Spark calls ``abort`` then.
         """
-        ends, channels = self._options.ends_stream, self._options.exchange.channels
+        ends, channels = self._options.end, self._options.exchange.channels
         until = EndOutcome.CONSUMED if ends else EndOutcome.ACCEPTED
         with ExitStack() as stack:
 
@@ -348,7 +348,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
             PermitflowError: the exchange did not answer for ``timeout_seconds``; Spark calls ``abort`` then.
         """
         self._publish(self._key, _staged(messages))
-        if self._options.ends_stream:
+        if self._options.end:
             exchange = self._options.exchange
             self._insist(lambda control: control.close_channels(exchange.channels))
 

@@ -29,10 +29,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from permitflow.errors import InvalidOptionError
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
-from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, WriteOptions
+from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, Use, WriteOptions, refuse
 from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -94,7 +93,7 @@ class PermitflowDataSource(DataSource):
             SchemaMismatchError: Spark has no type for a column, or columns of one name have different types.
         """
         # Spark does not say here whether it will read a table or a stream.
-        options = StreamOptions.parse(self.options).exchange
+        options = ReadOptions.parse(self.options, Use.READING)
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import probe
 
@@ -155,8 +154,7 @@ def refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
         InvalidOptionError: it does.
     """
     if overwrites:
-        reason = "must be 'append': sent rows cannot be replaced"
-        raise InvalidOptionError(option=option, value=value, reason=reason)
+        refuse(option, value, "must be 'append': sent rows cannot be replaced")
 
 
 class ChannelPartition(InputPartition):

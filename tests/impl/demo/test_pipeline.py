@@ -1,10 +1,6 @@
 """The pipeline, its kills and its judges at work in seconds: all processes are real, but Spark, whose part a small
 engine of micro-batches plays.
 
-The plan of kills: drawn from a seed, even among the parts, and in the order of the rows.
-
-Executors are found among the processes that a driver has started, also beside zombies.
-
 What the watch takes for wrong: too many rows kept, and rows or acknowledgements that are taken back.
 """
 
@@ -21,9 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.demo.consumer import Ledger
-from permitflow.demo.pipeline import ChannelWatch, Kill, Pipeline, Position, Victim, plan_kills
+from permitflow.demo.pipeline import (
+    ChannelWatch,
+    Counted,
+    Kill,
+    Pipeline,
+    Position,
+    Victim,
+    compared,
+    lives_of,
+    plan_kills,
+)
 from permitflow.demo.settings import PartSettings, PipelineSettings
-from permitflow.demo.streaming_demo import Counted, compared, lives_of
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
 from permitflow.protocol.control import ChannelPosition, ChannelState
 from permitflow.protocol.permits import ChannelParameters
@@ -74,7 +79,7 @@ def quick(kills: Sequence[Kill]) -> list[Kill]:
 def part(tables: Path, tmp_path: Path) -> Iterator[PartSettings]:
     """With the answer that the pipeline must come to."""
     with reserved_address() as address:
-        part = SETTINGS.part(address=address, tables=tables, work_dir=tmp_path)
+        part = SETTINGS.part(tables=tables, work_dir=tmp_path, address=address)
         pq.write_table(pa.Table.from_pylist(late(tables)).select(["l_orderkey", "l_linenumber"]), part.direct_answer)
         yield part
 
@@ -83,10 +88,10 @@ def part(tables: Path, tmp_path: Path) -> Iterator[PartSettings]:
 def test_no_row_is_lost_or_comes_twice_whatever_is_killed(run: asyncio.Runner, part: PartSettings) -> None:
     kills, notes = quick(plan_kills(15, seed=1)), list[str]()
     pipeline = Pipeline(SETTINGS, part, rows=ROWS, note=notes.append, kills=kills, driver=[str(ENGINE)])
-    killed, _missed = run.run(pipeline.run())
+    run.run(pipeline.run())
     expected = late(Path(part.tables))
     # The last rows may come through before a late kill's turn comes.
-    assert killed.keys() == set(Victim) - {Victim.EXECUTOR}, notes
+    assert pipeline.killed.keys() == set(Victim) - {Victim.EXECUTOR}, notes
     assert compared(part) == Counted(expected=len(expected), lost=0, duplicated=0, foreign=0)
     assert answer(part) == answer_of(expected)
     assert [channel.problems for channel in pipeline.watch.channels] == [[]] * 4

@@ -4,20 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.demo.streaming_demo import ChannelNumbers, Counted, PipelineReport, RecordedRun
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.demo.pipeline import Counted, Recorded, checks_of
+from permitflow.demo.report import Check, Report, StreamNumbers
 from permitflow.demo.tpch import ShippingMode
-from permitflow.demo.two_jobs import DemoReport, Evidence, Hop, StreamNumbers, TraceVerdict, judges
+from permitflow.demo.two_jobs import HOPS, check_of_replay, checks_of_hops, judges
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.testing.traces import judge_all
+from permitflow.tracing import MemoryTrace
 
-STREAM = StreamNumbers(stream="q12/0#put1", rows=10, chunks=2, peak_rows_held=8, window_rows=8, blocked_share=0.5)
-TRACE = TraceVerdict(streams=1, events=12, is_complete=True, is_at_rest=True, refused=())
-GOOD = DemoReport(
+ANSWER = (ShippingMode("MAIL", 4, 6),)
+STREAM = StreamNumbers(hop="in", stream="q12/0#put1", rows=10, peak_rows_held=8, window_rows=8)
+GOOD = Report(
     scale=0.1,
-    row_permits=8,
-    evidence=(Evidence(name="theorems, by Z3", holds=True, count=27),),
-    answer=(ShippingMode("MAIL", 4, 6),),
-    direct_answer=(ShippingMode("MAIL", 4, 6),),
-    hops=(Hop(name="in", streams=(STREAM,)),),
-    trace=TRACE,
+    answer=ANSWER,
+    direct_answer=ANSWER,
+    streams=[STREAM],
+    checks=[Check(True, "all is well")],
     seconds={"replay": 1.0},
     total_seconds=1.0,
 )
@@ -31,93 +34,66 @@ def test_models_and_theorems_are_those_of_what_the_demo_uses() -> None:
     assert not {"gate", "stop-and-wait", "gate-type-ok", "squelch-type-ok"} & (explorer | prover)
 
 
-def test_a_good_report_has_no_problems() -> None:
-    assert GOOD.holds
-    assert GOOD.as_json()["holds"] is True
-
-
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (replace(GOOD, evidence=(replace(GOOD.evidence[0], holds=False),)), "not all theorems, by Z3"),
         (replace(GOOD, direct_answer=(ShippingMode("MAIL", 5, 5),)), "the answer through the exchange is"),
-        (replace(GOOD, answer=(), direct_answer=(), hops=()), "the query found nothing"),
-        (replace(GOOD, hops=(Hop(name="in", streams=(replace(STREAM, rows=9),)),)), "in: 9 rows moved, 10 are"),
-        (replace(GOOD, hops=(Hop(name="in", streams=(replace(STREAM, peak_rows_held=9),)),)), "more rows in flight"),
-        (replace(GOOD, trace=replace(TRACE, refused=("channel 'x': not a behaviour",))), "the recorded run"),
-        (replace(GOOD, trace=replace(TRACE, is_complete=False)), "the recorded run"),
-        (replace(GOOD, trace=replace(TRACE, is_at_rest=False)), "the recorded run"),
-        (replace(GOOD, trace=replace(TRACE, events=0)), "the recorded run"),
+        (replace(GOOD, answer=(), direct_answer=()), "the query found nothing"),
+        (replace(GOOD, streams=[replace(STREAM, peak_rows_held=9)]), "in, q12/0#put1: 9 rows at once, 8 may be"),
+        (replace(GOOD, checks=[Check(False, "all is lost")]), "all is lost"),
     ],
-    ids=["evidence", "answer", "empty", "rows lost", "bound", "refused", "incomplete", "not at rest", "no events"],
+    ids=["answer", "empty", "bound", "check"],
 )
-def test_whatever_is_wrong_is_called_so(bad: DemoReport, words: str) -> None:
+def test_whatever_is_wrong_is_called_so(bad: Report, words: str) -> None:
+    assert GOOD.holds
     (problem,) = bad.problems()
     assert words in problem
-    assert not bad.holds
     assert bad.as_json()["holds"] is False
 
 
-RIGHT = Counted(expected=10, lost=0, duplicated=0, foreign=0)
-CHANNEL = ChannelNumbers(channel="lineitems/0", rows=100, peak_rows_held=8, window_rows=8)
-RECORDED = RecordedRun(lives=2, silent_lives=0, streams=4, events=50, cut_streams=1, query_events=9, refused=())
-GOOD_PIPELINE = PipelineReport(
-    scale=0.1,
-    seed=1,
-    kills={"driver": 1},
-    missed_kills=0,
-    starts={"driver": 2},
-    failures={"driver": 0},
-    line_items=100,
-    counted=RIGHT,
-    answer=(ShippingMode("MAIL", 4, 6),),
-    direct_answer=(ShippingMode("MAIL", 4, 6),),
-    channels=(CHANNEL,),
-    looks=3,
-    seen_problems=(),
-    recorded=RECORDED,
-    seconds={"pipeline": 1.0},
-    total_seconds=1.0,
-)
+@pytest.mark.parametrize("lost_in", [None, *HOPS])
+def test_each_hop_must_carry_all_rows_of_the_answer(lost_in: str | None) -> None:
+    streams = [replace(STREAM, hop=hop, rows=5 if hop == lost_in else 10) for hop in HOPS]
+    assert [check.holds for check in checks_of_hops(streams, ANSWER)] == [hop != lost_in for hop in HOPS]
 
 
-def test_a_good_pipeline_has_no_problems() -> None:
-    assert GOOD_PIPELINE.holds
-    assert GOOD_PIPELINE.as_json()["problems"] == []
+async def test_the_recorded_run_must_be_whole_valid_and_at_rest() -> None:
+    recorder = MemoryTrace()
+    parameters = ChannelParameters(row_permits=8, permit_batch=2)
+    ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
+    ends = open_channel(parameters, name="a", record=recorder.recorder)
+    sender, receiver = ends
+    await sender.send([1])
+    cut = recorder.trace()
+    await sender.end()
+    assert len([message async for message in receiver]) == 1
+    whole = recorder.trace()
+    (verdict,) = judge_all(whole)
+    assert check_of_replay(whole, [verdict]).holds
+    for trace, verdicts in ((replace(whole, is_complete=False), [verdict]), (whole, []), (cut, judge_all(cut))):
+        assert not check_of_replay(trace, verdicts).holds
+
+
+COUNTED = Counted(expected=10, lost=0, duplicated=0, foreign=0)
+RECORDED = Recorded(lives=2, events=50, query_events=9, refused=())
 
 
 @pytest.mark.parametrize(
-    ("bad", "problem"),
+    ("counted", "recorded", "missed_kills", "words"),
     [
-        (
-            replace(GOOD_PIPELINE, counted=replace(RIGHT, lost=1)),
-            "1 rows were lost, 0 duplicated, 0 are from elsewhere",
-        ),
-        (
-            replace(GOOD_PIPELINE, counted=replace(RIGHT, duplicated=2)),
-            "0 rows were lost, 2 duplicated, 0 are from elsewhere",
-        ),
-        (
-            replace(GOOD_PIPELINE, counted=replace(RIGHT, foreign=3)),
-            "0 rows were lost, 0 duplicated, 3 are from elsewhere",
-        ),
-        (replace(GOOD_PIPELINE, counted=replace(RIGHT, expected=0)), "the query found nothing"),
-        (replace(GOOD_PIPELINE, answer=(ShippingMode("MAIL", 4, 5),)), "the answer of the pipeline is"),
-        (replace(GOOD_PIPELINE, channels=(replace(CHANNEL, peak_rows_held=9),)), "lineitems/0: 9 rows kept, 8 may be"),
-        (
-            replace(GOOD_PIPELINE, seen_problems=("lineitems/0: row 7 came next, after 8",)),
-            "lineitems/0: row 7 came next",
-        ),
-        (
-            replace(GOOD_PIPELINE, recorded=replace(RECORDED, refused=("a run",))),
-            "not one that the specification allows",
-        ),
-        (replace(GOOD_PIPELINE, recorded=replace(RECORDED, query_events=0)), "not one that the specification allows"),
-        (replace(GOOD_PIPELINE, recorded=replace(RECORDED, events=0)), "not one that the specification allows"),
-        (replace(GOOD_PIPELINE, missed_kills=1), "1 kills came too late"),
+        (COUNTED._replace(lost=1), RECORDED, 0, "1 rows were lost"),
+        (COUNTED._replace(duplicated=2), RECORDED, 0, "2 duplicated"),
+        (COUNTED._replace(foreign=3), RECORDED, 0, "3 are from elsewhere"),
+        (COUNTED._replace(expected=0), RECORDED, 0, "of 0 late line items"),
+        (COUNTED, RECORDED._replace(refused=("a run",)), 0, "1 runs refused\na run"),
+        (COUNTED, RECORDED._replace(query_events=0), 0, "and 0 of the query"),
+        (COUNTED, RECORDED._replace(events=0), 0, "0 steps of the exchange"),
+        (COUNTED, RECORDED, 1, "1 kills came too late"),
     ],
 )
-def test_whatever_is_wrong_with_a_pipeline_is_called_so(bad: PipelineReport, problem: str) -> None:
-    assert not bad.holds
-    (found,) = bad.problems()
-    assert problem in found
+def test_whatever_is_wrong_with_a_pipeline_is_called_so(
+    counted: Counted, recorded: Recorded, missed_kills: int, words: str
+) -> None:
+    assert all(check.holds for check in checks_of(COUNTED, RECORDED, missed_kills=0))
+    (found,) = (check for check in checks_of(counted, recorded, missed_kills=missed_kills) if not check.holds)
+    assert words in found.text

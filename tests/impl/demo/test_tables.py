@@ -40,11 +40,10 @@ WRITES_BOTH = 'echo x > "$out/lineitem.parquet"; echo y > "$out/orders.parquet"'
 async def test_tables_are_generated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, WRITES_BOTH))
     cache = tmp_path / "cache"
-    folder, is_new = await tpch.cached_tables(0.5, cache)
-    assert is_new
+    folder = await tpch.cached_tables(0.5, cache)
     assert sorted(os.listdir(folder)) == ["lineitem.parquet", "orders.parquet"]
     monkeypatch.setattr(tpch, "_generator", lambda: generator(tmp_path, "exit 1"))
-    assert await tpch.cached_tables(0.5, cache) == (folder, False)
+    assert await tpch.cached_tables(0.5, cache) == folder
     assert os.listdir(cache) == [folder.name]
 
 

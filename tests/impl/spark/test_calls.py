@@ -119,7 +119,7 @@ def test_a_value_that_fits_into_no_field_is_named(service: Service, column: str,
         ("Watch", {"serializer": "a:b"}, "cannot be combined with option 'module'"),
         ("Watch", {"window_bytes": "4"}, "must be a whole number from 5"),
         ("Watch", {"stream": "orders"}, "option 'stream' is unknown"),
-        ("Watch", {"delivery": "at-most-once"}, "is for writing, or for streaming queries only"),
+        ("Watch", {"delivery": "at-most-once"}, "is for streaming queries only"),
         ("Watch", {"path": "x"}, "and set 'method'"),
     ],
 )

@@ -69,12 +69,11 @@ def test_another_python_of_the_users_stays(monkeypatch: pytest.MonkeyPatch) -> N
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
-def test_the_workers_of_a_local_cluster_run_here() -> None:
-    assert applied(new_builder(spark_master="local-cluster[2,1,1024]"))["PYSPARK_PYTHON"] == sys.executable
-
-
-def test_the_python_of_a_cluster_is_not_this_machines() -> None:
-    assert "PYSPARK_PYTHON" not in applied(new_builder(spark_master="spark://host:7077"))
+@pytest.mark.parametrize(
+    ("master", "python"), [("local-cluster[2,1,1024]", sys.executable), ("spark://host:7077", None)]
+)
+def test_only_workers_on_this_machine_have_this_python(master: str, python: str | None) -> None:
+    assert applied(new_builder(spark_master=master)).get("PYSPARK_PYTHON") == python
 
 
 @pytest.mark.parametrize("remote", ["setting", "environment"])

@@ -11,8 +11,6 @@ from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, numbers, producers
 
 Options = dict[str, str]
-BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def numbers_in(channels: Iterable[list[pa.RecordBatch] | str]) -> list[int]:
@@ -66,10 +64,3 @@ def test_a_streaming_query_takes_rows_of_kept_channels_and_publishes_them_once(
     assert connected.run(job) == list(range(250))
     with control(replay_options["address"]) as line:
         assert [position.acknowledged_row for position in line.positions(channels_of(replay_options))] == [100, 150]
-
-
-def test_the_session_was_configured_as_far_as_a_client_can(connected: Driver) -> None:
-    def job(spark: SparkSession) -> tuple[str | None, str | None]:
-        return spark.conf.get(BATCH_ROWS), spark.conf.get(SOCKET)
-
-    assert connected.run(job) == ("4096", "true")

@@ -1,8 +1,6 @@
 """A batch ends at a barrier that has come in all channels, whatever their rates, ends and restarts."""
 
 import asyncio
-import json
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, count
@@ -12,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.errors import EpochTooLargeError, InputLostError, InputStalledError, RowsLostError
+from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark.epoch_planning import EpochPlanner
-from permitflow.spark.stream_planning import Position, StreamOffset
+from permitflow.spark.stream_planning import Position, StreamOffset, StreamPlanner
 
 WINDOW = ChannelParameters(row_permits=100)
 STALL_SECONDS = 30.0
@@ -181,6 +179,20 @@ def test_an_epoch_that_does_not_fit_is_said_with_the_channel_and_its_numbers() -
     assert "permitflow serve --kept-rows" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("plan", "barrier", "words"),
+    [
+        (planner(), None, "leave out option 'epochs'"),
+        (StreamPlanner(("a", "b"), consumer="etl", max_rows=None), 0, "set option 'epochs' to 'aligned'"),
+    ],
+)
+def test_a_checkpoint_of_the_other_kind_is_refused(plan: StreamPlanner, barrier: int | None, words: str) -> None:
+    start = offset(barrier, a=0, b=0)
+    for ask in (plan.acknowledgement, lambda start: plan.ranges(start, start)):
+        with pytest.raises(CheckpointError, match=words):
+            ask(start)
+
+
 def test_rows_that_another_consumer_holds_are_no_fault_of_the_epoch() -> None:
     """Room comes when that consumer acknowledges."""
     start = offset(1, a=0, b=60)
@@ -189,12 +201,6 @@ def test_rows_that_another_consumer_holds_are_no_fault_of_the_epoch() -> None:
 
 def test_a_full_channel_that_has_its_barrier_waits_for_the_others() -> None:
     assert planner().plan(START, positions(at("a", 100, (1, 90), waiting=5), at("b", 3))) is START
-
-
-def test_lost_rows_are_never_skipped() -> None:
-    there = positions(at("a", 30, (1, 20), acknowledged=15), at("b", 9, (1, 3)))
-    with pytest.raises(RowsLostError):
-        planner().plan(START, there)
 
 
 def test_a_query_begins_at_its_consumers_rows_whatever_barriers_others_have_passed() -> None:
@@ -211,21 +217,6 @@ def test_a_channel_that_is_new_among_the_options_is_aligned_from_the_next_batch_
     entered = plan.plan(start, there)
     assert (entered, plan.ranges(start, entered)) == (offset(1, a=10, b=0), [])
     assert plan.plan(entered, there) == offset(2, a=20, b=9)
-
-
-def test_an_offset_with_a_barrier_survives_sparks_checkpoint() -> None:
-    one = offset(7, a=10, b=0)
-    text = json.dumps(one.as_json())
-    assert StreamOffset.of_json(json.loads(text)) == one
-    assert (json.loads(text)["version"], json.loads(text)["barrier"]) == (2, 7)
-    assert {(row.row, row.next_barrier) for row in one.acknowledged()} == {(10, 8), (0, 8)}
-    assert {row.next_barrier for row in offset(None, a=10).acknowledged()} == {0}
-
-
-def test_a_planner_can_be_pickled() -> None:
-    made = EpochPlanner(("a", "b"), consumer="etl", stall_seconds=STALL_SECONDS)
-    there = positions(at("a", 9, (1, 9)), at("b", 9, (1, 9)))
-    assert pickle.loads(pickle.dumps(made)).plan(START, there) == offset(1, a=9, b=9)
 
 
 # The gate and the planner align the same barriers.

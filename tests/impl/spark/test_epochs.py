@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
+from permitflow.errors import EpochTooLargeError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
@@ -162,51 +162,6 @@ def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_
         positions = line.positions(CHANNELS)
     assert [(each.acknowledged_row, each.next_row, each.barriers) for each in positions] == [(30, 30, ()), (3, 3, ())]
     assert reader.reportLatestOffset() == start
-    reader.stop()
-
-
-def test_a_checkpoint_of_the_other_kind_is_refused(exchange: ServedExchange) -> None:
-    put_epochs(exchange.address, "orders", [1])
-    aligned = options_of(exchange.address)
-    plain = {name: value for name, value in aligned.items() if name != "epochs"}
-    for written, read, words in ((aligned, plain, "set option 'epochs' to 'aligned'"), (plain, aligned, "leave out")):
-        writer, reader = reader_of(written), reader_of(read)
-        offset = writer.initialOffset()
-        with pytest.raises(CheckpointError, match=words):
-            reader.latestOffset(offset, ReadAllAvailable())
-        with pytest.raises(CheckpointError, match=words):
-            reader.partitions(offset, offset)
-        writer.stop()
-        reader.stop()
-
-
-def test_an_input_that_keeps_the_others_waiting_is_named(exchange: ServedExchange) -> None:
-    put_epochs(exchange.address, "orders", [1])
-    put_epochs(exchange.address, "payments", [])
-    reader = reader_of(options_of(exchange.address, stall_seconds="0.2"))
-    start = reader.initialOffset()
-    with pytest.raises(InputStalledError, match=r"no message of payments/0 for 0.2 s: orders/0 wait behind barrier 1"):
-        ask_until_it_fails(reader, start)
-    put_epochs(exchange.address, "payments", [1])
-    assert reader.latestOffset(start, ReadAllAvailable())["barrier"] == 1
-    reader.stop()
-
-
-def test_an_input_that_is_aborted_fails_the_query_behind_its_last_epoch(exchange: ServedExchange) -> None:
-    async def give_up() -> None:
-        async with put(exchange.address, "payments/0", SCHEMAS["payments"], producer="payments") as sender:
-            sender.abort("the disk is on fire")
-
-    put_epochs(exchange.address, "orders", [1, 2])
-    put_epochs(exchange.address, "payments", [1])
-    asyncio.run(give_up())
-    options = options_of(exchange.address)
-    reader = reader_of(options)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert rows_between(options, start, end) == [*rows_of("orders", 1), *rows_of("payments", 1)]
-    with pytest.raises(InputLostError, match=r"input 'payments/0' .* the disk is on fire"):
-        reader.latestOffset(end, ReadAllAvailable())
     reader.stop()
 
 

@@ -29,9 +29,9 @@ def test_channels_can_be_listed_by_name() -> None:
 
 def test_writing_has_options_of_its_own() -> None:
     options = WriteOptions.parse({**GOOD, "chunk_rows": "256", "end": "False", "timeout_seconds": "0.5"})
-    assert (options.chunk_rows, options.ends_stream, options.exchange.timeout_seconds) == (256, False, 0.5)
+    assert (options.chunk_rows, options.end, options.exchange.timeout_seconds) == (256, False, 0.5)
     defaults = WriteOptions.parse(GOOD)
-    assert (defaults.chunk_rows, defaults.ends_stream, defaults.exchange.timeout_seconds) == (0, True, 120.0)
+    assert (defaults.chunk_rows, defaults.end, defaults.exchange.timeout_seconds) == (0, True, 120.0)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         (READ, {"colour": "blue"}, "colour", "is unknown (known: address,"),
-        (READ, {"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streams only"),
+        (READ, {"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streaming queries only"),
         (READ, {"consumer": " "}, "consumer", "must be a name"),
         (READ, {"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
         (READ, {"compression": "gzip"}, "compression", "must be one of auto, none, lz4, zstd"),
@@ -111,8 +111,8 @@ def test_a_stream_has_a_consumer_a_limit_for_batches_and_epochs() -> None:
 
 def test_a_batch_job_is_direct_and_a_stream_is_staged_and_ends_nothing() -> None:
     job, stream = WriteOptions.parse(GOOD), WriteOptions.parse_stream({**GOOD, "checkpointLocation": "/somewhere"})
-    assert (job.delivery, job.ends_stream) == (Delivery.DIRECT, True)
-    assert (stream.delivery, stream.ends_stream) == (Delivery.STAGED, False)
+    assert (job.delivery, job.end) == (Delivery.DIRECT, True)
+    assert (stream.delivery, stream.end) == (Delivery.STAGED, False)
     assert WriteOptions.parse({**GOOD, "delivery": "Staged"}).delivery is Delivery.STAGED
 
 

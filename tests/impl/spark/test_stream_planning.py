@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -76,13 +77,15 @@ def test_lost_rows_are_never_skipped(position: Position, words: str) -> None:
     assert "skips nothing" in str(caught.value)
 
 
-def test_an_offset_survives_sparks_checkpoint() -> None:
-    one = offset({"orders/1": 2**40, "orders/0": 0})
+@pytest.mark.parametrize(("barrier", "version", "next_barrier"), [(None, 1, 0), (7, 2, 8)])
+def test_an_offset_survives_sparks_checkpoint(barrier: int | None, version: int, next_barrier: int) -> None:
+    one = replace(offset({"orders/1": 2**40, "orders/0": 0}), barrier=barrier)
     text = json.dumps(one.as_json())
     again = StreamOffset.of_json(json.loads(text))
     assert again == one
     assert json.dumps(again.as_json()) == text
-    assert json.loads(text)["version"] == 1
+    assert json.loads(text)["version"] == version
+    assert {row.next_barrier for row in one.acknowledged()} == {next_barrier}
 
 
 @pytest.mark.parametrize(
@@ -111,14 +114,6 @@ def test_shares_are_fair(rows: list[int], most: int, first: int) -> None:
     # Nobody has two rows more than somebody who would have taken another one.
     hungry = [share for share, there in zip(shares, rows, strict=True) if share < there]
     assert not hungry or max(shares) <= min(hungry) + 1
-
-
-def test_with_fewer_rows_than_channels_all_have_their_turn() -> None:
-    turns = [0, 0, 0]
-    for done in range(9):
-        shares = fair_shares([5, 5, 5], 1, first=done)
-        turns = [had + share for had, share in zip(turns, shares, strict=True)]
-    assert turns == [3, 3, 3]
 
 
 MODEL = Parameters(row_permits=8, batch_cap=4, sizes=(), horizon=100)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -28,12 +28,11 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownConsumerError,
 )
-from permitflow.protocol.control import ChannelRow
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.options import StreamOptions
 from permitflow.spark.stream_planning import OffsetJson, Positions, StreamOffset
-from permitflow.spark.stream_source import ChannelRows, ExchangeLine, ExchangeStreamReader
-from permitflow.testing.query_runs import QueryVerdict, judge_query, published_by_file_sink
+from permitflow.spark.stream_source import ExchangeStreamReader
+from permitflow.testing.query_runs import judge_query, published_by_file_sink
 from permitflow.transports.grpc_blocking import control, open_sink
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
 from tests.support.served_exchange import ServedExchange, channels_of, numbers, producers, served_exchange
@@ -136,16 +135,6 @@ def test_available_now_takes_what_is_there_and_ends(options: Options) -> None:
         {f"{options['stream']}/0": row, f"{options['stream']}/1": 0} for row in (0, 30, 50, 50)
     ]
     assert acknowledged(options) == [50, 0]
-    reader.stop()
-
-
-def test_an_ended_channel_is_read_to_its_end_and_then_nothing_is_new(options: Options) -> None:
-    put(options, 0, 0, 10, ends=True)
-    put(options, 1, 0, 5, ends=True)
-    reader = reader_of(options)
-    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
-    assert read(options, reader.initialOffset(), end) == [[*range(10)], [*range(5)]]
-    assert reader.latestOffset(end, EVERYTHING) == end
     reader.stop()
 
 
@@ -357,32 +346,32 @@ def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skip
     checkpoint = str(tmp_path / "checkpoint")
     put(recorded, 0, 0, 100)
 
-    def job(spark: SparkSession) -> tuple[list[str], list[tuple[int, list[int]]]]:
+    def job(spark: SparkSession, *, fails: bool) -> tuple[str, list[tuple[int, list[int]]]]:
         seen: list[tuple[int, list[int]]] = []
 
-        def fail_once(frame: DataFrame, batch: int) -> None:
-            seen.append((batch, sorted(row.n for row in frame.collect())))
-            if [number for number, _ in seen].count(1) == 1 and batch == 1:
+        def batch(frame: DataFrame, number: int) -> None:
+            seen.append((number, sorted(row.n for row in frame.collect())))
+            if number == 1 and fails:
                 raise RuntimeError("the table is locked")
 
         limited = spark.readStream.format("permitflow").options(**recorded).option("maxRowsPerBatch", "60")
-        ends = [run_available(limited.load(), checkpoint, fail_once) for _ in range(2)]
-        put(recorded, 0, 100, 130)
-        ends.append(run_available(limited.load(), checkpoint, fail_once))
-        # Somebody acknowledges what the query has not seen yet.
-        put(recorded, 0, 130, 140)
-        with control(recorded["address"]) as line:
-            line.acknowledge({channels_of(recorded)[0]: 135})
-        ends.append(run_available(limited.load(), checkpoint, fail_once))
-        return ends, seen
+        return run_available(limited.load(), checkpoint, batch), seen
 
-    ends, seen = driver.run(job)
-    assert seen == [(0, [*range(60)]), (1, [*range(60, 100)]), (1, [*range(60, 100)]), (2, [*range(100, 130)])]
-    assert "the table is locked" in ends[0]
-    assert ends[1:3] == ["", ""]
-    assert "permitflow.errors.RowsLostError" in ends[3]
-    assert "from row 130 on, as consumer 'default'" in ends[3]
-    assert "skips nothing" in ends[3]
+    failed, seen = driver.run(lambda spark: job(spark, fails=True))
+    assert "the table is locked" in failed
+    assert seen == [(0, [*range(60)]), (1, [*range(60, 100)])]
+    assert driver.run(lambda spark: job(spark, fails=False)) == ("", [(1, [*range(60, 100)])])
+    (verdict,) = (each for each in judge_query(recorded["trace_dir"], checkpoint) if each.table_rows)
+    assert verdict.is_valid, verdict.describe()
+    assert (verdict.state.output, verdict.state.acknowledged) == (100, 100)
+    # Somebody acknowledges what the query has not seen yet.
+    put(recorded, 0, 100, 110)
+    with control(recorded["address"]) as line:
+        line.acknowledge({channels_of(recorded)[0]: 105})
+    lost, seen = driver.run(lambda spark: job(spark, fails=False))
+    assert seen == []
+    for words in ("permitflow.errors.RowsLostError", "from row 100 on, as consumer 'default'", "skips nothing"):
+        assert words in lost
 
 
 class _CommitReader(ExchangeStreamReader):
@@ -393,18 +382,6 @@ class _CommitReader(ExchangeStreamReader):
 
     def commit(self, end: OffsetJson) -> None:
         self._line.acknowledge(self._planner.acknowledgement(StreamOffset.of_json(end)))
-
-
-class _ReadReader(ExchangeStreamReader):
-    """Believes that rows which were read are not needed again."""
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from super().read(partition)
-        assert isinstance(partition, ChannelRows)  # Spark hands back what partitions() made
-        rows = partition.rows
-        line = ExchangeLine(self._options)
-        line.acknowledge([ChannelRow(rows.channel, rows.to_row, rows.log_id)])
-        line.close()
 
 
 class AcknowledgesInCommit(PermitflowDataSource):
@@ -418,52 +395,19 @@ class AcknowledgesInCommit(PermitflowDataSource):
         return _CommitReader(StreamOptions.parse(self.options), schema)
 
 
-class AcknowledgesInRead(PermitflowDataSource):
-    """``format("permitflow_read")``: loses rows when a task is run again."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "permitflow_read"
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return _ReadReader(StreamOptions.parse(self.options), schema)
-
-
-def judged(driver: Driver, recorded: Options, tmp_path: Path, source: str, *, runs: int) -> QueryVerdict:
-    """What the model says about a query over 80 rows, 40 a batch; each run but the last one fails in its last batch."""
+def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
+    driver: Driver, recorded: Options, tmp_path: Path
+) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     put(recorded, 0, 0, 80)
 
     def job(spark: SparkSession) -> None:
-        for kind in (AcknowledgesInCommit, AcknowledgesInRead):
-            spark.dataSource.register(kind)
-        stream = spark.readStream.format(source).schema("n LONG").options(**recorded).option("maxRowsPerBatch", "40")
-
-        for run in range(runs):
-
-            def count(frame: DataFrame, batch: int, fails: bool = run < runs - 1) -> None:
-                frame.count()
-                if batch == 1 and fails:
-                    raise RuntimeError("the table is locked")
-
-            run_available(stream.load(), checkpoint, count)
+        spark.dataSource.register(AcknowledgesInCommit)
+        stream = spark.readStream.format("permitflow_commit").schema("n LONG").options(**recorded)
+        run_available(stream.option("maxRowsPerBatch", "40").load(), checkpoint, lambda frame, _: frame.count())
 
     driver.run(job)
-    return judge_query(recorded["trace_dir"], checkpoint)[0]
-
-
-def test_a_run_with_a_crash_between_both_logs_is_a_behaviour_of_the_model(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
-    verdict = judged(driver, recorded, tmp_path, "permitflow", runs=2)
-    assert verdict.is_valid, verdict.describe()
-    assert (verdict.state.output, verdict.state.acknowledged) == (80, 80)
-
-
-def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
-    verdict = judged(driver, recorded, tmp_path, "permitflow_commit", runs=1)
+    verdict = judge_query(recorded["trace_dir"], checkpoint)[0]
     (event, reason) = (verdict.replay.blocked[0].event, verdict.replay.blocked[0].reason)
     assert (event.action, event.start) == ("PlanBatch", 40)
     assert "only the rows up to 0 have been acknowledged, though the commit log has all up to 40" in reason

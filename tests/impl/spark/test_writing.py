@@ -45,25 +45,6 @@ def write(driver: Driver, options: Options, query: str) -> Received:
     return driver.run(job)
 
 
-def fail_to_write(driver: Driver, options: Options, query: str, **settings: str) -> tuple[str, Received]:
-    """The job's error in words, and what each channel's consumer got."""
-
-    def job(spark: SparkSession) -> tuple[str, Received]:
-        for name, value in settings.items():
-            spark.conf.set(name.replace("_", "."), value)
-        with consumers(options) as receiving:
-            try:
-                spark.sql(query).write.format("permitflow").mode("append").options(**options).save()
-            except Exception as error:
-                return str(error), [future.result() for future in receiving]
-            finally:
-                for name in settings:
-                    spark.conf.unset(name.replace("_", "."))
-        raise AssertionError("the job went well")
-
-    return driver.run(job)
-
-
 def test_task_p_writes_to_channel_p_modulo_n(driver: Driver, options: Options) -> None:
     first, second = write(driver, {**options, "chunk_rows": "50"}, "SELECT id FROM range(0, 1000, 1, 4)")
     # The tasks of a channel run side by side; each keeps its own order.
@@ -152,9 +133,11 @@ def test_where_nothing_is_written_the_readers_still_get_schema_and_end(
     assert column(received[1]) == ([1] if "id = 1" in query else [])
 
 
-@pytest.mark.sample
-def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver: Driver, options: Options) -> None:
-    """An exception in Python, which Spark answers with a second attempt."""
+@pytest.mark.parametrize("where", [pytest.param("Python", marks=pytest.mark.sample), "the JVM"])
+def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(
+    driver: Driver, options: Options, where: str
+) -> None:
+    """An exception, which Spark answers with a second attempt."""
 
     def job(spark: SparkSession) -> tuple[str, Received]:
         def checked(number: int) -> tuple[int]:
@@ -163,7 +146,11 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
             return (number,)
 
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
-        frame = spark.createDataFrame(spark.sparkContext.parallelize(range(1000), 2).map(checked), "id BIGINT")
+        frame = (
+            spark.createDataFrame(spark.sparkContext.parallelize(range(1000), 2).map(checked), "id BIGINT")
+            if where == "Python"
+            else spark.sql("SELECT if(id = 777, raise_error('the disk'), id) AS id FROM range(0, 1000, 1, 2)")
+        )
         try:
             with consumers(options) as receiving:
                 try:
@@ -175,7 +162,7 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(driver:
         raise AssertionError("the job went well")
 
     text, received = driver.run(job)
-    assert "ChannelAbortedError" in text or "TaskRetryError" in text or "the disk is on fire" in text
+    assert any(words in text for words in ("ChannelAbortedError", "TaskRetryError", "the disk"))
     assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
 
 
@@ -225,27 +212,13 @@ def test_a_job_fails_whose_reader_is_killed_with_rows_after_the_last_one_was_sen
     assert f"the consumer of channel '{channel}' at " in driver.run(job)
 
 
-def test_a_failure_in_the_jvm_fails_the_readers(driver: Driver, options: Options) -> None:
-    text, received = fail_to_write(
-        driver,
-        options,
-        "SELECT if(id = 777, raise_error('boom'), id) AS id FROM range(0, 1000, 1, 2)",
-        spark_sql_execution_arrow_maxRecordsPerBatch="50",
-    )
-    assert "boom" in text
-    assert [str(result).partition(":")[0] for result in received] == ["ChannelAbortedError"] * 2
-
-
 @pytest.mark.parametrize(
     ("mode", "change", "words"),
     [
         ("overwrite", {}, "option 'mode' must be 'append'"),
-        ("append", {"chunk_rows": "none"}, "option 'chunk_rows' must be a whole number"),
-        ("append", {"chunk_row": "1"}, "did you mean 'chunk_rows'?"),
         ("append", {"address": "127.0.0.1:1"}, "PeerGoneError: the exchange at 127.0.0.1:1"),
-        ("append", {"stream": "nowhere"}, "UnknownChannelError: unknown channel 'nowhere/"),
     ],
-    ids=["overwrite", "not a number", "unknown option", "nobody there", "unknown channel"],
+    ids=["overwrite", "nobody there"],
 )
 def test_a_failure_to_start_writing_raises_our_own_error(
     driver: Driver, options: Options, mode: str, change: Options, words: str

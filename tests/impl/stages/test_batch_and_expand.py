@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.errors import InvalidParametersError
 from permitflow.stages import Source, Stage, Supervision
 from permitflow.stages.core.rates import Batch, Expand
 from tests.support.stage_probe import Probe
@@ -28,30 +27,14 @@ def conflated(
     return Probe(Batch(1, lambda _: 0, seed, aggregate, **options))
 
 
-def test_v2_20_conflate_gathers_while_nobody_asks() -> None:
-    probe = conflated(add)
-    probe.upstream.send_all(range(1, 101))
-    assert probe.downstream.request() == [5_050]
-
-
-def test_v2_21_conflate_changes_nothing_if_rates_are_equal() -> None:
+def test_v2_20_to_v2_22_conflate_gathers_only_what_was_not_asked_for() -> None:
     probe = conflated(add)
     for number in range(1, 101):
         probe.downstream.request()
         probe.upstream.send(number)
         assert probe.downstream.received() == [number]
-
-
-def test_v2_22_conflate_gathers_only_what_was_not_asked_for() -> None:
-    probe = conflated(add)
-    probe.downstream.request()
-    probe.upstream.send(1)
-    assert probe.downstream.received() == [1]
-    probe.downstream.request()
-    probe.upstream.send(2)
-    assert probe.downstream.received() == [2]
-    probe.upstream.send(3, 4)
-    assert probe.downstream.request() == [7]
+    probe.upstream.send_all(range(1, 101))
+    assert probe.downstream.request() == [5_050]
 
 
 @dataclass(frozen=True)
@@ -157,26 +140,6 @@ def test_an_error_of_the_function_comes_after_what_was_gathered() -> None:
     assert isinstance(probe.downstream.failure, ValueError)
 
 
-def test_what_is_gathered_leaves_before_the_end_and_before_an_error() -> None:
-    completed, failed, error = conflated(add), conflated(add), OSError("lost")
-    completed.upstream.send(1, 2)
-    completed.upstream.complete()
-    assert completed.downstream.request() == [3]
-    assert completed.downstream.is_completed
-    failed.upstream.send(1, 2)
-    failed.upstream.fail(error)
-    assert failed.downstream.request() == [3]
-    assert failed.downstream.failure is error
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_batch_needs_a_size(size: int) -> None:
-    with pytest.raises(InvalidParametersError, match="max_elements must be at least 1"):
-        Source([1]).batch(size, add)
-    with pytest.raises(InvalidParametersError, match="max_weight must be above 0"):
-        Source([1]).batch_weighted(size, int, add)
-
-
 def test_v2_28_expand_repeats_the_newest_element() -> None:
     probe = Probe(Expand[int, int](repeat))
     probe.upstream.send(42)
@@ -202,11 +165,3 @@ def test_expand_goes_on_to_the_next_element_when_there_is_nothing_of_one() -> No
     assert probe.downstream.request(3) == [0, 1]
     probe.upstream.send(0, 1)
     assert probe.downstream.received() == [0]
-
-
-def test_expand_emits_the_newest_element_before_an_error() -> None:
-    probe, error = Probe(Expand[int, int](repeat)), OSError("lost")
-    probe.upstream.send(1)
-    probe.upstream.fail(error)
-    assert probe.downstream.request() == [1]
-    assert probe.downstream.failure is error

@@ -69,13 +69,6 @@ def test_v2_2_and_9_1_11_demand_returns_when_an_element_is_taken() -> None:
     assert not probe.upstream.outlet.is_asked
 
 
-def test_v2_3_and_9_1_8_a_boundary_of_four_has_the_schedule_of_the_mail() -> None:
-    """P4 S S P2 S S P2 …, where S is an element that is taken."""
-    words = [f"P{request} S" if request else "S" for request in schedule(4, 8)[1:]]
-    assert ["P4", *words] == ["P4", "S", "P2 S", "S", "P2 S", "S", "P2 S", "S", "P2 S"]
-    assert schedule(1, 2) == [1, 1, 1]
-
-
 def test_a_3_more_elements_than_were_asked_for_are_refused() -> None:
     boundary: InputBoundary[int] = InputBoundary(1)
     boundary.arrive(1)
@@ -83,34 +76,11 @@ def test_a_3_more_elements_than_were_asked_for_are_refused() -> None:
         boundary.arrive(2)
 
 
-@pytest.mark.parametrize("arrived", [0, 1, 3])
-@pytest.mark.parametrize("error", [None, OSError("lost")])
-def test_a_4_what_has_arrived_leaves_before_the_end_and_before_an_error(error: OSError | None, arrived: int) -> None:
-    probe = Probe(AsyncBoundary[int](4))
-    probe.upstream.send_all(range(arrived))
-    if error is None:
-        probe.upstream.complete()
-    else:
-        probe.upstream.fail(error)
-    for number in range(arrived):
-        assert not probe.downstream.has_ended
-        assert probe.downstream.request() == [number]
-    assert probe.downstream.failure is error
-    assert probe.downstream.is_completed is (error is None)
-
-
 def test_a_cancellation_drops_what_has_arrived() -> None:
     probe = Probe(AsyncBoundary[int](4))
     probe.upstream.send(1)
     probe.downstream.cancel()
     assert probe.upstream.is_cancelled
-
-
-def test_a_consumer_that_waits_hears_of_the_end() -> None:
-    probe = Probe(AsyncBoundary[int](4))
-    assert probe.downstream.request() == []
-    probe.upstream.complete()
-    assert probe.downstream.is_completed
 
 
 async def test_a_source_is_read_ahead_by_the_prefetch(settle: Callable[[], Awaitable[None]]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from permitflow.errors import BufferOverflowError, InvalidParametersError
+from permitflow.errors import BufferOverflowError
 from permitflow.stages import DropQueue, Overflow, Source
 from permitflow.stages.core.rates import Buffer
 from tests.support.stage_probe import Probe
@@ -50,40 +50,19 @@ def test_v2_12_the_newest_element_stays_in_a_buffer_of_one(overflow: Overflow) -
     assert probe.downstream.request() == [200]
 
 
-async def test_v2_13_a_chain_of_blocking_buffers_changes_nothing() -> None:
-    stream = Source(range(1, 1_001))
-    for capacity in (1, 10, 256, 1, 5, 128):
-        stream = stream.buffer(capacity)
-    assert [element async for element in stream] == [*range(1, 1_001)]
-
-
-def test_v2_14_a_drained_buffer_emits_nothing() -> None:
-    probe = Probe(Buffer[int](100, Overflow.DROP_OLDEST))
-    probe.upstream.send_all(range(1, 201))
-    assert probe.downstream.request(100) == [*range(101, 201)]
-    assert probe.downstream.request() == []
-    assert not probe.downstream.is_completed
-
-
 @pytest.mark.parametrize("overflow", Overflow)
-def test_buffered_elements_leave_before_the_end(overflow: Overflow) -> None:
+@pytest.mark.parametrize("error", [None, OSError("lost")])
+def test_buffered_elements_leave_before_the_end_and_before_an_error(overflow: Overflow, error: OSError | None) -> None:
     probe = Probe(Buffer[int](4, overflow))
     probe.upstream.send(1, 2, 3)
-    probe.upstream.complete()
+    if error is None:
+        probe.upstream.complete()
+    else:
+        probe.upstream.fail(error)
     assert probe.downstream.request(2) == [1, 2]
-    assert not probe.downstream.is_completed
+    assert not probe.downstream.has_ended
     assert probe.downstream.request() == [3]
-    assert probe.downstream.is_completed
-
-
-@pytest.mark.parametrize("overflow", Overflow)
-def test_buffered_elements_leave_before_an_error(overflow: Overflow) -> None:
-    probe, error = Probe(Buffer[int](4, overflow)), OSError("lost")
-    probe.upstream.send(1, 2)
-    probe.upstream.fail(error)
-    assert probe.downstream.failure is None
-    assert probe.downstream.request(2) == [1, 2]
-    assert probe.downstream.failure is error
+    assert (probe.downstream.is_completed, probe.downstream.failure) == (error is None, error)
 
 
 def test_a_blocking_buffer_asks_for_no_more_than_it_can_keep() -> None:
@@ -130,12 +109,6 @@ def test_each_element_that_gives_way_is_told(overflow: Overflow, dropped: list[i
         if not probe.upstream.is_cancelled:
             probe.upstream.send(number)
     assert told == dropped
-
-
-@pytest.mark.parametrize("capacity", [0, -1])
-def test_a_buffer_needs_room(capacity: int) -> None:
-    with pytest.raises(InvalidParametersError, match="capacity must be at least 1"):
-        Source([1]).buffer(capacity)
 
 
 # Job queues that drop (chapter 8.3): two jobs come in a tick, one is served.

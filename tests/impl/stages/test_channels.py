@@ -110,18 +110,17 @@ async def test_a_stream_that_fails_aborts_its_channel() -> None:
         await receiver.receive()
 
 
+async def endless(closed: list[bool]) -> AsyncIterator[list[int]]:
+    try:
+        while True:
+            yield [0]
+    finally:
+        closed.append(True)
+
+
 async def test_a_cancelled_stream_aborts_its_channel_and_closes_its_source(settle: Settle) -> None:
-    sender, receiver = channel()
-    closed: list[bool] = []
-
-    async def endless() -> AsyncIterator[list[int]]:
-        try:
-            while True:
-                yield [0]
-        finally:
-            closed.append(True)
-
-    sending = asyncio.create_task(Source(endless()).buffer(2).run_to(sender))
+    (sender, receiver), closed = channel(), list[bool]()
+    sending = asyncio.create_task(Source(endless(closed)).buffer(2).run_to(sender))
     await settle()
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -131,18 +130,9 @@ async def test_a_cancelled_stream_aborts_its_channel_and_closes_its_source(settl
         [message async for message in receiver]
 
 
-async def test_a_consumer_that_cancels_its_channel_closes_the_sources_of_the_stream(settle: Settle) -> None:
-    sender, receiver = channel()
-    closed: list[bool] = []
-
-    async def endless() -> AsyncIterator[list[int]]:
-        try:
-            while True:
-                yield [0]
-        finally:
-            closed.append(True)
-
-    sending = asyncio.create_task(Source(endless()).buffer(2).run_to(sender))
+async def test_a_consumer_that_cancels_its_channel_closes_the_sources_of_the_stream() -> None:
+    (sender, receiver), closed = channel(), list[bool]()
+    sending = asyncio.create_task(Source(endless(closed)).buffer(2).run_to(sender))
     assert (await receiver.receive()).payload == [0]
     await receiver.cancel("one is enough")
     await sending

@@ -1,19 +1,16 @@
 """Streams in a circle, built at the core: which are stuck, and which run on."""
 
-import operator
 from collections.abc import Iterator
 from itertools import count
-from math import inf
 
 import pytest
 
-from permitflow.stages.core.boundary import AsyncBoundary
 from permitflow.stages.core.drop_queue import Overflow
 from permitflow.stages.core.elements import Filter, Map, MapConcat
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
 from permitflow.stages.core.ports import Connection, Island, Stage
-from permitflow.stages.core.rates import Batch, Buffer, Supervision
-from tests.support.stage_probe import EVENTS, Downstream, Upstream
+from permitflow.stages.core.rates import Buffer
+from tests.support.stage_probe import EVENTS, Downstream
 
 
 class Numbers(Stage[int, int]):
@@ -104,21 +101,3 @@ def test_a_circle_is_stuck_if_each_element_comes_back_at_least_once(most: int, i
 def test_a_circle_that_filters_runs_on() -> None:
     kept = Filter[int](lambda number: number % 2 == 0)
     assert len(received(circle(Merge(), kept, Map(lambda number: number // 2), blocking()))) == 100
-
-
-@pytest.mark.parametrize(("boundary", "first"), [(False, 3), (True, 1)])
-def test_a_boundary_reads_ahead_and_hides_that_its_consumer_is_slow(boundary: bool, first: int) -> None:
-    """What is conflated ahead of a boundary is counted before the consumer has asked."""
-    island, source, sink = Island(), Upstream(), Downstream()
-    counted = Batch[int, int](inf, lambda _: 0, lambda element: element, operator.add, Supervision.STOP)
-    island.connect(source, counted)
-    if boundary:
-        ahead = AsyncBoundary[int](16)
-        island.connect(counted, ahead)
-        island.connect(ahead, sink)
-    else:
-        island.connect(counted, sink)
-    island.start(0.0)
-    island.run(EVENTS)
-    source.send(1, 1, 1)
-    assert sink.request() == [first]

@@ -46,21 +46,6 @@ def test_what_is_made_of_one_element_leaves_before_the_next_is_asked_for() -> No
     assert probe.upstream.asked == 2
 
 
-@pytest.mark.parametrize("error", [None, OSError("lost")])
-def test_what_is_made_of_the_last_element_leaves_before_the_end(error: OSError | None) -> None:
-    probe = Probe(MapConcat[int, int](range))
-    probe.downstream.request()
-    probe.upstream.send(2)
-    if error is None:
-        probe.upstream.complete()
-    else:
-        probe.upstream.fail(error)
-    assert probe.downstream.received() == [0]
-    assert probe.downstream.request(2) == [1]
-    assert probe.downstream.failure is error
-    assert probe.downstream.is_completed is (error is None)
-
-
 @pytest.mark.parametrize("stage", [Map[int, float](lambda n: 1 / n), Filter[int](lambda n: 1 / n)])
 def test_an_error_of_a_function_comes_after_the_elements_before_it_and_cancels_what_is_before(
     stage: Map[int, float] | Filter[int],

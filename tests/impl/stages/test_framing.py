@@ -18,18 +18,6 @@ async def framed(pieces: list[str], max_length: int = 20) -> list[str]:
     return [frame async for frame in Source(pieces).frames("!\n", max_length)]
 
 
-async def test_many_pieces_make_one_frame() -> None:
-    assert await framed(["Hell", "o Worl", "d!\n"]) == ["Hello World"]
-
-
-async def test_one_piece_makes_many_frames() -> None:
-    assert await framed(["Hello World!\nHello Akka!\n"]) == ["Hello World", "Hello Akka"]
-
-
-async def test_pieces_are_framed_anew() -> None:
-    assert await framed(["Hell", "o World!", "\nHello A", "kka!\n"]) == ["Hello World", "Hello Akka"]
-
-
 async def test_bytes_are_framed_as_text_is() -> None:
     assert [frame async for frame in Source([b"a\nb", b"c\n\n"]).frames(b"\n", 9)] == [b"a", b"bc", b""]
 
@@ -98,13 +86,6 @@ def test_whole_frames_leave_before_an_error(allowed: bool, frames: list[str]) ->
     assert probe.downstream.failure is error
 
 
-def test_frames_need_a_delimiter_and_a_length() -> None:
-    with pytest.raises(InvalidParametersError, match="delimiter must be bytes or text, and not empty"):
-        Source(["a"]).frames("", 9)
-    with pytest.raises(InvalidParametersError, match="max_length must be at least 1"):
-        Source(["a"]).frames("|", 0)
-
-
 # By rows.
 
 
@@ -163,24 +144,6 @@ def test_all_rows_leave_in_order_in_chunks_of_the_size(sizes: list[int], rows: i
         found += probe.downstream.request()
     assert [row for chunk in found for row in chunk] == [*range(sent)]
     assert all(len(chunk) == rows for chunk in found[:-1])
-
-
-@pytest.mark.parametrize("error", [None, OSError("lost")])
-def test_the_rest_leaves_before_the_end_and_before_an_error(error: OSError | None) -> None:
-    probe = Probe(Rechunk[list[int]](4))
-    probe.downstream.request()
-    probe.upstream.send([1, 2])
-    if error is None:
-        probe.upstream.complete()
-    else:
-        probe.upstream.fail(error)
-    assert probe.downstream.received() == [[1, 2]]
-    assert probe.downstream.failure is error
-
-
-def test_a_chunk_needs_rows() -> None:
-    with pytest.raises(InvalidParametersError, match="rows must be at least 1"):
-        Source([[1]]).rechunk(0)
 
 
 async def test_rechunk_refuses_a_join_that_loses_rows() -> None:

@@ -210,11 +210,3 @@ async def test_a_branch_that_is_missing_or_used_twice_is_refused() -> None:
 async def test_a_source_that_is_no_branch_may_be_used_twice() -> None:
     numbers = Source(range(3)).map(lambda n: n * n)
     assert [pair async for pair in numbers.zip(numbers)] == [(0, 0), (1, 1), (4, 4)]
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_broadcast_needs_branches_and_a_run_sources(count: int) -> None:
-    with pytest.raises(InvalidParametersError, match="branches must be at least 1"):
-        Source([1]).broadcast(count)
-    with pytest.raises(InvalidParametersError, match="sources must be at least 1"):
-        open_run()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from permitflow.errors import BufferOverflowError, InvalidParametersError, LocalProtocolError
+from permitflow.errors import BufferOverflowError, LocalProtocolError
 from permitflow.stages import Offered, Offers, Overflow, Source, async_callback
 
 TAKEN, DROPPED, CLOSED = Offered.TAKEN, Offered.DROPPED, Offered.CLOSED
@@ -187,11 +187,3 @@ async def test_a_completed_queue_whose_last_waiting_offer_is_cancelled_ends(sett
     offers.complete()
     waiting.cancel()
     assert [element async for element in offers] == [1]
-
-
-def test_a_queue_needs_room() -> None:
-    for capacity, overflow in ((-1, Overflow.BLOCK), (0, Overflow.CLEAR)):
-        with pytest.raises(InvalidParametersError, match="capacity must be at least"):
-            Offers[int](capacity, overflow)
-    with pytest.raises(InvalidParametersError, match="max_waiting must be at least 1"):
-        Offers[int](1, max_waiting=0)

@@ -274,14 +274,6 @@ def test_an_accepted_element_arrives_before_the_one_end_unless_it_is_cancelled(c
     assert heard[len(heard) - len(ends) :] == ends
 
 
-def test_none_is_an_element() -> None:
-    connection = OneConnection().port
-    connection.pull()
-    connection.consumer.island.run(1)
-    connection.push(None)
-    assert connection.element is None
-
-
 def test_a_call_that_breaks_a_rule_says_which_rule() -> None:
     port = OneConnection().port
     with pytest.raises(LocalProtocolError, match="was not asked for an element; look at is_asked first"):

@@ -50,13 +50,6 @@ BOTH = pytest.mark.parametrize("through", [passing, buffered])
 
 
 @BOTH
-async def test_a_source_is_closed_at_the_end(through: Callable[[Source[int]], Source[int]]) -> None:
-    producer = Producer(3)
-    assert [number async for number in through(Source(producer))] == [1, 2, 3]
-    assert producer.closed == 1
-
-
-@BOTH
 async def test_a_source_is_closed_at_the_end_of_a_block(through: Callable[[Source[int]], Source[int]]) -> None:
     producer = Producer()
     async with through(Source(producer)).open() as elements:
@@ -133,22 +126,6 @@ async def test_one_run_is_for_one_task_at_a_time(through: Callable[[Source[int]]
     producer.released.set()
     assert await first == 1
     await elements.aclose()
-
-
-@BOTH
-async def test_a_cancelled_call_has_taken_no_element(
-    through: Callable[[Source[int]], Source[int]], settle: Settle
-) -> None:
-    producer = Producer(3)
-    producer.released.clear()
-    elements = through(Source(producer)).open()
-    call = asyncio.ensure_future(anext(elements))
-    await settle()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    producer.released.set()
-    assert [number async for number in elements] == [1, 2, 3]
 
 
 async def test_a_cancelled_call_loses_nothing_though_it_was_already_woken(settle: Settle) -> None:
@@ -252,13 +229,6 @@ async def test_the_error_of_a_stream_is_not_hidden_by_one_in_closing_its_source(
         with pytest.raises(ZeroDivisionError) as caught:
             await anext(elements)
         assert "cannot be closed" in caught.value.__notes__[0]
-
-
-async def test_a_run_that_was_never_asked_closes_what_it_would_have_read() -> None:
-    for through in (passing, buffered):
-        producer = Producer()
-        await through(Source(producer)).open().aclose()
-        assert (producer.given, producer.closed) == (0, 1)
 
 
 class Forgetful(Stage[int, int]):

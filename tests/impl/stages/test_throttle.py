@@ -92,35 +92,6 @@ def test_8_2_the_bucket_is_the_ideal_one(capacity: int, period: int, arrivals: l
         now = passes
 
 
-@given(
-    capacity=st.integers(0, 8),
-    period=st.integers(1, 6),
-    arrivals=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40),
-)
-def test_8_2_no_window_lets_more_pass_than_the_contract(
-    capacity: int, period: int, arrivals: list[tuple[int, int]]
-) -> None:
-    """At most capacity + window / period, the token at its edge, and what one element is heavier than the bucket."""
-    bucket, now, passed = TokenBucket(capacity, period, 0), 0, list[tuple[int, int]]()
-    for pause, cost in arrivals:
-        now += pause
-        now += bucket.offer(cost, now)
-        passed.append((now, cost))
-    heaviest = max((cost for _, cost in passed), default=0)
-    for first, (begin, _) in enumerate(passed):
-        total = 0
-        for end, cost in passed[first:]:
-            total += cost
-            assert total <= capacity + (end - begin) // period + 1 + max(0, heaviest - capacity)
-
-
-def test_8_2_the_rate_in_the_long_run_is_the_token_rate() -> None:
-    bucket, now = TokenBucket(7, 5, 0), 0
-    for _ in range(10_000):
-        now += bucket.offer(3, now)
-    assert 10_000 * 3 * 5 - 7 * 5 <= now <= 10_000 * 3 * 5
-
-
 async def ticks(*pauses: float) -> AsyncIterator[int]:
     for number, pause in enumerate(pauses):
         await asyncio.sleep(pause)
@@ -186,37 +157,6 @@ def test_v2_36_runs_of_one_blueprint_do_not_share_a_bucket() -> None:
 def test_the_automatic_burst_is_what_passes_in_a_tenth_of_a_second() -> None:
     assert in_simulated_time(times(Source(range(4)).throttle(20, 1.0))) == [0, 0, 50, 100]
     assert in_simulated_time(times(Source(range(2)).throttle(1, 1.0))) == [0, 1_000]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"cost": 0, "per_seconds": 1.0}, "cost must be at least 1"),
-        ({"cost": 1, "per_seconds": 0.0}, "per_seconds must be above 0"),
-        ({"cost": 2, "per_seconds": 1e-9}, "at least a nanosecond"),
-        ({"cost": 1, "per_seconds": 1.0, "burst": -1}, "burst must be at least 0"),
-    ],
-)
-def test_a_rate_that_cannot_be_is_refused_where_it_is_written(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(InvalidParametersError, match=message):
-        Source([1]).throttle(**arguments)  # type: ignore[arg-type]  # one of them is wrong on purpose
-
-
-@pytest.mark.parametrize("error", [None, OSError("lost")])
-def test_a_waiting_element_leaves_before_the_end(error: OSError | None) -> None:
-    probe = Probe(Throttle[int](1, 1.0, burst=1))
-    probe.downstream.request(2)
-    probe.upstream.send(1, 2)
-    if error is None:
-        probe.upstream.complete()
-    else:
-        probe.upstream.fail(error)
-    assert probe.downstream.received() == [1]
-    assert not probe.downstream.has_ended
-    probe.wait_until(1.0)
-    assert probe.downstream.received() == [2]
-    assert probe.downstream.failure is error
-    assert probe.downstream.is_completed is (error is None)
 
 
 def test_a_cancelled_throttle_leaves_no_timer() -> None:

@@ -4,35 +4,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from permitflow.errors import InvalidOptionError
 from permitflow.spark.options import (
+    MOST,
+    MOST_LONG,
+    OF_SPARK,
+    Option,
+    Options,
+    Use,
+    checked,
     choice,
     duration_seconds,
     network_address,
-    refuse_unknown,
+    picked,
+    refuse,
     truth,
-    value_of,
     whole_number,
 )
-
-CALL_OPTIONS = (
-    "address",
-    "method",
-    "module",
-    "serializer",
-    "deserializer",
-    "channel",
-    "deadline_seconds",
-    "repeatable",
-)
-CALL_READ_OPTIONS = ("request", "rows", "window_bytes", "batch_messages", "batch_seconds", "max_messages")
-CALL_STREAM_READ_OPTIONS = ("delivery",)
-CALL_WRITE_OPTIONS = ("message",)
-_OF_SPARK = ("checkpointlocation", "queryname")
-
-_MOST = 2**31 - 1
-_WITHOUT_MODULE = ("serializer", "deserializer")
 
 
 class CallDelivery(StrEnum):
@@ -44,162 +33,11 @@ class CallDelivery(StrEnum):
     """The call is made again, and what was processed is skipped: the service must answer the same again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallOptions:
-    """How to make a call; picklable."""
-
-    address: str
-    method: str
-    """``package.Service/Method``"""
-    module: str
-    """The name of the generated module with the service; empty: the functions below serialize."""
-    serializer: str
-    deserializer: str
-    channel: str
-    """A function that opens the channel; empty: one without TLS."""
-    deadline_seconds: float | None
-    repeatable: bool
-    """May a call be made again: does the service answer the same again, or take the same rows again?"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadCallOptions:
-    """The checked options of a reader."""
-
-    call: CallOptions
-    requests: tuple[str, ...]
-    """A call for each: JSON of the request, or any text for an own serializer."""
-    rows: str
-    """A function from a message to its rows; empty: the message's fields are the columns."""
-    window_bytes: int
-    batch_messages: int
-    batch_seconds: float
-    max_messages: int | None
-    delivery: CallDelivery | None = None
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], *, streams: bool = False) -> "ReadCallOptions":
-        """Check the options of ``spark.read``, or of ``spark.readStream``.
-
-        Raises:
-            InvalidOptionError: an option is unknown, missing or out of its range, or asks for more than can be had.
-        """
-        known = CALL_OPTIONS + CALL_READ_OPTIONS + (CALL_STREAM_READ_OPTIONS if streams else ())
-        elsewhere = CALL_WRITE_OPTIONS + (() if streams else CALL_STREAM_READ_OPTIONS)
-        where = "writing" if streams else "writing, or for streaming queries"
-        refuse_unknown(options, known=known, elsewhere=elsewhere, where=where, instead="method")
-        call = _call(options)
-        requests = _requests(options, call)
-        return cls(
-            call=call,
-            requests=requests,
-            rows=value_of(options, "rows", _function_name, ""),
-            window_bytes=value_of(options, "window_bytes", whole_number(5, _MOST), 65_536),
-            batch_messages=value_of(options, "batch_messages", whole_number(1, _MOST), 1_000),
-            batch_seconds=value_of(options, "batch_seconds", duration_seconds, 1.0),
-            max_messages=_max_messages(options, streams=streams),
-            delivery=_delivery(options, call, requests) if streams else None,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriteCallOptions:
-    """The checked options of a writer."""
-
-    call: CallOptions
-    message: str
-    """A function from a row to its message; empty: the columns are the message's fields."""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], *, streams: bool = False) -> "WriteCallOptions":
-        """Check the options of ``df.write``, or of ``df.writeStream``.
-
-        Raises:
-            InvalidOptionError: an option is unknown, missing or out of its range; or a streaming query, which repeats a
-                batch after a crash, writes to a service that does not take rows again.
-        """
-        known = CALL_OPTIONS + CALL_WRITE_OPTIONS + (_OF_SPARK if streams else ())
-        refuse_unknown(
-            options,
-            known=known,
-            elsewhere=CALL_READ_OPTIONS + CALL_STREAM_READ_OPTIONS,
-            where="reading",
-            instead="method",
-        )
-        call, message = _call(options), value_of(options, "message", _function_name, "")
-        if streams and not call.repeatable:
-            reason = "must be 'true' for a streaming query: it writes a batch again after a crash (at least once)"
-            raise InvalidOptionError(option="repeatable", value=options.get("repeatable"), reason=reason)
-        if not call.module and not message:
-            reason = "is missing: without option 'module', a function makes the message of a row"
-            raise InvalidOptionError(option="message", value=None, reason=reason)
-        return cls(call=call, message=message)
-
-
-def _call(options: Mapping[str, str]) -> CallOptions:
-    module = value_of(options, "module", _module_name, "")
-    codec = {option: value_of(options, option, _function_name, "") for option in _WITHOUT_MODULE}
-    for option, name in codec.items():
-        if module and name:
-            raise InvalidOptionError(option=option, value=name, reason="cannot be combined with option 'module'")
-        if not module and not name:
-            both = "is missing: name the generated module with option 'module', or functions with 'serializer' and"
-            raise InvalidOptionError(option=option, value=None, reason=f"{both} 'deserializer'")
-    return CallOptions(
-        address=value_of(options, "address", network_address),
-        method=value_of(options, "method", _method_name),
-        module=module,
-        **codec,
-        channel=value_of(options, "channel", _function_name, ""),
-        deadline_seconds=value_of(options, "deadline_seconds", duration_seconds)
-        if "deadline_seconds" in options
-        else None,
-        repeatable=value_of(options, "repeatable", truth, False),
-    )
-
-
-def _requests(options: Mapping[str, str], call: CallOptions) -> tuple[str, ...]:
-    text = value_of(options, "request", str, "{}" if call.module else "")
-    if not call.module:
-        return (text,)
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise InvalidOptionError(option="request", value=text, reason=f"must be JSON ({error})") from None
-    requests = given if isinstance(given, list) else [given]
-    if not requests or not all(isinstance(request, dict) for request in requests):
-        reason = "must be a JSON object, or a list of objects: a call, and a partition, for each"
-        raise InvalidOptionError(option="request", value=text, reason=reason)
-    return tuple(map(json.dumps, requests))
-
-
-def _max_messages(options: Mapping[str, str], *, streams: bool) -> int | None:
-    if "max_messages" not in options:
-        return None
-    if streams:
-        reason = "is for batch jobs only: a streaming batch has at most 'batch_messages'"
-        raise InvalidOptionError(option="max_messages", value=options["max_messages"], reason=reason)
-    return value_of(options, "max_messages", whole_number(1, 2**63 - 1))
-
-
-def _delivery(options: Mapping[str, str], call: CallOptions, requests: tuple[str, ...]) -> CallDelivery:
-    if len(requests) > 1:
-        reason = "must be a single object for a streaming query, which reads one call"
-        raise InvalidOptionError(option="request", value=options["request"], reason=reason)
-    hint = (
-        "a call cannot be rewound, so a batch that a crash interrupts is lost: say 'at-most-once'; or 'exactly-once' "
-        "with 'repeatable' true, if the service answers the same request with the same messages again; or let the "
-        "service write into an exchange that keeps its rows (permitflow serve --retention replay)"
-    )
-    if "delivery" not in options:
-        raise InvalidOptionError(option="delivery", value=None, reason=f"is missing: {hint}")
-    try:
-        delivery = choice(CallDelivery)(options["delivery"].strip())
-    except ValueError as rule:
-        raise InvalidOptionError(option="delivery", value=options["delivery"], reason=f"{rule}: {hint}") from None
-    if delivery is CallDelivery.EXACTLY_ONCE and not call.repeatable:
-        raise InvalidOptionError(option="delivery", value=delivery.value, reason=f"cannot be had: {hint}")
-    return delivery
+_DELIVERY_HINT = (
+    "a call cannot be rewound, so a batch that a crash interrupts is lost: say 'at-most-once'; or 'exactly-once' "
+    "with 'repeatable' true, if the service answers the same request with the same messages again; or let the "
+    "service write into an exchange that keeps its rows (permitflow serve --retention replay)"
+)
 
 
 def _method_name(text: str) -> str:
@@ -221,3 +59,144 @@ def _function_name(text: str) -> str:
     if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
         raise ValueError("must be a function of a module that workers can import, as in module:function")
     return text
+
+
+def _delivery(text: str) -> CallDelivery:
+    try:
+        return choice(CallDelivery)(text)
+    except ValueError as rule:
+        raise ValueError(f"{rule}: {_DELIVERY_HINT}") from None
+
+
+CALL_OPTIONS: Options = {
+    "address": Option(Use.ANY, network_address, is_required=True),
+    "method": Option(Use.ANY, _method_name, is_required=True),
+    "module": Option(Use.ANY, _module_name),
+    "serializer": Option(Use.ANY, _function_name),
+    "deserializer": Option(Use.ANY, _function_name),
+    "channel": Option(Use.ANY, _function_name),
+    "deadline_seconds": Option(Use.ANY, duration_seconds),
+    "repeatable": Option(Use.ANY, truth),
+    "request": Option(Use.READING, str),
+    "rows": Option(Use.READING, _function_name),
+    "window_bytes": Option(Use.READING, whole_number(5, MOST)),
+    "batch_messages": Option(Use.READING, whole_number(1, MOST)),
+    "batch_seconds": Option(Use.READING, duration_seconds),
+    "max_messages": Option(Use.READ, whole_number(1, MOST_LONG)),
+    "delivery": Option(Use.READ_STREAM, _delivery),
+    "message": Option(Use.WRITING, _function_name),
+    **OF_SPARK,
+}
+"""Options of ``format("permitflow-grpc")``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """How to make a call; picklable."""
+
+    address: str
+    method: str
+    """``package.Service/Method``"""
+    module: str = ""
+    """The name of the generated module with the service; empty: the functions below serialize."""
+    serializer: str = ""
+    deserializer: str = ""
+    channel: str = ""
+    """A function that opens the channel; empty: one without TLS."""
+    deadline_seconds: float | None = None
+    repeatable: bool = False
+    """May a call be made again: does the service answer the same again, or take the same rows again?"""
+
+    def __post_init__(self) -> None:
+        """Require a module, or functions.
+
+        Raises:
+            InvalidOptionError: there is neither, or both.
+        """
+        for option in ("serializer", "deserializer"):
+            name = getattr(self, option)
+            if self.module and name:
+                refuse(option, name, "cannot be combined with option 'module'")
+            if not self.module and not name:
+                both = "is missing: name the generated module with option 'module', or functions with 'serializer' and"
+                refuse(option, None, f"{both} 'deserializer'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCallOptions:
+    """The checked options of a reader."""
+
+    call: CallOptions
+    requests: tuple[str, ...]
+    """A call for each: JSON of the request, or any text for an own serializer."""
+    rows: str = ""
+    """A function from a message to its rows; empty: the message's fields are the columns."""
+    window_bytes: int = 65_536
+    batch_messages: int = 1_000
+    batch_seconds: float = 1.0
+    max_messages: int | None = None
+    delivery: CallDelivery | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streams: bool = False) -> "ReadCallOptions":
+        """Check the options of ``spark.read``, or of ``spark.readStream``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range, or asks for more than can be had.
+        """
+        values = checked(options, CALL_OPTIONS, Use.READ_STREAM if streams else Use.READ, instead="method")
+        call = CallOptions(**picked(CallOptions, values))
+        requests = _requests(values, call)
+        if streams:
+            _require_possible(values, call, requests)
+        return cls(call=call, requests=requests, **picked(cls, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteCallOptions:
+    """The checked options of a writer."""
+
+    call: CallOptions
+    message: str = ""
+    """A function from a row to its message; empty: the columns are the message's fields."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streams: bool = False) -> "WriteCallOptions":
+        """Check the options of ``df.write``, or of ``df.writeStream``.
+
+        Raises:
+            InvalidOptionError: an option is unknown, missing or out of its range; or a streaming query, which repeats a
+                batch after a crash, writes to a service that does not take rows again.
+        """
+        values = checked(options, CALL_OPTIONS, Use.WRITE_STREAM if streams else Use.WRITE, instead="method")
+        call = CallOptions(**picked(CallOptions, values))
+        if streams and not call.repeatable:
+            reason = "must be 'true' for a streaming query: it writes a batch again after a crash (at least once)"
+            refuse("repeatable", options.get("repeatable"), reason)
+        if not call.module and "message" not in values:
+            refuse("message", None, "is missing: without option 'module', a function makes the message of a row")
+        return cls(call=call, **picked(cls, values))
+
+
+def _requests(values: Mapping[str, Any], call: CallOptions) -> tuple[str, ...]:
+    text = values.get("request", "{}" if call.module else "")
+    if not call.module:
+        return (text,)
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        refuse("request", text, f"must be JSON ({error})")
+    requests = given if isinstance(given, list) else [given]
+    if not requests or not all(isinstance(request, dict) for request in requests):
+        refuse("request", text, "must be a JSON object, or a list of objects: a call, and a partition, for each")
+    return tuple(map(json.dumps, requests))
+
+
+def _require_possible(values: Mapping[str, Any], call: CallOptions, requests: tuple[str, ...]) -> None:
+    """Require of a streaming query one call, and a promise that can be kept."""
+    if len(requests) > 1:
+        refuse("request", values["request"], "must be a single object for a streaming query, which reads one call")
+    if "delivery" not in values:
+        refuse("delivery", None, f"is missing: {_DELIVERY_HINT}")
+    if values["delivery"] is CallDelivery.EXACTLY_ONCE and not call.repeatable:
+        refuse("delivery", values["delivery"].value, f"cannot be had: {_DELIVERY_HINT}")
