@@ -65,7 +65,7 @@ class Stage:
 def measure_spark(settings: Settings) -> list[SparkJob]:
     """All three, in rounds; the order within a round is random."""
     is_smoke, order = settings.is_smoke, random.Random(settings.seed)
-    tables, _ = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
+    tables = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         exchange = stack.enter_context(Partner(partners.serve))
