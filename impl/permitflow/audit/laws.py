@@ -9,38 +9,34 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TypeAlias
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from permitflow.audit.columns import Events, Integers, Limits, Marks, PerEvent
-from permitflow.audit.findings import Clause
+from permitflow.audit.columns import Events, Integers, Limit, Marks
+from permitflow.audit.findings import Clause, Violation
 from permitflow.errors import TraceMismatchError
-from permitflow.protocol.recording import ActionTable, End, ParameterValue
+from permitflow.protocol.recording import ActionTable, End
 
 Steps: TypeAlias = Mapping[str, str | int]
 """For actions: the growth of a quantity, as a number or an argument's name; with a minus sign it shrinks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """An end's counters before its events."""
 
     counters: Integers
     known: Marks
-    continues: Marks
-    """Is the previous event the one at the previous place?"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counter:
-    """A number that an end counts: its start, its changes, and its bounds."""
+    """A number that an end counts: its start, its changes, and its bounds, of which 0 is the lower one."""
 
-    start: str | int = 0
-    """A limit of the channel, or a number."""
+    start: Limit = 0
     steps: Steps
-    least: int = 0
-    most: str | int | None = None
+    most: Limit | None = None
     settled: Callable[[Events, Integers], Integers] | None = None
     """Maps the sum of the steps to the counter's value."""
     clause: str = Clause.CONSERVATION
@@ -48,28 +44,20 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class EventLaw:
-    """A condition on a single event."""
+class Rule:
+    """A condition on an event and on its end's counters before it."""
 
     clause: str
-    is_broken: Callable[[Events], Marks]
-
-
-@dataclass(frozen=True)
-class BookLaw:
-    """A condition on an event at one end and on the end's counters before it."""
-
-    clause: str
-    end: End
     is_broken: Callable[[Events, Before], Marks]
+    end: End | None = None
+    """None: at both ends."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of waiting messages at an end; its length is never negative."""
+    """A line of messages waiting at the sender; its length is never negative."""
 
     name: str
-    end: End
     steps: Steps
 
 
@@ -88,17 +76,18 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Returns:
-    """The sender receives no more than the receiver has returned for consumed messages."""
+class Return:
+    """The sender receives no more of something than the receiver has returned for consumed messages."""
 
-    names: Sequence[str]
-    came: Mapping[str, Sequence[str | int]]
-    owed: Mapping[str, Sequence[str | int]]
-    """For actions: how much of each, a number or an argument."""
-    kept: Mapping[str, int] = field(default_factory=dict)
-    """Counters of the receiver for amounts not returned yet, each with the index of its name."""
-    unasked: Mapping[str, int] = field(default_factory=dict)
-    """Limits of the channel: what it may return besides, before all else, each with the index of its name."""
+    name: str
+    came: Steps
+    """How it lessens what may still come to the sender."""
+    owed: Steps
+    """How it grows at the receiver."""
+    kept: str | None = None
+    """The receiver's counter of what is not returned yet."""
+    unasked: Limit = 0
+    """What the receiver may return besides, before all else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,26 +95,31 @@ class Laws:
     """The laws for runs of one protocol."""
 
     table: ActionTable
-    limits: Callable[[Mapping[str, ParameterValue]], Limits] = lambda _: {}
-    """Computes the limits from the parameters; raises ``InvalidParametersError`` or ``TypeError``."""
+    parameters: Callable[..., object] | None = None
+    """Checks and completes the recorded parameters; raises ``InvalidParametersError`` or ``TypeError``."""
     counters: Mapping[End, Sequence[Counter]] = field(default_factory=dict)
     """The counters of each end, in the table's order; none: they are not checked."""
-    events: Sequence[EventLaw] = ()
-    books: Sequence[BookLaw] = ()
+    rules: Sequence[Rule] = ()
     lines: Sequence[Line] = ()
     order: Order | None = None
-    returns: Returns | None = None
+    returns: Sequence[Return] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     """Short texts for the protocol's own clauses."""
 
     @property
     def is_empty(self) -> bool:
         """Are there no laws for the protocol?"""
-        return not (self.counters or self.events or self.lines or self.order)
+        return not (self.counters or self.rules or self.lines or self.order)
 
     def words_of(self, clause: str) -> str:
         """A clause in a few words."""
         return self.words.get(clause) or Clause(clause).words
+
+    def sums(self, end: End) -> list[Steps]:
+        """What is summed up over all events of an end: at the sender the lines, at both ends the returns."""
+        if end == "sender":
+            return [*(line.steps for line in self.lines), *(each.came for each in self.returns)]
+        return [each.owed for each in self.returns]
 
 
 def laws_of(table: ActionTable, channel: str) -> Laws:
@@ -166,91 +160,116 @@ def steps_of(events: Events, steps: Steps) -> Integers:
     return sum(grown[1:], start=grown[0]) if grown else np.zeros(len(events), dtype=np.int64)
 
 
-def due_counters(laws: Laws, events: Events, before: Integers) -> Integers:
+class Checked(NamedTuple):
+    """Events, and those of them that break a clause."""
+
+    laws: Laws
+    events: Events
+    before: Before
+    broken: Mapping[str, Marks]
+
+    def violations(self, where: Marks, *, most: int | None = None) -> tuple[list[Violation], int]:
+        """The violations at these places, and the number of further ones."""
+        found = [(clause, np.flatnonzero(marks & where).tolist()) for clause, marks in self.broken.items()]
+        told = (
+            violation_at(self.laws, self.events, place, clause, self._reason(clause, place), self.before)
+            for clause, places in found
+            for place in places
+        )
+        listed = list(islice(told, most))
+        return listed, sum(len(places) for _, places in found) - len(listed)
+
+    def _reason(self, clause: str, place: int) -> str:
+        if clause != Clause.SEQUENCE:
+            return self.laws.words_of(clause)
+        sequence = self.events.sequence
+        due = 1 if place in self.events.starts else sequence[place - 1] + 1
+        return f"event {due} is missing, event {sequence[place]} comes instead"
+
+
+def violation_at(
+    laws: Laws, events: Events, index: int, clause: str, reason: str, before: Before | None = None
+) -> Violation:
+    """The violation of a clause by this event."""
+    return Violation(
+        channel=events.channel_of(index),
+        end=events.end,
+        sequence=int(events.sequence[index]),
+        clause=clause,
+        action=events.action_of(index),
+        arguments=events.arguments_of(index),
+        before=tuple(before.counters[:, index].tolist()) if before is not None and before.known[index] else None,
+        after=events.counters_of(index),
+        reason=reason,
+    )
+
+
+def check(laws: Laws, events: Events) -> Checked:
+    """Hold events against each clause.  Whether an opening event is right, only the part before it may show."""
+    starts, sequence = events.starts, events.sequence
+    gaps = np.empty(len(events), dtype=np.bool_)
+    np.not_equal(sequence[1:], sequence[:-1] + 1, out=gaps[1:])
+    gaps[starts] = sequence[starts] != 1
+    counted = laws.counters.get(events.end, ())
+    counters, known = _shifted(events.counters), np.roll(events.has_counters, 1)
+    known[starts] = bool(counted)
+    # After missing events the counters are unknown: the gap is one violation, not two.
+    known &= ~gaps
+    for number, counter in enumerate(counted):  # Spec: Init.
+        counters[number, starts] = events.limits(counter.start)
+    before = Before(counters, known)
+    broken: dict[str, Marks] = {Clause.SEQUENCE: gaps}
+
+    def add(clause: str, marks: Marks) -> None:
+        broken[clause] = broken[clause] | marks if clause in broken else marks
+
+    if counted:
+        differs = _differs(counted, events, before)
+        for number, counter in enumerate(counted):
+            add(counter.clause, differs[number])
+            add(Clause.BOUNDED, events.has_counters & _exceeds(events, counter.most, events.counters[number]))
+    for rule in laws.rules:
+        if rule.end in (None, events.end):
+            add(rule.clause, rule.is_broken(events, before))
+    return Checked(laws, events, before, broken)
+
+
+def _differs(counted: Sequence[Counter], events: Events, before: Before) -> Marks:
+    """Marks the places where a counter is wrong.
+
+    An end that miscounts once and counts on from there has one violation, not two.
+    """
+    due = _due(counted, events, before.counters)
+    differs: Marks = (events.counters != due) & (events.has_counters & before.known)
+    if differs.any():
+        # A channel's first event follows none; before the first of all there are only its initial counters.
+        follows = before.known.copy()
+        follows[events.starts] = False
+        as_if_right = _due(counted, events, _shifted(due))
+        differs &= ~(follows & np.roll(differs, 1, axis=1) & (events.counters == as_if_right))
+    return differs
+
+
+def _due(counted: Sequence[Counter], events: Events, before: Integers) -> Integers:
     """The right counters after each event, given the counters ``before`` it."""
     due = before.copy()
-    for number, counter in enumerate(laws.counters.get(events.end, ())):
+    for number, counter in enumerate(counted):
         due[number] += steps_of(events, counter.steps)
         if counter.settled is not None:
             due[number] = counter.settled(events, due[number])
     return due
 
 
-def initial_counters(laws: Laws, events: Events) -> Integers:
-    """The counters of an end before its first event, by channel.
-
-    Spec: Init.
-    """
-    counters = laws.counters.get(events.end, ())
-    starts = [[_number(counter.start, limits) for limits in events.limits] for counter in counters]
-    return np.array(starts, dtype=np.int64).reshape(len(events.counters), len(events.limits))
-
-
-def _number(number: str | int, limits: Limits) -> int:
-    return limits[number] if isinstance(number, str) else number
-
-
-def broken(laws: Laws, events: Events, before: Before, due: Integers) -> dict[str, Marks]:
-    """The events that break a clause, alone or with their end's counters before and after them.
-
-    ``due`` are the ``due_counters``.
-    """
-    found: dict[str, Marks] = {}
-
-    def add(clause: str, marks: Marks) -> None:
-        found[clause] = found[clause] | marks if clause in found else marks
-
-    for law in laws.events:
-        add(law.clause, law.is_broken(events))
-    counters = laws.counters.get(events.end, ())
-    if counters:
-        differs = _differs(laws, events, before, due)
-        for number, counter in enumerate(counters):
-            add(counter.clause, differs[number])
-            add(Clause.BOUNDED, events.has_counters & _exceeds(events, counter, events.counters[number]))
-    for book in laws.books:
-        if book.end == events.end:
-            add(book.clause, book.is_broken(events, before))
-    return found
-
-
-def by_books(laws: Laws, end: End) -> frozenset[str]:
-    """The clauses that depend on earlier events."""
-    counted = (counter.clause for counter in laws.counters.get(end, ()))
-    return frozenset(counted) | {book.clause for book in laws.books if book.end == end}
-
-
-def shifted(books: Integers) -> Integers:
+def _shifted(counters: Integers) -> Integers:
     """The value at the previous place; at the first place any value."""
-    moved = np.empty_like(books)
-    moved[:, 1:] = books[:, :-1]
-    moved[:, :1] = books[:, -1:]
-    return moved
+    return np.roll(counters, 1, axis=1)
 
 
-def _differs(laws: Laws, events: Events, before: Before, due: Integers) -> Marks:
-    """Marks the places where a counter is wrong.
-
-    An end that miscounts once and counts on from there has one violation, not two.
-    """
-    differs: Marks = (events.counters != due) & (events.has_counters & before.known)
-    if not differs.any():
-        return differs
-    as_if_right = due_counters(laws, events, shifted(due))
-    differs &= ~(before.continues & np.roll(differs, 1, axis=1) & (events.counters == as_if_right))
-    return differs
-
-
-def _exceeds(events: Events, counter: Counter, numbers: Integers) -> Marks:
-    if counter.most is None:
-        below: Marks = numbers < counter.least
-        return below
-    most = events.limit(counter.most) if isinstance(counter.most, str) else np.array(counter.most, dtype=np.int64)
-    return outside(numbers - counter.least if counter.least else numbers, most - counter.least)
-
-
-def outside(numbers: Integers, most: PerEvent) -> Marks:
+def _exceeds(events: Events, most: Limit | None, numbers: Integers) -> Marks:
     """Marks numbers below zero or above ``most``."""
+    if most is None:
+        below: Marks = numbers < 0
+        return below
     # As unsigned numbers, negative ones are above all others.
-    beyond: Marks = numbers.view(np.uint64) > np.asarray(most).view(np.uint64)
+    beyond: Marks = numbers.view(np.uint64) > events.limit(most).view(np.uint64)
     return beyond

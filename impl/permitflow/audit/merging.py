@@ -5,35 +5,23 @@ again to find it.
 """
 
 import os
-import pickle
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import accumulate
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import accumulate, repeat
 
 import numpy as np
 
-from permitflow.audit.columns import Codes, Events, Integers, Limits, argument_names, events_of, numbers_at
+from permitflow.audit.columns import Events, Integers, Marks, Places, events_of, joined, number_of
 from permitflow.audit.findings import Audit, ChannelAudit, Clause, Violation
-from permitflow.audit.laws import Before, Laws, broken, by_books, due_counters, laws_of, steps_of
-from permitflow.audit.summary import (
-    Moment,
-    Part,
-    Passage,
-    Summary,
-    Told,
-    look_at,
-    passage_of,
-    places_of,
-    returns_at,
-    tokens_of,
-    violation_at,
-)
-from permitflow.audit.units import Plan, Unit, plan, read_unit, read_units
+from permitflow.audit.laws import Laws, check, laws_of, steps_of, violation_at
+from permitflow.audit.summary import Moment, Part, Passage, Rise, Summary, look_at, passage_of, places_of, tokens_of
+from permitflow.audit.units import Plan, Unit, plan, read_units
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.recording import End
+from permitflow.protocol.recording import ENDS, End
 from permitflow_model.side_by_side import in_processes
 
 # Enough that a slow share does not hold up the others.
@@ -59,170 +47,51 @@ def audit_files(
         TraceMismatchError: recordings of a channel do not belong together.
     """
     whole = plan(paths)
-    with closing(_parts(whole, processes)) as parts:
-        return merge(whole, _with_progress(parts, len(whole.units), on_progress))
+    with closing(_looked_at(whole, processes)) as parts:
+        return merge(whole, _counted(parts, len(whole.units), on_progress))
 
 
-def examine(units: Iterable[Unit], limits: Mapping[str, Limits]) -> list[Part]:
-    """Read and examine units."""
-    # Let the C library keep the arrays' memory for the next ones; asking the kernel each time takes longer.
-    # glibc's thresholds follow the largest array ever freed (mallopt(3)); no code touches this one.
-    np.empty(_KEPT_BYTES, dtype=np.uint8)
-    read = ((unit, laws_of(unit.table, unit.name), table) for unit, table in read_units(units))
-    return [look_at(table, laws, limits, source=unit.name) for unit, laws, table in read]
-
-
-def examine_share(number: int, shares: Sequence[list[Unit]], limits: Mapping[str, Limits]) -> bytes:
-    """The pickled parts of one of several shares."""
-    return pickle.dumps(examine(shares[number], limits))
-
-
-def _parts(whole: Plan, processes: int) -> Generator[tuple[Unit, Part], None, None]:
-    look = partial(examine, limits=whole.limits)
-    shares = whole.shares(processes * _SHARES_PER_PROCESS)
-    if processes == 1 or len(shares) < 2:
-        for share in shares:
-            yield from zip(share, look(share), strict=True)
+def _looked_at(whole: Plan, processes: int) -> Generator[Part, None, None]:
+    units, count = whole.units, min(processes * _SHARES_PER_PROCESS, len(whole.units))
+    if processes == 1 or count < 2:
+        yield from examine(units, whole.parameters)
         return
-    with closing(in_processes(look, shares, processes=processes)) as looked_at:
-        for share, parts in zip(shares, looked_at, strict=True):
-            yield from zip(share, parts, strict=True)
+    shares = [units[number * len(units) // count : (number + 1) * len(units) // count] for number in range(count)]
+    with closing(in_processes(examine_share, shares, repeat(whole.parameters), processes=processes)) as looked_at:
+        for parts in looked_at:
+            yield from parts
 
 
-def _with_progress(
-    parts: Iterable[tuple[Unit, Part]], total: int, on_progress: Callable[[int, int], None] | None
-) -> Iterator[tuple[Unit, Part]]:
+def _counted(parts: Iterable[Part], total: int, on_progress: Callable[[int, int], None] | None) -> Iterator[Part]:
     for done, part in enumerate(parts, start=1):
         yield part
         if on_progress is not None:
             on_progress(done, total)
 
 
+def examine(units: Iterable[Unit], parameters: Mapping[str, object]) -> Iterator[Part]:
+    """Read and examine units."""
+    # Let the C library keep the arrays' memory for the next ones; asking the kernel each time takes longer.
+    # glibc's thresholds follow the largest array ever freed (mallopt(3)); no code touches this one.
+    np.empty(_KEPT_BYTES, dtype=np.uint8)
+    for unit, table in read_units(units):
+        yield look_at(table, laws_of(unit.table, unit.name), parameters, source=unit.name)
+
+
+def examine_share(units: list[Unit], parameters: Mapping[str, object]) -> list[Part]:
+    """The parts of one of several shares."""
+    return list(examine(units, parameters))
+
+
 @dataclass(frozen=True, slots=True)
-class Boundary:
-    """A part of an end's events, and the parts before it."""
-
-    earlier: Summary | None
-    """The summary of all earlier parts; None: this is the end's first part."""
-    later: Summary
-    laws: Laws
-    limits: Limits
-
-
-def boundary_violations(boundaries: Sequence[Boundary]) -> tuple[list[Violation], set[tuple[str, End, int]]]:
-    """The clauses that the first events of parts break, given the parts before them.
-
-    Also the second events that are wrong only because the first one is: one miscount is one violation.
-    """
-    found: list[Violation] = []
-    excused: set[tuple[str, End, int]] = set()
-    met: dict[tuple[str, End], list[Boundary]] = {}
-    for boundary in boundaries:
-        earlier, later = boundary.earlier, boundary.later
-        due = 1 if earlier is None else earlier.last_sequence + 1
-        if later.first_sequence != due:
-            reason = f"event {due} is missing, event {later.first_sequence} comes instead"
-            first = _events([boundary], [later.first])
-            found.append(violation_at(boundary.laws, first, 0, Clause.SEQUENCE, reason=reason))
-        elif earlier is not None and earlier.last_counters is not None:
-            # No event is missing, so the ledger carries over.
-            met.setdefault((boundary.laws.table.flow, later.end), []).append(boundary)
-    for of_end in met.values():
-        violations = _books(of_end)
-        found += violations
-        blamed = {(violation.channel, violation.sequence) for violation in violations}
-        excused |= _excused([each for each in of_end if (each.later.channel, each.later.first_sequence) in blamed])
-    return found, excused
-
-
-def _books(boundaries: Sequence[Boundary]) -> list[Violation]:
-    laws = boundaries[0].laws
-    events = _events(boundaries, [boundary.later.first for boundary in boundaries])
-    earlier = [boundary.earlier for boundary in boundaries if boundary.earlier is not None]
-    before = _before([each.last_counters for each in earlier if each.last_counters is not None])
-    as_if_right = _before([each.last_due for each in earlier])
-    found = broken(laws, events, before, due_counters(laws, events, before.counters))
-    still_found = broken(laws, events, as_if_right, due_counters(laws, events, as_if_right.counters))
-    # The other clauses do not depend on earlier events.
-    return [
-        violation_at(laws, events, index, clause, before)
-        for clause in sorted(by_books(laws, events.end))
-        for index in np.flatnonzero(found[clause] & still_found[clause]).tolist()
-    ]
-
-
-def _excused(boundaries: Sequence[Boundary]) -> set[tuple[str, End, int]]:
-    """Second events that are right relative to their wrong first events."""
-    boundaries = [boundary for boundary in boundaries if boundary.later.second is not None]
-    if not boundaries:
-        return set()
-    laws = boundaries[0].laws
-    first = _events(boundaries, [boundary.later.first for boundary in boundaries])
-    second = _events(boundaries, [each for boundary in boundaries if (each := boundary.later.second) is not None])
-    counted = [boundary.earlier.last_counters for boundary in boundaries if boundary.earlier is not None]
-    due = due_counters(laws, second, due_counters(laws, first, _columns([each or () for each in counted])))
-    right = (second.sequence == first.sequence + 1) & (second.counters == due).all(axis=0)
-    return {
-        (boundary.later.channel, second.end, int(second.sequence[index]))
-        for index, boundary in enumerate(boundaries)
-        if right[index]
-    }
-
-
-def joined(earlier: Summary, later: Summary, laws: Laws, limits: Limits) -> Summary:
-    """Combine two summaries.  Only here it is known what the single event of a part should have counted."""
-    whole = earlier.then(later)
-    if later.events > 1 or earlier.last_counters is None or later.first_sequence != earlier.last_sequence + 1:
-        return whole
-    event = _events([Boundary(earlier, later, laws, limits)], [later.first])
-    return replace(whole, last_due=numbers_at(due_counters(laws, event, _columns([earlier.last_counters])), 0))
-
-
-def _before(counters: Sequence[tuple[int, ...]]) -> Before:
-    count = len(counters)
-    return Before(_columns(counters), known=np.ones(count, np.bool_), continues=np.zeros(count, np.bool_))
-
-
-def _columns(numbers: Sequence[tuple[int, ...]]) -> Integers:
-    return np.array(numbers, dtype=np.int64).T
-
-
-def _events(boundaries: Sequence[Boundary], told: Sequence[Told]) -> Events:
-    """One event of each later part, as if each belonged to a channel of its own."""
-    table, end = boundaries[0].laws.table, boundaries[0].later.end
-    sequence, action, arguments, counters = zip(*told, strict=True)
-    nothing = (0,) * len(table.counters[end])
-    return Events(
-        table=table,
-        end=end,
-        channels=[boundary.later.channel for boundary in boundaries],
-        borders=np.arange(len(boundaries) + 1),
-        limits=[boundary.limits for boundary in boundaries],
-        sequence=np.array(sequence, dtype=np.int64),
-        action=np.array(action, dtype=np.int8),
-        arguments=dict(zip(argument_names(table), _columns(arguments), strict=True)),
-        counters=_columns([counted or nothing for counted in counters]),
-        has_counters=np.array([counted is not None for counted in counters]),
-    )
-
-
-@dataclass(slots=True)
 class Side:
-    """The parts of an end in order, and their combined summary."""
+    """An end: its parts in order, and their combined summary."""
 
     laws: Laws
-    limits: Mapping[str, Limits]
-    """Limits of all channels: a part may hold several."""
+    parameters: Mapping[str, object]
+    """Of all channels: a part may hold several."""
+    whole: Summary
     parts: list[tuple[Unit, Summary]] = field(default_factory=list)
-    whole: Summary | None = None
-
-    def add(self, unit: Unit, summary: Summary) -> Boundary:
-        """Add the next part, and return its boundary with the earlier ones."""
-        limits = self.limits[summary.channel]
-        boundary = Boundary(self.whole, summary, self.laws, limits)
-        self.parts.append((unit, summary))
-        self.whole = summary if self.whole is None else joined(self.whole, summary, self.laws, limits)
-        return boundary
 
     def read(self, number: int) -> Events:
         """The events of one part, read again.
@@ -230,16 +99,38 @@ class Side:
         Raises:
             TraceUnreadableError: the file is gone, or has changed.
         """
-        unit, summary = self.parts[number]
-        for events in events_of(read_unit(unit), unit.table, self.limits, source=unit.name):
-            if events.end == summary.end and summary.channel in events.channels:
-                return events.of(summary.channel)
+        unit, (channel, end, *_) = self.parts[number]
+        ((_, table),) = read_units([unit])
+        for events in events_of(table, unit.table, self.parameters, source=unit.name):
+            if events.end == end and channel in events.channels:
+                return events.of(channel)
         raise self.changed(number)
+
+    def first(self, number: int, marks: Marks) -> int:
+        """The first marked place of one part, where there must be one.
+
+        Raises:
+            TraceUnreadableError: the file has changed.
+        """
+        if not marks.any():
+            raise self.changed(number)
+        return int(np.argmax(marks))
 
     def changed(self, number: int) -> TraceUnreadableError:
         """The error for a part whose events differ from those examined before."""
-        unit, _ = self.parts[number]
-        return TraceUnreadableError(path=unit.path, line=0, reason="it was changed while it was audited")
+        return TraceUnreadableError(
+            path=self.parts[number][0].path, line=0, reason="it was changed while it was audited"
+        )
+
+    def first_below(self, sum_number: int, start: int) -> tuple[Events, int, int]:
+        """Where a sum from ``start`` falls below zero: the events of that part, the place, and the sum there."""
+        rises = [summary.rises[sum_number] for _, summary in self.parts]
+        until = list(accumulate(rises, Rise.then, initial=Rise(start)))
+        number = next(number for number, rise in enumerate(rises) if until[number].total + rise.lowest < 0)
+        events = self.read(number)
+        heights = until[number].total + np.cumsum(steps_of(events, self.laws.sums(events.end)[sum_number]))
+        place = self.first(number, heights < 0)
+        return events, place, int(heights[place])
 
 
 class Passing:
@@ -248,16 +139,10 @@ class Passing:
     def __init__(self, side: Side, moment: Moment) -> None:
         """The messages of one end at one moment."""
         self.side, self._moment = side, moment
-        passages = [getattr(summary, moment) for _, summary in side.parts]
+        passages: list[Passage] = [getattr(summary, moment) for _, summary in side.parts]
         self.until = list(accumulate(passages, Passage.then, initial=Passage()))
         """The messages that passed before each part, and in total."""
         self._messages = [passage.messages for passage in self.until]
-        self._last: tuple[int, Events] | None = None
-
-    @property
-    def parts(self) -> int:
-        """The number of parts."""
-        return len(self.until) - 1
 
     def first(self, count: int) -> Passage | None:
         """The fingerprint of the first ``count`` messages; None: there are fewer."""
@@ -267,109 +152,47 @@ class Passing:
         passage = self.until[part]
         if passage.messages == count:
             return passage
-        _, tokens = self.part(part)
+        *_, tokens = self.part(part)
         return passage.then(passage_of(tokens[: count - passage.messages]))
 
     def tokens(self, start: int, count: int) -> Integers:
         """Up to ``count`` messages from the one at ``start``."""
-        part = max(bisect_right(self._messages, start) - 1, 0)
-        offset = start - self._messages[part]
-        gathered = [np.zeros(0, dtype=np.int64)]
-        while part < self.parts and self._messages[part] < start + count:
-            gathered.append(self.part(part)[1])
-            part += 1
-        return np.concatenate(gathered)[offset : offset + count]
+        first = max(bisect_right(self._messages, start) - 1, 0)
+        last = bisect_left(self._messages, start + count)
+        gathered = [self.part(number)[2] for number in range(first, min(last, len(self._messages) - 1))]
+        offset = start - self._messages[first]
+        return np.concatenate([*gathered, np.zeros(0, dtype=np.int64)])[offset : offset + count]
 
-    def part(self, number: int) -> tuple[Codes, Integers]:
-        """The messages of one part, read again: the indices of their events, and their tokens."""
-        events, laws = self.events(number), self.side.laws
+    def part(self, number: int) -> tuple[Events, Places, Integers]:
+        """The events of one part, read again; the places of its messages there, and their tokens."""
+        events, laws = self.side.read(number), self.side.laws
         places = places_of(laws, events, self._moment)
-        return places, tokens_of(laws, events).take(places)
+        return events, places, tokens_of(laws, events).take(places)
 
-    def events(self, number: int) -> Events:
-        """The events of one part; the part read last is cached."""
-        if self._last is None or self._last[0] != number:
-            self._last = number, self.side.read(number)
-        return self._last[1]
+    def first_difference(self, due: "Passing") -> Violation | None:
+        """The first message that is not the due one; none if messages are only missing at the end.
 
-    def changed(self, number: int) -> TraceUnreadableError:
-        """The error for a part whose events differ from those examined before."""
-        return self.side.changed(number)
+        A bisection over the parts, so that few of them are read.
 
+        Raises:
+            TraceUnreadableError: a file has changed.
+        """
 
-def first_disagreement(due: Passing, found: Passing) -> int | None:
-    """The first part of ``found`` whose messages are not the due ones; None: there is none.
+        def differs(parts: int) -> bool:
+            return due.first(self.until[parts].messages) != self.until[parts]
 
-    A bisection over the parts, so that few of them are read.
-    """
-
-    def differs(parts: int) -> bool:
-        return due.first(found.until[parts].messages) != found.until[parts]
-
-    number = bisect_left(range(found.parts + 1), True, key=differs)
-    return None if number > found.parts else number - 1
-
-
-def first_below_zero(side: Side, number: int) -> Violation:
-    """The event at which a message leaves a line in which no message waits.
-
-    Raises:
-        TraceUnreadableError: the file has changed.
-    """
-    rises = [summary.waiting[number] for _, summary in side.parts]
-    heights = accumulate((rise.total for rise in rises), initial=0)
-    steps = enumerate(zip(heights, rises, strict=False))
-    part, height = next((part, height) for part, (height, rise) in steps if height + rise.lowest < 0)
-    events = side.read(part)
-    line = [line for line in side.laws.lines if line.end == events.end][number]
-    below = np.flatnonzero(height + np.cumsum(steps_of(events, line.steps)) < 0)
-    if not below.size:
-        raise side.changed(part)
-    return violation_at(side.laws, events, int(below[0]), Clause.OFFERED, reason=f"no {line.name} waits")
-
-
-def first_return_above(side: Side, limit: Sequence[int], names: Sequence[str]) -> Violation:
-    """The first event after which the sender has received more of something than was returned.
-
-    Raises:
-        TraceUnreadableError: the file has changed.
-    """
-    most, returned = np.array(limit), np.array([summary.returned for _, summary in side.parts], dtype=np.int64)
-    # No return is negative, or the end would be wrong by itself: so these totals never decrease.
-    until = np.cumsum(returned, axis=0)
-    number = int(np.flatnonzero((until > most).any(axis=1))[0])
-    events = side.read(number)
-    totals = until[number] - returned[number] + np.cumsum(returns_at(side.laws, events).T, axis=0)
-    above = totals > most
-    places = np.flatnonzero(above.any(axis=1))
-    if not places.size:
-        raise side.changed(number)
-    index = int(places[0])
-    which = int(np.flatnonzero(above[index])[0])
-    reason = f"{totals[index, which]:,} {names[which]} came back, {limit[which]:,} were returned"
-    return violation_at(side.laws, events, index, Clause.RETURNED, reason=reason)
-
-
-def first_difference(due: Passing, found: Passing) -> list[Violation]:
-    """The first message found that is not the due one; none if messages are only missing at the end.
-
-    Raises:
-        TraceUnreadableError: a file has changed.
-    """
-    number = first_disagreement(due, found)
-    if number is None:
-        return []
-    position = found.until[number].messages
-    places, here = found.part(number)
-    expected = due.tokens(position, len(here))
-    differs = np.flatnonzero(here[: len(expected)] != expected)
-    index = int(differs[0]) if differs.size else len(expected)
-    if index >= len(here):
-        raise found.changed(number)
-    laws = found.side.laws
-    told = NOTHING_DUE if index >= len(expected) else f"a {_named(laws, int(expected[index]))}"
-    reason = f"message {position + index + 1:,} is a {_named(laws, int(here[index]))}, due was {told}"
-    return [violation_at(laws, found.events(number), int(places[index]), Clause.IN_ORDER, reason=reason)]
+        number = bisect_left(range(len(self.until)), True, key=differs) - 1
+        if number == len(self.side.parts):
+            return None
+        position, laws = self._messages[number], self.side.laws
+        events, places, here = self.part(number)
+        expected = due.tokens(position, len(here))
+        differences = np.ones(len(here), dtype=np.bool_)
+        differences[: len(expected)] = here[: len(expected)] != expected
+        index = self.side.first(number, differences)
+        told = NOTHING_DUE if index >= len(expected) else f"a {_named(laws, int(expected[index]))}"
+        reason = f"message {position + index + 1:,} is a {_named(laws, int(here[index]))}, due was {told}"
+        return violation_at(laws, events, int(places[index]), Clause.IN_ORDER, reason)
 
 
 def _named(laws: Laws, token: int) -> str:
@@ -379,143 +202,137 @@ def _named(laws: Laws, token: int) -> str:
     return f"{name} of {rows:,} rows" if kind == 0 and order and order.rows else name
 
 
-def merge(plan: Plan, parts: Iterable[tuple[Unit, Part]]) -> Audit:
+def merge(plan: Plan, parts: Iterable[Part]) -> Audit:
     """The verdict about the recording, from its parts in the order of the plan.
 
     Events that only the totals show to be wrong are looked up in their units again; there are few, or none.
     """
-    return _Merging(plan).run(parts)
+    summaries: dict[tuple[str, End], list[tuple[Unit, Summary]]] = {}
+    edges: dict[tuple[str, End], list[Events]] = {}
+    violations: list[Violation] = []
+    untold = 0
+    for unit, part in zip(plan.units, parts, strict=True):
+        untold += part.untold
+        violations += part.violations
+        for summary in part.summaries:
+            summaries.setdefault((summary.channel, summary.end), []).append((unit, summary))
+        for events in part.edges:
+            edges.setdefault((unit.table.flow, events.end), []).append(events)
+    for of_end in edges.values():
+        together, openings = joined(of_end)
+        violations += check(laws_of(together.table, together.channels[0]), together).violations(openings)[0]
+    faults: dict[str, set[tuple[End, str]]] = {}
+    for violation in violations:
+        faults.setdefault(violation.channel, set()).add((violation.end, violation.clause))
+    channels = []
+    for name in plan.headers:
+        comparison = _Comparison(plan, name, summaries, faults.get(name, set()))
+        channels.append(comparison.audit())
+        violations += comparison.found
+    violations.sort(key=lambda violation: (violation.channel, violation.end, violation.sequence))
+    counts = Counter(violation.channel for violation in violations)
+    for channel in channels:
+        channel.violations = counts[channel.channel]
+    return Audit(channels=channels, violations=violations, untold=untold)
 
 
-class _Merging:
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._sides: dict[tuple[str, End], Side] = {}
-        self._violations: list[Violation] = []
-        self._untold = 0
-        self._faulty: dict[tuple[str, End], set[str]] = {}
+class _Comparison:
+    """Compares the totals of one channel, within each end and between them."""
 
-    def run(self, parts: Iterable[tuple[Unit, Part]]) -> Audit:
-        boundaries: list[Boundary] = []
-        for unit, part in parts:
-            self._untold += part.untold
-            self._note(part.violations)
-            boundaries += (self._side(summary).add(unit, summary) for summary in part.summaries)
-        found, excused = boundary_violations(boundaries)
-        self._excuse(excused)
-        self._note(found)
-        channels = [self._channel(name) for name in self._plan.tables]
-        self._violations.sort(key=lambda violation: (violation.channel, violation.end, violation.sequence))
-        counts: dict[str, int] = {}
-        for violation in self._violations:
-            counts[violation.channel] = counts.get(violation.channel, 0) + 1
-        for channel in channels:
-            channel.violations = counts.get(channel.channel, 0)
-        return Audit(channels=channels, violations=self._violations, untold=self._untold)
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        summaries: Mapping[tuple[str, End], list[tuple[Unit, Summary]]],
+        faults: set[tuple[End, str]],
+    ) -> None:
+        self._plan, self._name = plan, name
+        self._laws = laws_of(next(iter(plan.headers[name].values())).table, name)
+        self._sender, self._receiver = (self._side(end, summaries.get((name, end), [])) for end in ENDS)
+        self._faults = faults
+        self.found: list[Violation] = []
 
-    def _side(self, summary: Summary) -> Side:
-        where = summary.channel, summary.end
-        if where not in self._sides:
-            self._sides[where] = Side(self._plan.laws(summary.channel), self._plan.limits)
-        return self._sides[where]
+    def _side(self, end: End, parts: list[tuple[Unit, Summary]]) -> Side:
+        nothing = Summary(self._name, end, (Rise(),) * len(self._laws.sums(end)))
+        whole = reduce(Summary.then, (summary for _, summary in parts), nothing)
+        return Side(self._laws, self._plan.parameters, whole, parts)
 
-    def _excuse(self, excused: set[tuple[str, End, int]]) -> None:
-        def is_excused(violation: Violation) -> bool:
-            where = violation.channel, violation.end, violation.sequence
-            return where in excused and violation.clause in by_books(self._plan.laws(violation.channel), violation.end)
-
-        kept = [violation for violation in self._violations if not is_excused(violation)]
-        self._violations, self._faulty = [], {}
-        self._note(kept)
-
-    def _note(self, violations: Sequence[Violation]) -> None:
-        self._violations += violations
-        for violation in violations:
-            self._faulty.setdefault((violation.channel, violation.end), set()).add(violation.clause)
-
-    def _channel(self, name: str) -> ChannelAudit:
-        sender, receiver = (self._sides.get((name, end)) for end in ("sender", "receiver"))
-        laws = self._plan.laws(name)
-        result = ChannelAudit(channel=name, ends=frozenset(self._plan.ends[name]), flow=laws.table.flow)
-        for side in (sender, receiver):
-            if side is not None and side.whole is not None:
-                result.events += side.whole.events
-                if side.whole.uncounted:
-                    result.remarks.append(
-                        f"{side.whole.uncounted:,} events of the {side.whole.end} have no counters: ledger not checked"
-                    )
-        if sender is not None and sender.whole is not None:
-            result.sent_messages, result.sent_rows = sender.whole.arrived.messages, sender.whole.arrived.rows
-            self._check_offered(sender)
-        if receiver is not None and receiver.whole is not None:
-            consumed = receiver.whole.consumed
-            result.consumed_messages, result.consumed_rows = consumed.messages, consumed.rows
-            self._check_consumed(receiver)
-        if laws.is_empty:
-            result.remarks.append(f"no laws of {laws.table.flow!r} are known: checked that no event is missing")
+    def audit(self) -> ChannelAudit:
+        sent, received = self._sender.whole, self._receiver.whole
+        result = ChannelAudit(
+            channel=self._name,
+            ends=frozenset(self._plan.headers[self._name]),
+            flow=self._laws.table.flow,
+            events=sent.events + received.events,
+            sent_messages=sent.arrived.messages,
+            sent_rows=sent.arrived.rows,
+            consumed_messages=received.consumed.messages,
+            consumed_rows=received.consumed.rows,
+            remarks=[
+                f"{whole.uncounted:,} events of the {whole.end} have no counters: ledger not checked"
+                for whole in (sent, received)
+                if whole.uncounted
+            ],
+        )
+        if self._laws.is_empty:
+            result.remarks.append(f"no laws of {result.flow!r} are known: checked that no event is missing")
+            return result
+        self._check_offered()
+        if not self._is_faulty("receiver") and received.consumed != received.arrived:
+            self._note(Passing(self._receiver, "consumed").first_difference(Passing(self._receiver, "arrived")))
+        if len(result.ends) == 1:
+            result.remarks.append(f"only the {min(result.ends)} was recorded: the ends cannot be compared")
+        elif self._is_faulty("sender") or self._is_faulty("receiver"):
+            result.remarks.append("the ends are not compared with each other, because one is wrong by itself")
         else:
-            result.remarks += self._compare(name, sender, receiver)
+            result.remarks += self._compare_messages()
+            result.remarks += self._compare_returns()
         return result
 
-    def _check_offered(self, side: Side) -> None:
-        if side.whole is None or Clause.SEQUENCE in self._faults(side.whole):
-            return
-        for line, rise in enumerate(side.whole.waiting):
-            if rise.lowest < 0:
-                self._note([first_below_zero(side, line)])
+    def _is_faulty(self, end: End) -> bool:
+        return any(of == end for of, _ in self._faults)
 
-    def _check_consumed(self, side: Side) -> None:
-        if side.whole is None or self._faults(side.whole):
-            return
-        delivered, consumed = side.whole.arrived, side.whole.consumed
-        if consumed != delivered:
-            self._note(first_difference(Passing(side, "arrived"), Passing(side, "consumed")))
+    def _note(self, violation: Violation | None) -> None:
+        if violation is not None:
+            self.found.append(violation)
+            self._faults.add((violation.end, violation.clause))
 
-    def _compare(self, name: str, sender: Side | None, receiver: Side | None) -> Iterator[str]:
-        if len(self._plan.ends[name]) == 1:
-            yield f"only the {next(iter(self._plan.ends[name]))} was recorded: the ends cannot be compared"
+    def _check_offered(self) -> None:
+        if ("sender", Clause.SEQUENCE) in self._faults:
             return
-        if receiver is None or receiver.whole is None:
-            return
-        if sender is None or sender.whole is None:
-            sender = Side(receiver.laws, self._plan.limits)
-        faults = self._faults(receiver.whole) | (self._faults(sender.whole) if sender.whole else set())
-        if faults:
-            yield "the ends are not compared with each other, because one is wrong by itself"
-            return
-        yield from self._compare_messages(name, sender, receiver, receiver.whole)
-        yield from self._compare_returns(name, sender, receiver.whole)
+        for number, line in enumerate(self._laws.lines):
+            if self._sender.whole.rises[number].lowest < 0:
+                events, place, _ = self._sender.first_below(number, 0)
+                self._note(violation_at(self._laws, events, place, Clause.OFFERED, f"no {line.name} waits"))
 
-    def _compare_messages(self, name: str, sender: Side, receiver: Side, received: Summary) -> Iterator[str]:
-        if sender.whole is not None and sender.whole.arrived == received.arrived:
+    def _compare_messages(self) -> Iterator[str]:
+        if self._sender.whole.arrived == self._receiver.whole.arrived:
             return
-        found = first_difference(Passing(sender, "arrived"), Passing(receiver, "arrived"))
-        if (name, "sender") in self._plan.cut and found and found[0].reason.endswith(NOTHING_DUE):
+        found = Passing(self._receiver, "arrived").first_difference(Passing(self._sender, "arrived"))
+        if found and found.reason.endswith(NOTHING_DUE) and (self._name, "sender") in self._plan.cut:
             yield "the recording of the sender was not closed: later deliveries are not compared"
-            return
-        self._note(found)
-
-    def _compare_returns(self, name: str, sender: Side, received: Summary) -> Iterator[str]:
-        laws = sender.laws.returns
-        if laws is None:
-            return
-        limit, kept = list(received.returned), received.last_counters or ()
-        for counter, count in zip(sender.laws.table.counters["receiver"], kept, strict=False):
-            if counter in laws.kept:
-                limit[laws.kept[counter]] -= count
-        came = sender.whole.returned if sender.whole else (0,) * len(limit)
-        for name_of_limit, number in laws.unasked.items():
-            if came[number] or limit[number]:  # else nobody has asked
-                limit[number] += self._plan.limits[name][name_of_limit]
-        missing = tuple(most - count for count, most in zip(came, limit, strict=True))
-        if min(missing) >= 0:
-            if any(missing):
-                told = ", ".join(f"{count:,} {what}" for count, what in zip(missing, laws.names, strict=True) if count)
-                yield f"at the end {told} were on their way back"
-        elif (name, "receiver") in self._plan.cut:
-            yield "the recording of the receiver was not closed: what came back later is not compared"
         else:
-            self._note([first_return_above(sender, limit, laws.names)])
+            self._note(found)
 
-    def _faults(self, whole: Summary) -> set[str]:
-        return self._faulty.get((whole.channel, whole.end), set())
+    def _compare_returns(self) -> Iterator[str]:
+        first = len(self._laws.lines)
+        kept = dict(zip(self._laws.table.counters["receiver"], self._receiver.whole.counters or (), strict=False))
+        on_the_way = []
+        for number, each in enumerate(self._laws.returns):
+            limit = self._receiver.whole.rises[number].total - kept.get(each.kept or "", 0)
+            came = -self._sender.whole.rises[first + number].total
+            if came or limit:  # else nobody has asked
+                limit += number_of(each.unasked, self._plan.parameters[self._name])
+            if came < limit:
+                on_the_way.append(f"{limit - came:,} {each.name}")
+            elif came > limit and (self._name, "receiver") in self._plan.cut:
+                yield "the recording of the receiver was not closed: what came back later is not compared"
+                return
+            elif came > limit:
+                # No return is negative, or the end would be wrong by itself: so the sum only falls.
+                events, place, rest = self._sender.first_below(first + number, limit)
+                reason = f"{limit - rest:,} {each.name} came back, {limit:,} were returned"
+                self._note(violation_at(self._laws, events, place, Clause.RETURNED, reason))
+                return
+        if on_the_way:
+            yield f"at the end {', '.join(on_the_way)} were on their way back"

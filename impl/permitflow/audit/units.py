@@ -2,25 +2,22 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from permitflow.audit.columns import Limits
-from permitflow.audit.laws import Laws, laws_of
+from permitflow.audit.laws import laws_of
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS
-from permitflow.protocol.recording import ActionTable, End, ParameterValue
+from permitflow.protocol.recording import ActionTable, End
 from permitflow.tracing.events import Header
-from permitflow.tracing.json_lines import JsonLinesReading
-from permitflow.tracing.parquet import POSITION, TIME, UNREADABLE, read_headers, schema_of, table_of, why_unreadable
-from permitflow.tracing.reader import in_words, trace_files
+from permitflow.tracing.json_lines import read_json_lines
+from permitflow.tracing.parquet import POSITION, TIME, open_parquet, read_headers, schema_of, table_of
+from permitflow.tracing.reader import headers_by_channel, trace_files
 
 _URL = re.compile(r"(\w+):/+(.*)")
 
@@ -32,8 +29,6 @@ class Unit:
     path: str
     table: ActionTable
     row_group: int | None = None
-    events: int | None = None
-    """Number of events by the file's footer; None: unknown before it is read."""
 
     @property
     def name(self) -> str:
@@ -43,29 +38,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All units to examine, and the headers of their channels."""
+    """The units to examine, and what their headers say."""
 
     units: list[Unit]
     """The units; those of one file are adjacent, in its order."""
-    tables: dict[str, ActionTable] = field(default_factory=dict)
-    """The protocol of each channel."""
-    limits: dict[str, Limits] = field(default_factory=dict)
-    """The limits of each channel, which follow from its parameters."""
-    parameters: dict[str, Mapping[str, ParameterValue]] = field(default_factory=dict)
-    """The recorded parameters of each channel."""
-    ends: dict[str, set[End]] = field(default_factory=dict)
-    """The recorded ends of each channel."""
-    cut: set[tuple[str, End]] = field(default_factory=set)
+    headers: dict[str, dict[End, Header]]
+    """Of each end of each channel."""
+    parameters: dict[str, object]
+    """The parameters of each channel that has laws, as an object of its protocol."""
+    cut: set[tuple[str, End]]
     """Ends whose last events may be missing, because their file was not closed."""
-
-    def laws(self, channel: str) -> Laws:
-        """The laws that a channel must keep."""
-        return laws_of(self.tables[channel], channel)
-
-    def shares(self, most: int) -> list[list[Unit]]:
-        """The units, in order, in at most ``most`` lists of about equal size; none is empty."""
-        count = min(most, len(self.units))
-        return self._cut([number * len(self.units) // count for number in range(count + 1)] if count else [])
 
     def falling_shares(self, workers: int, *, finest: int) -> list[list[Unit]]:
         """The units, in order, in lists that workers take one after the other; none is empty.
@@ -82,9 +64,6 @@ class Plan:
                 # All workers together take half of the rest.
                 size = max(ceil((total - done) / (2 * workers)), shortest)
             borders.append(min(done + size, total))
-        return self._cut(borders)
-
-    def _cut(self, borders: Sequence[int]) -> list[list[Unit]]:
         return [self.units[start:stop] for start, stop in pairwise(borders)]
 
 
@@ -96,21 +75,34 @@ def plan(paths: Iterable[str | os.PathLike[str]]) -> Plan:
         TraceMismatchError: recordings of a channel do not belong together.
     """
     units: list[Unit] = []
-    whole = Plan(units)
+    cut: set[tuple[str, End]] = set()
+    opened: list[tuple[str, Sequence[Header]]] = []
     for file in (file for path in paths for file in trace_files(_local(path))):
         if file.suffix == ".parquet":
-            headers, sizes = _footer(file)
+            with open_parquet(file) as parquet:
+                headers: Sequence[Header] = read_headers(parquet)
+                row_groups = parquet.num_row_groups
             table = headers[0].table if headers else PERMIT_ACTIONS
-            units += (Unit(str(file), table, number, size) for number, size in enumerate(sizes))
+            units += (Unit(str(file), table, number) for number in range(row_groups))
         else:
-            reading = JsonLinesReading(file, allow_truncated=True)
+            reading = read_json_lines(file, allow_truncated=True)
             headers = reading.headers
             flows = {header.table.flow: header.table for header in headers}
             units += (Unit(str(file), table) for table in flows.values())
             if not reading.is_closed:
-                whole.cut.update((header.channel, header.end) for header in headers)
-        _note(whole, headers, str(file))
-    return whole
+                cut.update((header.channel, header.end) for header in headers)
+        opened.append((str(file), headers))
+    by_channel = headers_by_channel(opened)
+    parameters = {channel: _parameters(next(iter(ends.values()))) for channel, ends in by_channel.items()}
+    return Plan(units, by_channel, parameters, cut)
+
+
+def _parameters(header: Header) -> object:
+    laws = laws_of(header.table, header.channel)
+    try:
+        return laws.parameters(**header.parameters) if laws.parameters else None
+    except (InvalidParametersError, TypeError) as error:
+        raise TraceMismatchError(channel=header.channel, reason=str(error)) from error
 
 
 def _local(path: str | os.PathLike[str]) -> Path:
@@ -128,84 +120,30 @@ def _local(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def _footer(file: Path) -> tuple[list[Header], list[int]]:
-    try:
-        with pq.ParquetFile(file) as parquet:
-            metadata = parquet.metadata
-            sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-            return read_headers(parquet), sizes
-    except OSError as error:
-        raise TraceUnreadableError(path=str(file), line=0, reason=error.strerror or str(error)) from error
-    except UNREADABLE as error:
-        raise TraceUnreadableError(path=str(file), line=0, reason=why_unreadable(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise TraceUnreadableError(path=str(file), line=0, reason=str(error)) from error
-
-
-def _note(whole: Plan, headers: Iterable[Header], source: str) -> None:
-    for header in headers:
-        channel, end, table, parameters = header
-        known = whole.tables.setdefault(channel, table), whole.parameters.setdefault(channel, parameters)
-        if known != (table, parameters):
-            there = in_words(Header(channel, end, *known))
-            raise TraceMismatchError(channel=channel, reason=f"{source} has {in_words(header)}, others have {there}")
-        if channel not in whole.limits:
-            try:
-                whole.limits[channel] = whole.laws(channel).limits(parameters)
-            except (InvalidParametersError, TypeError) as error:
-                raise TraceMismatchError(channel=channel, reason=str(error)) from error
-        ends = whole.ends.setdefault(channel, set())
-        if end in ends:
-            raise TraceMismatchError(channel=channel, reason=f"{source} holds its {end}, and so does another file")
-        ends.add(end)
-
-
-def read_unit(unit: Unit) -> pa.Table:
-    """The events of a unit, with the columns of ``tracing.parquet.schema_of`` but for time and position.
-
-    Raises:
-        TraceUnreadableError: it cannot be read, or holds something else.
-    """
-    ((_, table),) = read_units([unit])
-    return table
-
-
 def read_units(units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
-    """Read several units; neighbours in a file share one reading of its footer.
+    """The events of units, with the columns of ``tracing.parquet.schema_of`` but for time and position.
+
+    Neighbours in a file share one reading of its footer.
 
     Raises:
         TraceUnreadableError: one cannot be read, or holds something else.
     """
     for path, of_file in groupby(units, key=lambda unit: unit.path):
-        with ExitStack() as stack, _telling(path):
-            parquet = None
+        if not path.endswith(".parquet"):
+            yield from _lines(Path(path), of_file)
+            continue
+        with open_parquet(Path(path)) as parquet:
             for unit in of_file:
-                if unit.row_group is None:
-                    yield unit, _lines(unit)
-                    continue
-                if parquet is None:
-                    parquet = stack.enter_context(pq.ParquetFile(path))
-                yield unit, _row_group(parquet, unit.row_group, unit.table)
+                # An audit needs neither times nor the order of events between the two ends.
+                columns = pa.schema([field for field in schema_of(unit.table) if field.name not in {TIME, POSITION}])
+                table = parquet.read_row_group(unit.row_group, columns=columns.names, use_threads=False)
+                # Other programs write other types, and nulls; the numbers must be whole and not null.
+                is_ours = table.schema.equals(columns)
+                yield unit, table if is_ours else table.select(columns.names).cast(columns)
 
 
-def _lines(unit: Unit) -> pa.Table:
-    reading = JsonLinesReading(Path(unit.path), allow_truncated=True)
-    channels = {header.channel for header in reading.headers if header.table == unit.table}
-    return table_of([event for event in reading.events if event.channel in channels], unit.table)
-
-
-def _row_group(parquet: pq.ParquetFile, number: int, of: ActionTable) -> pa.Table:
-    # An audit needs neither times nor the order of events between the two ends.
-    columns = pa.schema([field for field in schema_of(of) if field.name not in {TIME, POSITION}])
-    table = parquet.read_row_group(number, columns=columns.names, use_threads=False)
-    # Other programs write other types, and nulls; the numbers must be whole and not null.
-    return table if table.schema.equals(columns) else table.select(columns.names).cast(columns)
-
-
-@contextmanager
-def _telling(path: str) -> Iterator[None]:
-    """Turn errors in the block into ``TraceUnreadableError`` for this file."""
-    try:
-        yield
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise TraceUnreadableError(path=path, line=0, reason=str(error)) from error
+def _lines(path: Path, units: Iterable[Unit]) -> Iterator[tuple[Unit, pa.Table]]:
+    reading = read_json_lines(path, allow_truncated=True)
+    for unit in units:
+        channels = {header.channel for header in reading.headers if header.table == unit.table}
+        yield unit, table_of([event for event in reading.events if event.channel in channels], unit.table)

@@ -1,13 +1,13 @@
 """Audits traces of any size on Spark: tasks read row groups, and the driver merges their partial results."""
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
-from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType
 
 from permitflow.audit.findings import Audit, ChannelAudit
 from permitflow.audit.merging import examine_share, merge
@@ -17,31 +17,15 @@ from permitflow.spark.sessions import task_slots
 
 # The last ones are so short that a slow task does not hold up the others for long.
 _FINEST_TASKS_PER_SLOT = 8
-_NUMBERS = ArrayType(LongType(), containsNull=False)
-_VIOLATIONS = StructType(
-    [
-        StructField("channel", StringType(), nullable=False),
-        StructField("end", StringType(), nullable=False),
-        StructField("sequence", LongType(), nullable=False),
-        StructField("clause", StringType(), nullable=False),
-        StructField("action", StringType(), nullable=False),
-        StructField("arguments", _NUMBERS, nullable=False),
-        StructField("counters_before", _NUMBERS),
-        StructField("counters_after", _NUMBERS),
-        StructField("reason", StringType(), nullable=False),
-    ]
+_VIOLATIONS = (
+    "channel STRING NOT NULL, end STRING NOT NULL, sequence BIGINT NOT NULL, clause STRING NOT NULL, "
+    "action STRING NOT NULL, arguments ARRAY<BIGINT> NOT NULL, counters_before ARRAY<BIGINT>, "
+    "counters_after ARRAY<BIGINT>, reason STRING NOT NULL"
 )
-_CHANNELS = StructType(
-    [
-        StructField("channel", StringType(), nullable=False),
-        StructField("ends", ArrayType(StringType(), containsNull=False), nullable=False),
-        StructField("flow", StringType(), nullable=False),
-        *(
-            StructField(name, LongType(), nullable=False)
-            for name in ("events", "sent_messages", "sent_rows", "consumed_messages", "consumed_rows", "violations")
-        ),
-        StructField("remarks", ArrayType(StringType(), containsNull=False), nullable=False),
-    ]
+_CHANNELS = (
+    "channel STRING NOT NULL, ends ARRAY<STRING> NOT NULL, flow STRING NOT NULL, events BIGINT NOT NULL, "
+    "sent_messages BIGINT NOT NULL, sent_rows BIGINT NOT NULL, consumed_messages BIGINT NOT NULL, "
+    "consumed_rows BIGINT NOT NULL, violations BIGINT NOT NULL, remarks ARRAY<STRING> NOT NULL"
 )
 
 
@@ -88,19 +72,21 @@ def audit(spark: SparkSession, *paths: str) -> SparkAudit:
     return SparkAudit(spark, merge(whole, _parts(spark, whole)))
 
 
-def _parts(spark: SparkSession, whole: Plan) -> Iterator[tuple[Unit, Part]]:
+def _parts(spark: SparkSession, whole: Plan) -> Iterator[Part]:
     """The partial result of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
     # Each task costs ten milliseconds of two processors: Spark's own, and a worker that collects its garbage after it.
     shares = whole.falling_shares(task_slots(spark), finest=_FINEST_TASKS_PER_SLOT)
     if not shares:
         return
-    looked_at = udf(partial(examine_share, shares=shares, limits=whole.limits), BinaryType(), useArrow=False)
+    looked_at = udf(partial(_examined, shares=shares, parameters=whole.parameters), BinaryType(), useArrow=False)
     tasks = spark.range(0, len(shares), 1, len(shares))
-    found = {
-        row.task: row.parts for row in tasks.select(tasks.id.alias("task"), looked_at("id").alias("parts")).collect()
-    }
-    for number, share in enumerate(shares):
-        yield from zip(share, pickle.loads(found[number]), strict=True)
+    found = tasks.select(tasks.id.alias("task"), looked_at("id").alias("parts")).collect()
+    for row in sorted(found, key=lambda row: row.task):
+        yield from pickle.loads(row.parts)
+
+
+def _examined(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, object]) -> bytes:
+    return pickle.dumps(examine_share(shares[number], parameters))
 
 
 def _as_channel(of: ChannelAudit) -> tuple[object, ...]:

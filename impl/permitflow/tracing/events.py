@@ -1,6 +1,6 @@
 """The records of a trace; every value is checked when it is read, because files may come from anywhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
@@ -35,6 +35,17 @@ class Event(NamedTuple):
     """By the monotonic clock of the end's machine: for readers, never for the order of events."""
     counters: tuple[int, ...] = ()
     """The end's own counters after the action, if recorded; the channel's ``ActionTable`` names them."""
+
+
+class Recording(NamedTuple):
+    """The recording of one process."""
+
+    source: str
+    """Its name, for messages."""
+    headers: Sequence[Header]
+    events: Sequence[Event]
+    is_closed: bool = True
+    """Does it have its closing record?  If not, its last events may be missing."""
 
 
 # As in columns of Parquet.

@@ -19,9 +19,9 @@ from typing import Protocol
 
 from permitflow.errors import InvalidParametersError, TraceWriteError
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
-from permitflow.tracing.events import Event, Header
+from permitflow.tracing.events import Event, Header, Recording
 from permitflow.tracing.json_lines import JsonLinesWriter
-from permitflow.tracing.reader import Recording, Trace, assemble
+from permitflow.tracing.reader import Trace, assemble
 
 # About 800 kB of text: one write per some ten milliseconds at full speed.
 BUFFERED_EVENTS = 4096

@@ -11,7 +11,7 @@ takes twice as long to read.  ``sequence`` counts up by one, and a reader of one
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS
 from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
-from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, arguments_of, end_of
+from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, Recording, arguments_of, end_of
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -32,9 +33,6 @@ TIME = "time_seconds"
 
 _COUNTING_UP = ("sequence", POSITION)
 """Columns in which each number is slightly larger than the one before, within one end."""
-
-UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""Arrow's errors for a truncated or damaged file."""
 
 # A million events are 16 row groups of less than 1 MB; the writer keeps one of them in memory.
 ROW_GROUP_EVENTS = 65_536
@@ -206,28 +204,45 @@ class ParquetWriter:
         return self._parquet
 
 
-def read_parquet(path: Path) -> tuple[list[Header], list[Event]]:
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a trace file for the block.
+
+    Raises:
+        TraceUnreadableError: the file cannot be read, is not Parquet, or the block finds something else in it.
+    """
+    try:
+        try:
+            file = pq.ParquetFile(path)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            reason = str(error).partition(". Either")[0]
+            raise ValueError(
+                f"is no whole Parquet file (was its writer killed before it closed it?): {reason}"
+            ) from error
+        with file:
+            yield file
+    except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise TraceUnreadableError(path=str(path), line=0, reason=reason) from error
+
+
+def read_parquet(path: Path) -> Recording:
     """All headers and events of a trace file.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not Parquet, or no trace; the message says what is wrong.
+        TraceUnreadableError: the file cannot be read, is not Parquet, or no trace.
     """
-    try:
+    with open_parquet(path) as file:
         # The footer first: it shows whether this is a trace.
-        with pq.ParquetFile(path) as file:
-            headers = read_headers(file)
-            of = headers[0].table if headers else PERMIT_ACTIONS
-            table = in_order(file.read(columns=schema_of(of).names))
-    except UNREADABLE as error:
-        raise ValueError(why_unreadable(error)) from error
-    return headers, [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch, of)]
-
-
-def why_unreadable(error: Exception) -> str:
-    """A message for one of ``UNREADABLE``."""
-    reason = str(error).partition(". Either")[0]
-    return f"is no whole Parquet file (was its writer killed before it closed it?): {reason}"
+        headers = read_headers(file)
+        of = headers[0].table if headers else PERMIT_ACTIONS
+        table = in_order(file.read(columns=schema_of(of).names))
+        events = [event for batch in table.to_batches(ROW_GROUP_EVENTS) for event in _events(batch, of)]
+        opened = {header[:2] for header in headers}
+        for number, event in enumerate(events, start=1):
+            if event[:2] not in opened:
+                raise ValueError(f"no header opened the {event.end} of channel {event.channel!r} (row {number})")
+    return Recording(str(path), headers, events)
 
 
 def read_headers(file: pq.ParquetFile) -> list[Header]:

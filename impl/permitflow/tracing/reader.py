@@ -1,26 +1,14 @@
 """Reads trace files: the actions of each channel, as one log per recording process."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.protocol.recording import ActionTable, End, ParameterValue
-from permitflow.tracing.events import Event, Header
-from permitflow.tracing.json_lines import JsonLinesReading
-
-
-class Recording(NamedTuple):
-    """The recording of one process."""
-
-    source: str
-    """Its name, for messages."""
-    headers: Sequence[Header]
-    events: Sequence[Event]
-    is_closed: bool = True
-    """Does it have its closing record?  If not, its last events may be missing."""
+from permitflow.tracing.events import Event, Header, Recording
+from permitflow.tracing.json_lines import read_json_lines
 
 
 @dataclass(frozen=True)
@@ -75,48 +63,56 @@ def assemble(recordings: Iterable[Recording]) -> Trace:
     Raises:
         TraceMismatchError: they do not belong together.
     """
-    headers: dict[str, list[tuple[Recording, Header]]] = {}
+    recordings = list(recordings)
+    opened = headers_by_channel((recording.source, recording.headers) for recording in recordings)
     logs: dict[str, list[tuple[Event, ...]]] = {}
-    is_complete = True
     for recording in recordings:
-        is_complete = is_complete and recording.is_closed
-        for header in recording.headers:
-            headers.setdefault(header.channel, []).append((recording, header))
         of_channel: dict[str, list[Event]] = {header.channel: [] for header in recording.headers}
         for event in recording.events:
             of_channel[event.channel].append(event)
         for channel, log in of_channel.items():
+            _check_sequence(channel, log)
             logs.setdefault(channel, []).append(tuple(log))
-    channels = {channel: _channel(channel, headers[channel], logs[channel]) for channel in headers}
+    is_complete = all(recording.is_closed for recording in recordings)
+    unclosed = {header[:2] for recording in recordings if not recording.is_closed for header in recording.headers}
+    channels = {}
+    for channel, ends in opened.items():
+        *_, table, parameters = next(iter(ends.values()))
+        cut = frozenset(end for end in ends if (channel, end) in unclosed)
+        channels[channel] = ChannelTrace(channel, table, parameters, frozenset(ends), tuple(logs[channel]), cut)
     return Trace(channels=channels, is_complete=is_complete)
 
 
-def _channel(channel: str, opened: list[tuple[Recording, Header]], logs: list[tuple[Event, ...]]) -> ChannelTrace:
-    first_source, first = opened[0][0].source, opened[0][1]
-    seen: dict[End, str] = {}
-    for recording, header in opened:
-        source = recording.source
-        if header[2:] != first[2:]:
-            raise TraceMismatchError(
-                channel=channel, reason=f"{first_source} has {in_words(first)}, {source} has {in_words(header)}"
-            )
-        if header.end in seen:
-            raise TraceMismatchError(
-                channel=channel, reason=f"{seen[header.end]} and {source} both hold its {header.end}"
-            )
-        seen[header.end] = source
-    for log in logs:
-        _check_sequence(channel, log)
-    cut = frozenset(header.end for recording, header in opened if not recording.is_closed)
-    return ChannelTrace(channel, first.table, first.parameters, frozenset(seen), tuple(logs), cut)
+def headers_by_channel(recordings: Iterable[tuple[str, Iterable[Header]]]) -> dict[str, dict[End, Header]]:
+    """The headers of several recordings, which are given with their sources' names.
+
+    Raises:
+        TraceMismatchError: they do not belong together.
+    """
+    opened: dict[str, dict[End, Header]] = {}
+    sources: dict[tuple[str, End], str] = {}
+    for source, headers in recordings:
+        for header in headers:
+            channel, end, *_ = header
+            ends = opened.setdefault(channel, {})
+            first = next(iter(ends.values()), header)
+            there = sources.get((channel, first.end), source)
+            if header[2:] != first[2:]:
+                reason = f"{there} has {_in_words(first)}, {source} has {_in_words(header)}"
+                raise TraceMismatchError(channel=channel, reason=reason)
+            if end in ends:
+                reason = f"{sources[channel, end]} and {source} both hold its {end}"
+                raise TraceMismatchError(channel=channel, reason=reason)
+            ends[end], sources[channel, end] = header, source
+    return opened
 
 
-def in_words(header: Header) -> str:
+def _in_words(header: Header) -> str:
     """A channel's protocol and parameters, for messages."""
     return f"{header.table.flow} with {', '.join(f'{name}={value}' for name, value in header.parameters.items())}"
 
 
-def _check_sequence(channel: str, log: tuple[Event, ...]) -> None:
+def _check_sequence(channel: str, log: Iterable[Event]) -> None:
     due: dict[End, int] = {"sender": 1, "receiver": 1}
     for event in log:
         if event.sequence != due[event.end]:
@@ -142,24 +138,8 @@ def trace_files(path: Path) -> list[Path]:
 
 
 def _recording(path: Path, allow_truncated: bool) -> Recording:
-    if path.suffix == ".parquet":
-        return _from_parquet(path)
-    reading = JsonLinesReading(path, allow_truncated=allow_truncated)
-    return Recording(str(path), reading.headers, reading.events, reading.is_closed)
-
-
-def _from_parquet(path: Path) -> Recording:
+    if path.suffix != ".parquet":
+        return read_json_lines(path, allow_truncated=allow_truncated)
     from permitflow.tracing.parquet import read_parquet
 
-    try:
-        headers, events = read_parquet(path)
-    except OSError as error:
-        raise TraceUnreadableError(path=str(path), line=0, reason=error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise TraceUnreadableError(path=str(path), line=0, reason=str(error)) from error
-    opened = {header[:2] for header in headers}
-    for number, event in enumerate(events, start=1):
-        if event[:2] not in opened:
-            reason = f"no header opened the {event.end} of channel {event.channel!r} (row {number})"
-            raise TraceUnreadableError(path=str(path), line=0, reason=reason)
-    return Recording(str(path), headers, events)
+    return read_parquet(path)

@@ -16,7 +16,6 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Header
-from permitflow.tracing.parquet import in_order
 from tests.support.made_traces import random_behaviour
 from tests.support.recordings import written
 
@@ -31,9 +30,9 @@ def recording(tmp_path: Path) -> Path:
 
 
 def rewritten(recording: Path, name: str, column: pa.Array) -> Audit:
-    """What is found if another program has written the file, with this column."""
+    """What is found if another program has written the file, in the order of the recording, with this column."""
     with pq.ParquetFile(recording) as file:
-        table, metadata = in_order(file.read()), file.metadata.metadata
+        table, metadata = file.read().unify_dictionaries().sort_by("position"), file.metadata.metadata
     table = table.set_column(table.schema.get_field_index(name), name, column)
     pq.write_table(table.replace_schema_metadata(metadata), recording)
     return audit_files(recording)
@@ -55,9 +54,10 @@ def test_numbers_of_other_types_are_understood(recording: Path, kind: pa.DataTyp
         ("channel", [None, *(["orders"] * (len(EVENTS) - 1))]),
         ("end", [1] * len(EVENTS)),
         ("action", ["Sneeze"] * len(EVENTS)),
+        ("action", ["Deliver"] * len(EVENTS)),
         ("rows", [None] * len(EVENTS)),
     ],
-    ids=["null", "fraction", "text", "nobody", "number", "unknown", "nothing"],
+    ids=["null", "fraction", "text", "nobody", "number", "unknown", "of the other end", "nothing"],
 )
 def test_impossible_values_make_a_file_unreadable(recording: Path, name: str, values: list[object]) -> None:
     with pytest.raises(TraceUnreadableError, match=r"run\.parquet"):
@@ -76,6 +76,12 @@ def test_recordings_in_which_nothing_happened_hold(tmp_path: Path) -> None:
     audit = audit_files(tmp_path)
     assert (audit.holds, audit.events) == (True, 0)
     assert audit.channels[0].ends == {"sender", "receiver"}
+
+
+def test_a_file_that_is_no_trace_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TraceUnreadableError, match=r"x\.parquet"):
+        audit_files(tmp_path)
 
 
 def test_paths_may_be_written_as_spark_writes_them(recording: Path) -> None:
@@ -97,7 +103,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_with_its_reason(path: str, rea
 
 
 def plan_of(units: int) -> Plan:
-    return Plan([Unit("run.parquet", PERMIT_ACTIONS, number) for number in range(units)])
+    return Plan([Unit("run.parquet", PERMIT_ACTIONS, number) for number in range(units)], {}, {}, set())
 
 
 @given(units=st.integers(0, 300), workers=st.integers(1, 20), finest=st.integers(1, 16))

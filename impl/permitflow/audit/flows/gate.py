@@ -3,15 +3,12 @@
 Spec: the updates of credit, stopped, free and borrowed; NothingBehind, StoppedByBarrier, Bounded.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from permitflow.audit.columns import Events, Integers, Limits, Marks
+from permitflow.audit.columns import Events, Integers, Marks
 from permitflow.audit.findings import Clause
-from permitflow.audit.laws import Before, BookLaw, Counter, Laws, Line, Order
+from permitflow.audit.laws import Before, Counter, Laws, Line, Order, Rule
 from permitflow.protocol.gate import GATE_ACTIONS, GateParameters
-from permitflow.protocol.recording import ParameterValue
 
 NOTHING_BEHIND = "NothingBehind"
 """Nothing is sent or delivered behind a barrier before consumption is resumed.
@@ -20,11 +17,6 @@ Spec: NothingBehind, StoppedByBarrier.
 """
 
 _BARRIERS = ("ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier")
-
-
-def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
-    of = GateParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
-    return {"exclusive": of.exclusive, "floating": of.floating, "window": of.window_rows}
 
 
 def _sent_behind(events: Events, before: Before) -> Marks:
@@ -49,21 +41,21 @@ def _kind_of(events: Events) -> Integers:
 
 LAWS = Laws(
     table=GATE_ACTIONS,
-    limits=_limits,
+    parameters=GateParameters,
     counters={
         "sender": [
             Counter(
                 start="exclusive",
-                most="window",
+                most="window_rows",
                 steps={"SendData": "-data", "ReturnCredit": "-data"},
                 settled=lambda events, credit: credit + _heard(events),
             ),
             Counter(most=1, steps={"SendBarrier": 1, "Hear": "-resume"}),
         ],
         "receiver": [
-            Counter(most="window", steps={"Deliver": "data", "ConsumeData": "-data", "Lose": "-data"}),
+            Counter(most="window_rows", steps={"Deliver": "data", "ConsumeData": "-data", "Lose": "-data"}),
             Counter(
-                most="window",
+                most="window_rows",
                 steps={
                     "Borrow": "data",
                     "ConsumeData": "freed",
@@ -88,10 +80,10 @@ LAWS = Laws(
             ),
         ],
     },
-    books=[BookLaw(NOTHING_BEHIND, "sender", _sent_behind), BookLaw(NOTHING_BEHIND, "receiver", _delivered_behind)],
+    rules=[Rule(NOTHING_BEHIND, _sent_behind, "sender"), Rule(NOTHING_BEHIND, _delivered_behind, "receiver")],
     lines=[
-        Line("data", "sender", {"OfferData": "data", "SendData": "-data", "WithdrawData": "-data"}),
-        Line("barrier", "sender", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),
+        Line("data", {"OfferData": "data", "SendData": "-data", "WithdrawData": "-data"}),
+        Line("barrier", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),
     ],
     order=Order(
         sent=["SendData", "SendBarrier"],

@@ -4,14 +4,14 @@ Spec: the updates of permits, inbox and unreturned; Cost, Held, Bounded, GrantsB
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from permitflow.audit.columns import Events, Integers, Limits, Marks
+from permitflow.audit.columns import Events, Integers, Limit, Marks
 from permitflow.audit.findings import Clause
-from permitflow.audit.laws import Before, BookLaw, Counter, EventLaw, Laws, Line, Order, Returns, Steps
+from permitflow.audit.laws import Before, Counter, Laws, Line, Order, Return, Rule
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
-from permitflow.protocol.recording import ParameterValue
 
 COST = "Cost"
 """A message holds its cost in permits of one class; a return has at least one permit, and no class is negative.
@@ -25,29 +25,29 @@ BATCHED = "GrantsBatched"
 Spec: GrantsBatched, Consume, Flush.
 """
 
-_PERMITS = ("permits.rows", "permits.barriers", "permits.watermarks")
-_AT_FIRST = ("initial_permits", "barrier_permits", "watermark_permits")
+_AT_SENDER: Mapping[str, tuple[Limit, Limit]] = {
+    "permits.rows": ("initial_permits", "row_permits"),
+    "permits.barriers": ("barrier_permits", "barrier_permits"),
+    "permits.watermarks": (1, 1),
+}
+"""How many permits of each class the sender has at first, and at most."""
+
 _SENDS = ("SendChunk", "SendBarrier", "SendWatermark")
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
 
-def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
-    of = ChannelParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
-    return {
-        "row_permits": of.row_permits,
-        "initial_permits": of.initial_permits,
-        "withheld": of.row_permits - of.initial_permits,
-        "barrier_permits": of.barrier_permits,
-        "watermark_permits": 1,
-        "permit_batch": of.permit_batch,
-        "max_chunk_cost": of.max_chunk_cost,
-        # Chunks above max_chunk_cost that are admitted whole have more rows than permits.
-        "most_inbox_rows": of.row_permits if of.oversize is Oversize.SPLIT else _NO_BOUND,
-    }
+def _most_inbox_rows(of: ChannelParameters) -> int:
+    """Chunks above ``max_chunk_cost`` that are admitted whole have more rows than permits."""
+    return of.row_permits if of.oversize is Oversize.SPLIT else _NO_BOUND
 
 
-def _at_sender(permits: str) -> Steps:
-    return {**dict.fromkeys(_SENDS, f"-{permits}"), "AddPermits": permits}
+def _withheld(of: ChannelParameters) -> int:
+    return of.row_permits - of.initial_permits
+
+
+def _return(kind: str, **of_receiver: Any) -> Return:
+    permits = f"permits.{kind}s"
+    return Return(name=f"{kind} permits", came={"AddPermits": f"-{permits}"}, owed={"Consume": permits}, **of_receiver)
 
 
 def _unreturned(events: Events, collected: Integers) -> Integers:
@@ -63,8 +63,8 @@ def _flushes_wrongly(events: Events, before: Before) -> Marks:
     return wrong
 
 
-def _costs_wrongly(events: Events) -> Marks:
-    rows, barriers, watermarks = (events.arguments[name] for name in _PERMITS)
+def _costs_wrongly(events: Events, _before: Before) -> Marks:
+    rows, barriers, watermarks = (events.arguments[name] for name in _AT_SENDER)
     is_chunk, is_barrier, is_watermark = _about(events)
     size = events.arguments["rows"]
     of_chunk = np.maximum(size, 1)
@@ -76,7 +76,7 @@ def _costs_wrongly(events: Events) -> Marks:
     wrong |= barriers != is_barrier.astype(np.int64)
     wrong |= watermarks != is_watermark.astype(np.int64)
     returns = np.flatnonzero(events.is_any(["AddPermits", "Flush"]))
-    rows, barriers, watermarks = (events.arguments[name].take(returns) for name in _PERMITS)
+    rows, barriers, watermarks = (events.arguments[name].take(returns) for name in _AT_SENDER)
     wrong[returns] = ((rows | barriers | watermarks) < 0) | ((rows + barriers + watermarks) <= 0)
     return wrong
 
@@ -102,23 +102,22 @@ def _about(events: Events) -> tuple[Marks, Marks, Marks]:
 
 LAWS = Laws(
     table=PERMIT_ACTIONS,
-    limits=_limits,
+    parameters=ChannelParameters,
     counters={
         "sender": [
-            Counter(start=start, most=total, steps=_at_sender(permits))
-            for start, total, permits in zip(_AT_FIRST, PERMIT_ACTIONS.counters["sender"], _PERMITS, strict=True)
+            Counter(start=start, most=most, steps={**dict.fromkeys(_SENDS, f"-{permits}"), "AddPermits": permits})
+            for permits, (start, most) in _AT_SENDER.items()
         ],
         "receiver": [
             Counter(steps={"Deliver": 1, "Consume": -1}),
-            Counter(steps={"Deliver": "rows", "Consume": "-rows"}, most="most_inbox_rows"),
+            Counter(steps={"Deliver": "rows", "Consume": "-rows"}, most=_most_inbox_rows),
             Counter(steps={"Consume": "permits.rows"}, settled=_unreturned, clause=BATCHED),
         ],
     },
-    events=[EventLaw(COST, _costs_wrongly)],
-    books=[BookLaw(BATCHED, "receiver", _flushes_wrongly)],
+    rules=[Rule(COST, _costs_wrongly), Rule(BATCHED, _flushes_wrongly, "receiver")],
     lines=[
-        Line("chunk", "sender", {"OfferChunk": 1, "SendChunk": -1, "WithdrawChunk": -1}),
-        Line("barrier", "sender", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),
+        Line("chunk", {"OfferChunk": 1, "SendChunk": -1, "WithdrawChunk": -1}),
+        Line("barrier", {"OfferBarrier": 1, "SendBarrier": -1, "WithdrawBarrier": -1}),
     ],
     order=Order(
         sent=_SENDS,
@@ -128,13 +127,7 @@ LAWS = Laws(
         kinds=("chunk", "barrier", "watermark"),
         kind_of=_kind_of,
     ),
-    returns=Returns(
-        names=("row permits", "barrier permits", "watermark permits"),
-        came={"AddPermits": _PERMITS},
-        owed={"Consume": _PERMITS},
-        kept={"unreturned_permits": 0},
-        unasked={"withheld": 0},
-    ),
+    returns=[_return("row", kept="unreturned_permits", unasked=_withheld), _return("barrier"), _return("watermark")],
     words={
         COST: "a message holds what it costs",
         BATCHED: "permits are returned in batches, a residue only when idle",

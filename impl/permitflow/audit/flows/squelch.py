@@ -3,14 +3,11 @@
 Spec: the updates of inbox, told and since; Bounded, Send, IsOnDue.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from permitflow.audit.columns import Events, Integers, Limits, Marks
+from permitflow.audit.columns import Events, Integers, Marks
 from permitflow.audit.findings import Clause
-from permitflow.audit.laws import Before, BookLaw, Counter, Laws, Line, Order
-from permitflow.protocol.recording import ParameterValue
+from permitflow.audit.laws import Before, Counter, Laws, Line, Order, Rule
 from permitflow.protocol.squelch import SQUELCH_ACTIONS, SquelchParameters
 
 SILENT_WHILE_STOPPED = "SilentWhileStopped"
@@ -18,11 +15,6 @@ SILENT_WHILE_STOPPED = "SilentWhileStopped"
 
 TOLD_WHEN_DUE = "ToldWhenDue"
 """The receiver tells the sender to stop above the high watermark, and to go on at the low one."""
-
-
-def _limits(stated: Mapping[str, ParameterValue]) -> Limits:
-    of = SquelchParameters(**stated)  # type: ignore[arg-type]  # it looks at the types itself
-    return {"capacity": of.capacity, "high": of.high, "low": of.low, "repeat": of.repeat}
 
 
 def _sent_while_stopped(events: Events, before: Before) -> Marks:
@@ -63,7 +55,7 @@ def _since(events: Events, since: Integers) -> Integers:
 
 LAWS = Laws(
     table=SQUELCH_ACTIONS,
-    limits=_limits,
+    parameters=SquelchParameters,
     counters={
         "sender": [Counter(most=1, steps={}, settled=_heard)],
         "receiver": [
@@ -72,11 +64,11 @@ LAWS = Laws(
             Counter(steps={}, settled=_since),
         ],
     },
-    books=[
-        BookLaw(SILENT_WHILE_STOPPED, "sender", _sent_while_stopped),
-        BookLaw(TOLD_WHEN_DUE, "receiver", _told_too_early),
+    rules=[
+        Rule(SILENT_WHILE_STOPPED, _sent_while_stopped, "sender"),
+        Rule(TOLD_WHEN_DUE, _told_too_early, "receiver"),
     ],
-    lines=[Line("message", "sender", {"Offer": 1, "Withdraw": -1, "Send": -1})],
+    lines=[Line("message", {"Offer": 1, "Withdraw": -1, "Send": -1})],
     order=Order(sent=["Send"], delivered=["Deliver"], consumed=["Consume"]),
     words={
         SILENT_WHILE_STOPPED: "a sender that was told to stop sends nothing",

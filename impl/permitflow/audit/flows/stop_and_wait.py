@@ -1,6 +1,6 @@
 """The laws of stop-and-wait: one message is out, or its answer, or the sender is free."""
 
-from permitflow.audit.laws import Counter, Laws, Line, Order, Returns
+from permitflow.audit.laws import Counter, Laws, Line, Order, Return
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
 
 LAWS = Laws(
@@ -9,7 +9,7 @@ LAWS = Laws(
         "sender": [Counter(start=1, most=1, steps={"Send": -1, "Answer": 1})],
         "receiver": [Counter(most=1, steps={"Deliver": 1, "Consume": -1})],
     },
-    lines=[Line("message", "sender", {"Offer": 1, "Withdraw": -1, "Send": -1})],
+    lines=[Line("message", {"Offer": 1, "Withdraw": -1, "Send": -1})],
     order=Order(sent=["Send"], delivered=["Deliver"], consumed=["Consume"]),
-    returns=Returns(names=["answers"], came={"Answer": [1]}, owed={"Consume": [1]}),
+    returns=[Return(name="answers", came={"Answer": -1}, owed={"Consume": 1})],
 )
