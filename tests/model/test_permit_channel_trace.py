@@ -3,7 +3,6 @@
 The greedy merge of two logs is held against a search through all interleavings.
 """
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
-from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
+from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_model.permit_channel_trace import PermitChannelReplay, World
+from tests.support.made_traces import random_behaviour
 
 SMALL = Parameters(
     row_permits=4,
@@ -58,41 +58,10 @@ def flushed(rows: int) -> Event:
     return Event("Flush", (0, rows, 0, 0))
 
 
-def event_of(action: str, before: State, after: State) -> Event:
-    """What an implementation at this step would record."""
-    of_message: dict[str, Message] = {}
-    if before.waiting.size():
-        of_message |= {
-            "SendChunk": before.waiting.head(),
-            "SendBarrier": before.waiting.head(),
-            "WithdrawChunk": before.waiting.last(),
-            "WithdrawBarrier": before.waiting.last(),
-        }
-    if after.waiting.size():
-        of_message |= {"OfferChunk": after.waiting.last(), "OfferBarrier": after.waiting.last()}
-    if before.wire.size():
-        of_message["Deliver"] = before.wire.head()
-    if before.inbox.size():
-        of_message["Consume"] = before.inbox.head()
-    if action in of_message:
-        return Event(action, (of_message[action].rows, *held(of_message[action])))
-    if action == "Flush":
-        return flushed(before.unreturned)
-    if action == "AddPermits":
-        return Event(action, (0, *before.grants.head()))
-    return watermark(action)
-
-
 def behaviour(seed: int, length: int) -> list[Event]:
     """A random run of the model, as it would be recorded."""
-    choose = random.Random(seed)
-    state = SYSTEM.initial(SMALL)
-    events: list[Event] = []
-    for _ in range(length):
-        step = choose.choice(list(SYSTEM.successors(state, SMALL)))
-        events.append(event_of(step.action, state, step.state))
-        state = step.state
-    return events
+    run = random_behaviour(SMALL, seed=seed, events=length)
+    return [Event(event.action, event.arguments, event.counters) for event in run]
 
 
 def by_end(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:

@@ -242,10 +242,8 @@ def _differs(counted: Sequence[Counter], events: Events, before: Before) -> Mark
     due = _due(counted, events, before.counters)
     differs: Marks = (events.counters != due) & (events.has_counters & before.known)
     if differs.any():
-        # A channel's first event follows none; before the first of all there are only its initial counters.
-        follows = before.known.copy()
-        follows[events.starts] = False
         as_if_right = _due(counted, events, _shifted(due))
+        follows = before.known & (events.sequence > 1)
         differs &= ~(follows & np.roll(differs, 1, axis=1) & (events.counters == as_if_right))
     return differs
 

@@ -32,6 +32,15 @@ MOST_CHANGES = 120
 
 _EMPTY = frozenset({"0", "-1", "FALSE", "none", "\u27e8\u27e9"})
 
+COMMON_WORDS: Mapping[str, Callable[..., str]] = {
+    "state.waiting.size() < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
+    "parameters.withdrawals": lambda: "a message that waits here is never withdrawn",
+    "not state.waiting.is_empty()": lambda: "nothing waits",
+    "not state.wire.is_empty()": lambda: "nothing is on the wire",
+    "not state.inbox.is_empty()": lambda: "the inbox is empty",
+}
+"""Words for guards that several protocols have."""
+
 Document: TypeAlias = dict[str, object]
 """An object for ``json``."""
 
@@ -49,20 +58,27 @@ class Fact(NamedTuple):
 class Look:
     """The default look: a system's variables and their changes."""
 
-    words: ClassVar[Mapping[str, Callable[..., str]]] = {}
-    """Words for guards, by the model's own text; those for comparisons are told the two sides."""
     has_actors: ClassVar[bool] = False
     """Does a table say whose move each action is?"""
-    beginning: ClassVar[str] = "The beginning."
-    at_rest: ClassVar[str] = "everything has come to its end"
     footnote: ClassVar[str] = "The table shows the variables of the specification; what a step has changed is marked."
     of_a_node: ClassVar[str] = "The number in a circle is that of the state"
     strange_steps: ClassVar[str] = (
         "Not all that was recorded is an action of the specification: the steps from there on are not shown."
     )
 
-    def __init__(self, system: System[Any, Any]) -> None:
+    def __init__(
+        self,
+        system: System[Any, Any],
+        *,
+        words: Mapping[str, Callable[..., str]] | None = None,
+        beginning: str = "The beginning.",
+        at_rest: str = "everything has come to its end",
+    ) -> None:
+        """``words`` are those for guards, by the model's own text; those for comparisons are told the two sides."""
         self.system = system
+        self.words = {**COMMON_WORDS, **(words or {})}
+        self.beginning = beginning
+        self.at_rest = at_rest
 
     @cached_property
     def specification(self) -> Specification:

@@ -1,19 +1,17 @@
 """Audits traces of any size on Spark: tasks read row groups, and the driver merges their partial results."""
 
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property, partial
+from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import udf
-from pyspark.sql.types import BinaryType
 
 from permitflow.audit.findings import Audit, ChannelAudit
 from permitflow.audit.merging import examine_share, merge
 from permitflow.audit.summary import Part
 from permitflow.audit.units import Plan, Unit, plan
-from permitflow.spark.sessions import task_slots
+from permitflow.spark.sessions import in_tasks, task_slots
 
 # The last ones are so short that a slow task does not hold up the others for long.
 _FINEST_TASKS_PER_SLOT = 8
@@ -76,17 +74,12 @@ def _parts(spark: SparkSession, whole: Plan) -> Iterator[Part]:
     """The partial result of each unit, in order.  Workers read the files themselves: no event passes through Spark."""
     # Each task costs ten milliseconds of two processors: Spark's own, and a worker that collects its garbage after it.
     shares = whole.falling_shares(task_slots(spark), finest=_FINEST_TASKS_PER_SLOT)
-    if not shares:
-        return
-    looked_at = udf(partial(_examined, shares=shares, parameters=whole.parameters), BinaryType(), useArrow=False)
-    tasks = spark.range(0, len(shares), 1, len(shares))
-    found = tasks.select(tasks.id.alias("task"), looked_at("id").alias("parts")).collect()
-    for row in sorted(found, key=lambda row: row.task):
-        yield from pickle.loads(row.parts)
+    work = partial(_examined, shares=shares, parameters=whole.parameters)
+    return chain.from_iterable(in_tasks(spark, work, len(shares)))
 
 
-def _examined(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, object]) -> bytes:
-    return pickle.dumps(examine_share(shares[number], parameters))
+def _examined(number: int, shares: Sequence[list[Unit]], parameters: Mapping[str, object]) -> list[Part]:
+    return examine_share(shares[number], parameters)
 
 
 def _as_channel(of: ChannelAudit) -> tuple[object, ...]:

@@ -52,53 +52,43 @@ class Recording(NamedTuple):
 _NUMBERS = range(-(1 << 63), 1 << 63)
 
 
-class HeadersAsJson:
-    """Writes headers; the first one of a protocol holds its table."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def content_of(self, header: Header) -> dict[str, object]:
-        """The JSON form of a header."""
-        table = header.table
-        content: dict[str, object] = {
-            "channel": header.channel,
-            "end": header.end,
-            "flow": table.flow,
-            "parameters": dict(header.parameters),
-        }
-        if table.flow not in self._known:
-            self._known.add(table.flow)
-            content |= {"actions": table.actions, "counters": table.counters}
-        return content
+def content_of(header: Header, known: set[str]) -> dict[str, object]:
+    """The JSON form of a header; the first one of a protocol, which is not yet ``known``, holds its table."""
+    table = header.table
+    content: dict[str, object] = {
+        "channel": header.channel,
+        "end": header.end,
+        "flow": table.flow,
+        "parameters": dict(header.parameters),
+    }
+    if table.flow not in known:
+        known.add(table.flow)
+        content |= {"actions": table.actions, "counters": table.counters}
+    return content
 
 
-class HeadersFromJson:
-    """Reads headers, of one file, in their order."""
+def header_of(content: Mapping[str, object], tables: dict[str, ActionTable]) -> Header:
+    """Read a header; ``tables`` are those of the headers before it in the file, by protocol.
 
-    def __init__(self) -> None:
-        self._tables = {PERMIT_ACTIONS.flow: PERMIT_ACTIONS}
-
-    def header_of(self, content: Mapping[str, object]) -> Header:
-        """Read a header.
-
-        Raises:
-            KeyError: something is missing.
-            TypeError, ValueError: a value is malformed.
-        """
-        flow = text_of(content.get("flow", PERMIT_ACTIONS.flow))
-        if "actions" in content:
-            self._tables[flow] = _table_of(flow, content)
-        if flow not in self._tables:
-            raise ValueError(f"nothing says which actions {flow!r} has")
-        parameters = content["parameters"]
-        if not isinstance(parameters, dict):
-            raise TypeError("parameters must be an object")
-        for name, value in parameters.items():
-            if value is not None and not isinstance(value, str | int | float):
-                raise TypeError(f"the parameter {name!r} must be plain, not {value!r}")
-            _require_holdable(value)
-        return Header(text_of(content["channel"]), end_of(content["end"]), self._tables[flow], parameters)
+    Raises:
+        KeyError: something is missing.
+        TypeError, ValueError: a value is malformed.
+    """
+    flow = text_of(content.get("flow", PERMIT_ACTIONS.flow))
+    if "actions" in content:
+        tables[flow] = _table_of(flow, content)
+    elif flow == PERMIT_ACTIONS.flow:
+        tables.setdefault(flow, PERMIT_ACTIONS)
+    if flow not in tables:
+        raise ValueError(f"nothing says which actions {flow!r} has")
+    parameters = content["parameters"]
+    if not isinstance(parameters, dict):
+        raise TypeError("parameters must be an object")
+    for name, value in parameters.items():
+        if value is not None and not isinstance(value, str | int | float):
+            raise TypeError(f"the parameter {name!r} must be plain, not {value!r}")
+        _require_holdable(value)
+    return Header(text_of(content["channel"]), end_of(content["end"]), tables[flow], parameters)
 
 
 def _table_of(flow: str, content: Mapping[str, object]) -> ActionTable:
@@ -172,10 +162,9 @@ def end_of(value: object) -> End:
     Raises:
         ValueError: it is none.
     """
-    if value == "sender":
-        return "sender"
-    if value == "receiver":
-        return "receiver"
+    for end in ENDS:
+        if value == end:
+            return end
     raise ValueError(f"end must be sender or receiver, not {value!r}")
 
 

@@ -12,10 +12,10 @@ import sys
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from permitflow.errors import InvalidParametersError, TraceWriteError
 from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
@@ -23,21 +23,11 @@ from permitflow.tracing.events import Event, Header, Recording
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.reader import Trace, assemble
 
+if TYPE_CHECKING:
+    from permitflow.tracing.parquet import ParquetWriter
+
 # About 800 kB of text: one write per some ten milliseconds at full speed.
 BUFFERED_EVENTS = 4096
-
-
-class Writer(Protocol):
-    """Puts records into a file of some format."""
-
-    def write(self, records: Sequence[Header | Event]) -> None:
-        """Append records, or raise ``OSError``."""
-
-    def close(self) -> None:
-        """Write the closing record and close the file, or raise ``OSError``."""
-
-    def abandon(self) -> None:
-        """Close the file without a closing record: it belongs to another process, or writing has failed."""
 
 
 class FileTrace:
@@ -67,7 +57,7 @@ class FileTrace:
         self._lock = threading.Lock()
         self._failure: TraceWriteError | None = None
         try:
-            self._writer: Writer | None = _writer_for(self.path)
+            self._writer: JsonLinesWriter | ParquetWriter | None = _writer_for(self.path)
         except OSError as error:
             raise _write_error(self.path, error) from error
         _open_traces.add(self)
@@ -202,7 +192,7 @@ class FileTrace:
         self._failure = TraceWriteError(path=str(self.path), reason="a forked process must open its own trace")
 
 
-def _writer_for(path: Path) -> Writer:
+def _writer_for(path: Path) -> "JsonLinesWriter | ParquetWriter":
     if path.suffix != ".parquet":
         return JsonLinesWriter(path)
     from permitflow.tracing.parquet import ParquetWriter

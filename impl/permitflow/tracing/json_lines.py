@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from permitflow.errors import TraceTruncatedError, TraceUnreadableError
 from permitflow.protocol.recording import ActionTable, End, fields_of
-from permitflow.tracing.events import FORMAT_VERSION, Event, Header, HeadersAsJson, HeadersFromJson, Recording, event_of
+from permitflow.tracing.events import FORMAT_VERSION, Event, Header, Recording, content_of, event_of, header_of
 
 # A limit, because a file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
@@ -28,7 +28,7 @@ class JsonLinesWriter:
         """
         # Unbuffered: only the trace buffers, so that a failed write is noticed at once.
         self._file: BinaryIO = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
-        self._headers = HeadersAsJson()
+        self._known: set[str] = set()
         self._opened: dict[tuple[str, End], tuple[str, Mapping[str, tuple[str, ...]]]] = {}
         self._events = 0
 
@@ -66,7 +66,7 @@ class JsonLinesWriter:
         channel, end, table, _ = header
         prefix = f'{{"channel": {json.dumps(channel)}, "end": "{end}", "sequence": '
         self._opened[channel, end] = prefix, table.actions[end]
-        return json.dumps({"permitflow_trace": FORMAT_VERSION, **self._headers.content_of(header)}) + "\n"
+        return json.dumps({"permitflow_trace": FORMAT_VERSION, **content_of(header, self._known)}) + "\n"
 
     def _event(self, event: Event) -> str:
         channel, end, sequence, action, arguments, seconds, counters = event
@@ -149,8 +149,8 @@ class _Reading:
         self.headers: list[Header] = []
         self.events: list[Event] = []
         self.is_closed = False
-        self._from_json = HeadersFromJson()
-        self._tables: dict[tuple[str, str], ActionTable] = {}
+        self._tables: dict[str, ActionTable] = {}
+        self._opened: dict[tuple[str, str], ActionTable] = {}
         self._names: dict[str, str] = {}
 
     def take(self, content: object) -> None:
@@ -159,16 +159,16 @@ class _Reading:
         if self.is_closed:
             raise ValueError("it comes after the closing line")
         if "action" in content:
-            table = self._tables.get((content["channel"], content["end"]))
+            table = self._opened.get((content["channel"], content["end"]))
             if table is None:
                 raise ValueError(f"no header opened the {content['end']} of channel {content['channel']!r}")
             self.events.append(event_of(content, table, self._names))
         elif "permitflow_trace" in content:
             if content["permitflow_trace"] != FORMAT_VERSION:
                 raise ValueError(f"format version {content['permitflow_trace']!r}, known is {FORMAT_VERSION}")
-            header = self._from_json.header_of(content)
+            header = header_of(content, self._tables)
             self.headers.append(header)
-            self._tables[header.channel, header.end] = header.table
+            self._opened[header.channel, header.end] = header.table
         elif content["permitflow_trace_events"] == len(self.events):
             self.is_closed = True
         else:

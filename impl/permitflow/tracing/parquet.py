@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from permitflow.errors import TraceUnreadableError
 from permitflow.protocol.permits import PERMIT_ACTIONS
-from permitflow.protocol.recording import ENDS, ActionTable, End, column_of
-from permitflow.tracing.events import Event, Header, HeadersAsJson, HeadersFromJson, Recording, arguments_of, end_of
+from permitflow.protocol.recording import ENDS, ActionTable, column_of
+from permitflow.tracing.events import Event, Header, Recording, arguments_of, content_of, end_of, header_of
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -45,10 +45,9 @@ _METADATA = b"permitflow_trace"
 
 def schema_of(table: ActionTable) -> pa.Schema:
     """The columns: the fields of ``Event``, the arguments, the counters of each end, and the position."""
-    told = _argument_places(table).values()
+    told = [set(_columns(names)) for end in ENDS for names in table.actions[end].values()]
     arguments = [
-        pa.field(name, pa.int64(), nullable=any(places[number] is None for places in told))
-        for number, name in enumerate(table.argument_columns)
+        pa.field(name, pa.int64(), nullable=any(name not in names for names in told)) for name in table.argument_columns
     ]
     return pa.schema(
         [
@@ -64,43 +63,23 @@ def schema_of(table: ActionTable) -> pa.Schema:
     )
 
 
-def _argument_places(table: ActionTable) -> dict[tuple[End, str], tuple[int | None, ...]]:
-    """For each action of each end: the index of the argument in each argument column; None: no argument."""
-    return {
-        (end, action): _places(_columns(names), table.argument_columns)
-        for end in ENDS
-        for action, names in table.actions[end].items()
-    }
-
-
-def _places(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[int | None, ...]:
-    return tuple(names.index(column) if column in names else None for column in columns)
-
-
 def table_of(events: Sequence[Event], of: ActionTable, *, before: int = 0) -> pa.Table:
     """Events, in their order, as a table with the columns of ``schema_of``; ``before`` events precede them."""
-    schema = schema_of(of)
-    if not events:
-        return schema.empty_table()
-    channels, ends, sequences, actions, arguments, seconds, counters = zip(*events, strict=True)
-    columns: list[Sequence[object]] = [channels, ends, sequences, seconds, actions]
-    places = _argument_places(of)
-    if any(None in each for each in places.values()):
-        arguments = tuple(
-            tuple(None if place is None else numbers[place] for place in places[end, action])
-            for end, action, numbers in zip(ends, actions, arguments, strict=True)
-        )
-    columns += zip(*arguments, strict=True)
-    of_end = {end: _places(of.counters[end], of.counter_columns) for end in ENDS}
-    nothing = (None,) * len(of.counter_columns)
-    counted = (
-        tuple(None if place is None else numbers[place] for place in of_end[end]) if numbers else nothing
-        for end, numbers in zip(ends, counters, strict=True)
-    )
-    columns += zip(*counted, strict=True)
-    columns.append(range(before + 1, before + 1 + len(events)))
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    rows = [
+        {
+            "channel": channel,
+            "end": end,
+            "sequence": sequence,
+            TIME: seconds,
+            "action": action,
+            **dict(zip(_columns(of.actions[end][action]), arguments, strict=True)),
+            **dict(zip(of.counters[end], counters, strict=False)),
+        }
+        for channel, end, sequence, action, arguments, seconds, counters in events
+    ]
+    *columns, position = schema_of(of)
+    table = pa.Table.from_pylist(rows, schema=pa.schema(columns))
+    return table.append_column(position, pa.array(range(before + 1, before + 1 + len(events)), pa.int64()))
 
 
 def by_end(table: pa.Table) -> pa.Table:
@@ -164,8 +143,8 @@ class ParquetWriter:
         try:
             if self._events:
                 self._write_row_group(len(self._events))
-            as_json = HeadersAsJson()
-            content = {"version": _VERSION, "headers": [as_json.content_of(header) for header in self._headers]}
+            known: set[str] = set()
+            content = {"version": _VERSION, "headers": [content_of(header, known) for header in self._headers]}
             parquet = self._opened()
             parquet.add_key_value_metadata({_METADATA: json.dumps(content).encode()})
             parquet.close()
@@ -259,8 +238,8 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
     version = content["version"]
     if version != _VERSION:
         raise ValueError(f"format version {version!r}, known is {_VERSION}")
-    from_json = HeadersFromJson()
-    headers = [from_json.header_of(header) for header in content["headers"]]
+    tables: dict[str, ActionTable] = {}
+    headers = [header_of(header, tables) for header in content["headers"]]
     of = headers[0].table if headers else PERMIT_ACTIONS
     if any(header.table != of for header in headers):
         raise ValueError("its headers are of several protocols")

@@ -70,6 +70,12 @@ def test_a_fault_is_found_where_it_is_and_no_other(kind: str, row_group_events: 
     assert found(audit) == fault.expected
 
 
+def test_a_recording_that_begins_late_says_so(tmp_path: Path) -> None:
+    (violation,) = audit_files(write(tmp_path / "run.parquet", behaviour(1)[1:])).violations
+    assert (violation.end, violation.sequence, violation.clause) == (behaviour(1)[0].end, 2, "Sequence")
+    assert violation.reason == "event 1 is missing, event 2 comes instead"
+
+
 def test_the_two_ends_may_be_in_two_files(tmp_path: Path) -> None:
     for header in headers():
         own = (event for event in behaviour(3) if event.end == header.end)

@@ -1,14 +1,11 @@
-"""Runs to make pictures of, and a browser to look at them."""
+"""A browser to look at pages with."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from tests.support.browser import Visit, find_chromium, open_browser
 
 if TYPE_CHECKING:
@@ -16,41 +13,6 @@ if TYPE_CHECKING:
 
 # Far above what any page takes to show what is expected.
 HANG_MILLISECONDS = 60_000
-
-Steps = list[Step[State]]
-Walk = Callable[[Parameters, Sequence[int]], Steps]
-
-
-@pytest.fixture(scope="session")
-def walk() -> Walk:
-    """Follow the model: each number chooses one of the steps that are possible."""
-
-    def follow(parameters: Parameters, choices: Sequence[int]) -> Steps:
-        state = SYSTEM.initial(parameters)
-        steps: Steps = []
-        for choice in choices:
-            possible = list(SYSTEM.successors(state, parameters))
-            if not possible:
-                break
-            steps.append(possible[choice % len(possible)])
-            state = steps[-1].state
-        return steps
-
-    return follow
-
-
-@pytest.fixture(scope="session")
-def shortest_stuck() -> Callable[[Parameters], Steps]:
-    """A shortest run into a stuck state, by search."""
-
-    def search(parameters: Parameters) -> Steps:
-        graph = explore(
-            SYSTEM, parameters, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]}, stop_at_violation=True
-        )
-        (violation,) = graph.violations
-        return list(violation.steps)
-
-    return search
 
 
 @pytest.fixture(scope="module")

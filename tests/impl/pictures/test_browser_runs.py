@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from permitflow.pictures.looks.permit_channel import LOOK, PLACES, ledger_of, live_run, stuck_run
+from permitflow.pictures.looks.permit_channel import PLACES, ledger_of, live_run
 from permitflow.pictures.run import Run, Verdict
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.specification import Specification
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from tests.impl.pictures.runs import run_of, shortest_stuck
 from tests.support.browser import Scheme, Visit
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def read(visit: Visit) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
-    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK), advice=["a batch of 2"])
+def stuck() -> Run:
+    return shortest_stuck(STUCK, advice=["a batch of 2"])
 
 
 @pytest.fixture(scope="module")
@@ -168,22 +169,14 @@ def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) 
 def long_run(rounds: int) -> Run:
     """One chunk after the other goes all the way: five steps each."""
     parameters = Parameters(row_permits=64, permit_batch=1, max_chunk_cost=32, sizes=tuple(range(33)))
-    state = start = SYSTEM.initial(parameters)
+    state = SYSTEM.initial(parameters)
     steps: list[Step[State]] = []
     for number in range(rounds):
         for action in ("OfferChunk", "SendChunk", "Deliver", "Consume", "AddPermits"):
             arguments = (number % 33,) if action == "OfferChunk" else ()
             state = SYSTEM.perform(action, state, parameters, *arguments)
             steps.append(Step(action, arguments, state))
-    return Run(
-        look=LOOK,
-        title="long",
-        verdict=Verdict.VALID,
-        sentence="It is long.",
-        parameters=parameters,
-        start=start,
-        steps=steps,
-    )
+    return run_of(parameters, steps)
 
 
 def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from permitflow.pictures.document import document_of
-from permitflow.pictures.looks.permit_channel import LOOK, NEVER, PLACES, fill_and_drain, ledger_of, stuck_run
-from permitflow.pictures.run import Run, Section, Verdict, last_steps
+from permitflow.pictures.looks.permit_channel import LOOK, NEVER, PLACES, ledger_of, live_run
+from permitflow.pictures.run import Run, Section, last_steps
 from permitflow.pictures.run_page import page_of
 from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.kernel.queue import Queue
-from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
+from tests.impl.pictures.runs import shortest_stuck, states_of, walked
 
 EVERYTHING = Parameters(
     row_permits=6,
@@ -34,28 +34,6 @@ EVERYTHING = Parameters(
 LIVE = Parameters(
     row_permits=20, permit_batch=5, max_chunk_cost=15, sizes=tuple(range(1, 16)), barrier_permits=1, watermarks=True
 )
-Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
-
-
-def run_of(parameters: Parameters, steps: Sequence[Step[State]], start: State | None = None) -> Run:
-    return Run(
-        look=LOOK,
-        title="a run",
-        verdict=Verdict.LIVE,
-        sentence="It runs.",
-        parameters=parameters,
-        start=start or SYSTEM.initial(parameters),
-        steps=steps,
-    )
-
-
-def told(run: Run) -> dict[str, Any]:
-    """What the page is told."""
-    return document_of(run)
-
-
-def states_of(run: Run) -> list[State]:
-    return [run.start, *(step.state for step in run.steps)]
 
 
 class Reader:
@@ -92,7 +70,7 @@ def shown(queue: Queue[Message]) -> list[tuple[object, ...]]:
 
 
 def everything_is_as_the_model_says(run: Run) -> None:
-    document = told(run)
+    document: dict[str, Any] = document_of(run)
     reader = Reader(document)
     whole = total(run.parameters)._asdict()
     for k, state in enumerate(states_of(run)):
@@ -111,47 +89,24 @@ def everything_is_as_the_model_says(run: Run) -> None:
             if not action.is_environment:
                 is_enabled = SYSTEM.is_enabled(action.name, state, run.parameters)
                 assert bool(document["enabled"][k] >> number & 1) == is_enabled
-
-
-@given(choices=st.lists(st.integers(0, 1000), max_size=120))
-def test_every_state_of_a_run_is_as_the_model_says(walk: Walk, choices: list[int]) -> None:
-    everything_is_as_the_model_says(run_of(EVERYTHING, walk(EVERYTHING, choices)))
-
-
-@given(choices=st.lists(st.integers(0, 1000), max_size=80), cut=st.integers(0, 80))
-@example(choices=[2, 6, 0, 9], cut=1)
-def test_a_run_may_begin_anywhere(walk: Walk, choices: list[int], cut: int) -> None:
-    steps = walk(EVERYTHING, choices)
-    cut = min(cut, len(steps))
-    start = steps[cut - 1].state if cut else None
-    everything_is_as_the_model_says(run_of(EVERYTHING, steps[cut:], start))
-
-
-@given(choices=st.lists(st.integers(0, 1000), max_size=60))
-def test_changed_variables_of_a_step_are_marked(walk: Walk, choices: list[int]) -> None:
-    run = run_of(EVERYTHING, walk(EVERYTHING, choices))
-    states = states_of(run)
-    for number, mask in enumerate(told(run)["steps"]["changed"]):
-        before, after = states[number], states[number + 1]
+    for (before, after), mask in zip(pairwise(states_of(run)), document["steps"]["changed"], strict=True):
         changed = [name for bit, name in enumerate(State._fields) if mask >> bit & 1]
         assert changed == [name for name in State._fields if getattr(before, name) != getattr(after, name)]
-
-
-@given(choices=st.lists(st.integers(0, 1000), max_size=60))
-def test_reasons_are_told_for_what_is_not_possible(walk: Walk, choices: list[int]) -> None:
-    run = run_of(EVERYTHING, walk(EVERYTHING, choices))
-    document = told(run)
-    states = states_of(run)
-    assert len(document["reasons"]) == len(states)
-    for state, row in zip(states, document["reasons"], strict=True):
+    for state, row in zip(states_of(run), document["reasons"], strict=True):
         for action, reason in zip(SYSTEM.actions, row, strict=True):
-            arguments = next(iter(action.arguments(EVERYTHING)))
-            assert (reason == NEVER) == SYSTEM.is_enabled(action.name, state, EVERYTHING, *arguments)
+            arguments = next(iter(action.arguments(run.parameters)))
+            assert (reason == NEVER) == SYSTEM.is_enabled(action.name, state, run.parameters, *arguments)
             assert reason == NEVER or document["reasonTexts"][reason]
 
 
+@given(choices=st.lists(st.integers(0, 1000), max_size=120), cut=st.integers(0, 80))
+@example(choices=[2, 6, 0, 9], cut=1)
+def test_every_state_of_a_run_is_as_the_model_says_wherever_it_begins(choices: list[int], cut: int) -> None:
+    everything_is_as_the_model_says(walked(LOOK, EVERYTHING, choices, cut=cut))
+
+
 def test_the_end_of_a_long_run_is_the_end_of_the_run() -> None:
-    run = run_of(LIVE, fill_and_drain(LIVE))
+    run = live_run(LIVE)
     assert last_steps(run, most=len(run.steps)) is run
     cut = last_steps(run, most=5)
     assert (len(cut.steps), cut.skipped) == (5, len(run.steps) - 5)
@@ -172,9 +127,10 @@ def test_the_end_of_a_long_run_is_the_end_of_the_run() -> None:
     ],
 )
 def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Parameters) -> None:
-    steps = fill_and_drain(parameters)
-    assert steps == fill_and_drain(parameters)
-    states = [step.state for step in steps]
+    run = live_run(parameters)
+    states = states_of(run)
+    for before, step in zip(states, run.steps, strict=False):
+        assert step.state == SYSTEM.perform(step.action, before, parameters, *step.arguments)
     assert any(
         not state.waiting.is_empty() and not SYSTEM.is_enabled("SendChunk", state, parameters) for state in states
     )
@@ -184,7 +140,7 @@ def test_the_illustrative_run_fills_the_window_and_drains_it(parameters: Paramet
     assert end.permits.rows + end.unreturned == parameters.row_permits
     if parameters.flush_idle:
         assert end == SYSTEM.initial(parameters)
-    everything_is_as_the_model_says(run_of(parameters, steps))
+    everything_is_as_the_model_says(run)
 
 
 STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
@@ -192,8 +148,8 @@ HOSTILE = "</script><script>alert(1)</script><!--\u2028 & \" ' $title"
 
 
 @pytest.fixture
-def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
-    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK))
+def stuck() -> Run:
+    return shortest_stuck(STUCK)
 
 
 class PageReader(HTMLParser):

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from permitflow.pictures.document import document_of
-from permitflow.pictures.look import Look, look_of
+from permitflow.pictures.look import COMMON_WORDS, look_of
 from permitflow.pictures.looks.stop_and_wait import LOOK
-from permitflow.pictures.run import Run, Verdict
 from permitflow.pictures.run_page import page_of, storyboard
 from permitflow.pictures.specification import guards_of
 from permitflow.pictures.state_graph import graph_document, graph_drawing, graph_page, reachable
@@ -18,40 +17,24 @@ from permitflow_model.exploration import is_explorable, parameters_for
 from permitflow_model.grpc_call import Message
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.system import Step
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
 from permitflow_model.stop_and_wait import SYSTEM, Parameters
+from tests.impl.pictures.runs import states_of, walked
 from tests.support.browser import Visit
 
 PARAMETERS = Parameters(waiters=2, withdrawals=True)
 
 
-def run_of(look: Look, parameters: Any, steps: int, seed: int = 1) -> Run:
-    choose, state = random.Random(seed), look.system.initial(parameters)
-    taken: list[Step[Any]] = []
-    for _ in range(steps):
-        possible = list(look.system.successors(state, parameters))
-        if not possible:
-            break
-        taken.append(choose.choice(possible))
-        state = taken[-1].state
-    start = look.system.initial(parameters)
-    return Run(
-        look=look,
-        title="a run",
-        verdict=Verdict.LIVE,
-        sentence="It runs.",
-        parameters=parameters,
-        start=start,
-        steps=taken,
-    )
+def choices(count: int) -> list[int]:
+    choose = random.Random(1)
+    return [choose.randrange(1_000) for _ in range(count)]
 
 
 @pytest.mark.parametrize("module", systems())
 def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
     model = next(each for each in read_manifest().values() if each.module == module and is_explorable(each))
-    run = run_of(look_of(module), parameters_for(model), steps=30)
+    run = walked(look_of(module), parameters_for(model), choices(30))
     page, drawing = page_of(run), ET.fromstring(storyboard(run))
     assert f"{module}.tla" in page
     texts = {element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")}
@@ -59,17 +42,19 @@ def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
 
 
 def test_the_page_is_told_each_variable_in_each_state() -> None:
-    run = run_of(LOOK, PARAMETERS, steps=40)
+    run = walked(LOOK, PARAMETERS, choices(40))
     document: dict[str, Any] = document_of(run)
     told = [[document["valueTexts"][number] for number in row] for row in document["values"]]
-    assert told == [list(LOOK.variables(state).values()) for state in (run.start, *(step.state for step in run.steps))]
+    assert told == [list(LOOK.variables(state).values()) for state in states_of(run)]
     assert LOOK.variables(run.start)["waiting"] == "\u27e8\u27e9"
 
 
-@pytest.mark.parametrize("module", [module for module in systems() if look_of(module).words])
+@pytest.mark.parametrize("module", [name for name in systems() if set(look_of(name).words) - set(COMMON_WORDS)])
 def test_there_are_words_for_exactly_the_guards_that_the_model_has(module: str) -> None:
     look = look_of(module)
-    assert {guard for action in look.system.actions for guard in guards_of(action.perform)} == set(look.words)
+    guards = {guard for action in look.system.actions for guard in guards_of(action.perform)}
+    assert guards - set(look.words) == set()
+    assert set(look.words) - guards <= set(COMMON_WORDS)
 
 
 def test_a_message_of_a_grpc_call_is_its_number_and_its_bytes_if_it_has_more_than_one() -> None:
@@ -86,13 +71,13 @@ def test_a_state_graph_of_another_protocol() -> None:
 
 
 def test_a_browser_shows_what_the_model_says(visit: Callable[..., Visit]) -> None:
-    run = run_of(LOOK, PARAMETERS, steps=12)
+    run = walked(LOOK, PARAMETERS, choices(12))
     opened = visit(page_of(run), fragment="step=0", width=800)
-    for k, state in enumerate((run.start, *(step.state for step in run.steps))):
+    for k, state in enumerate(states_of(run)):
         rows = opened.page.locator("#variables tr")
         shown: Sequence[str] = rows.locator("td:first-of-type").all_inner_texts()
         assert list(shown) == list(LOOK.variables(state).values())
-        before = run.start if k < 2 else run.steps[k - 2].state
+        before = states_of(run)[max(k - 1, 0)]
         changed = [name for name, value in LOOK.variables(state).items() if k and LOOK.variables(before)[name] != value]
         assert opened.page.locator("#variables tr.changed th").all_inner_texts() == changed
         opened.page.keyboard.press("ArrowRight")

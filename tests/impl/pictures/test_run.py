@@ -1,29 +1,27 @@
 """What is said about a run is true; a recorded run is shown as far as the model can follow."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.pictures.looks.permit_channel import LOOK, live_run, stuck_run
+from permitflow.pictures.looks.permit_channel import LOOK, stuck_run
 from permitflow.pictures.run import Recording, Verdict, recorded_run
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.testing.subjects import UNLIMITED
 from permitflow.testing.subjects.permits import agreed_of, model_of
 from permitflow.testing.traces import judge
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
-from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel import SYSTEM, Parameters
+from tests.impl.pictures.runs import shortest_stuck
 from tests.support.made_traces import with_permits
 
 STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
-Search = Callable[[Parameters], list[Step[State]]]
 
 
-def test_the_sentence_of_a_stuck_run_tells_its_last_state(shortest_stuck: Search) -> None:
-    run = stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK), advice=["a batch of 2"])
+def test_the_sentence_of_a_stuck_run_tells_its_last_state() -> None:
+    run = shortest_stuck(STUCK, advice=["a batch of 2"])
     kept = run.end.unreturned
     assert run.verdict is Verdict.STUCK
     assert run.sentence == (
@@ -31,23 +29,8 @@ def test_the_sentence_of_a_stuck_run_tells_its_last_state(shortest_stuck: Search
         f"the receiver keeps {kept} until it holds 3, and nothing can move."
     )
     assert run.conclusions[0].items == ("a batch of 2",)
-    assert stuck_run(STUCK, run.start, run.steps).conclusions == ()
-
-
-def test_a_run_that_is_not_stuck_is_not_called_stuck(shortest_stuck: Search) -> None:
-    steps = shortest_stuck(STUCK)
     with pytest.raises(ValueError, match="the channel is not stuck"):
-        stuck_run(STUCK, SYSTEM.initial(STUCK), steps[:-1])
-
-
-def test_the_run_of_a_live_channel_is_a_behaviour() -> None:
-    parameters = replace(STUCK, permit_batch=2)
-    run = live_run(parameters)
-    state = run.start
-    for step in run.steps:
-        state = SYSTEM.perform(step.action, state, parameters, *step.arguments)
-        assert state == step.state
-    assert run.verdict is Verdict.LIVE
+        stuck_run(STUCK, run.start, run.steps[:-1])
 
 
 AGREED = ChannelParameters(row_permits=64, permit_batch=8, max_chunk_cost=20)

@@ -1,6 +1,5 @@
 """Pages quote the specification as it stands in the file; the model itself names a guard that is false."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ from hypothesis import strategies as st
 
 from permitflow.pictures.looks.permit_channel import LOOK
 from permitflow.pictures.specification import Specification, guards_of
-from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.tla_values import camel_case
+from tests.impl.pictures.runs import states_of, walked
 
 
 @pytest.fixture
@@ -56,16 +55,12 @@ EVERYTHING = Parameters(
     withdrawals=True,
     flush_idle=True,
 )
-Walk = Callable[[Parameters, Sequence[int]], list[Step[State]]]
 
 
 @given(choices=st.lists(st.integers(0, 50), max_size=40), is_published=st.booleans())
-def test_a_guard_is_false_exactly_where_the_action_is_not_possible(
-    walk: Walk, choices: list[int], is_published: bool
-) -> None:
+def test_a_guard_is_false_exactly_where_the_action_is_not_possible(choices: list[int], is_published: bool) -> None:
     parameters = PUBLISHED if is_published else EVERYTHING
-    steps = walk(parameters, choices)
-    for state in [SYSTEM.initial(parameters), *(step.state for step in steps)]:
+    for state in states_of(walked(LOOK, parameters, choices)):
         for action in SYSTEM.actions:
             arguments = next(iter(action.arguments(parameters)))
             guard = LOOK.false_guard(action.name, state, parameters, *arguments)

@@ -2,28 +2,21 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from permitflow.pictures.look import BAR_AT, BAR_WIDTH
-from permitflow.pictures.looks.permit_channel import PLACES, ledger_of, live_run, stuck_run
-from permitflow.pictures.run import Run
+from permitflow.pictures.looks.permit_channel import PLACES, ledger_of, live_run
 from permitflow.pictures.run_page import MOST_ROWS, ROWS_AT_EACH_END, storyboard
-from permitflow_model.kernel.system import Step
-from permitflow_model.permit_channel import SYSTEM, Parameters, State
+from permitflow_model.permit_channel import Parameters
+from tests.impl.pictures.runs import shortest_stuck, states_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 STUCK = Parameters(row_permits=8, permit_batch=3, max_chunk_cost=7, sizes=tuple(range(1, 8)))
 LIVE = Parameters(
     row_permits=2048, permit_batch=256, max_chunk_cost=1792, sizes=(512, 1792), barrier_permits=1, watermarks=True
 )
-
-
-@pytest.fixture
-def stuck(shortest_stuck: Callable[[Parameters], list[Step[State]]]) -> Run:
-    return stuck_run(STUCK, SYSTEM.initial(STUCK), shortest_stuck(STUCK))
 
 
 def texts(drawing: str) -> list[str]:
@@ -55,9 +48,7 @@ def bars(drawing: str) -> list[dict[str, float]]:
 def test_every_bar_is_divided_as_the_permits_are(parameters: Parameters) -> None:
     run = live_run(parameters)
     drawn = bars(storyboard(run))
-    states = [run.start, *(step.state for step in run.steps)]
-    assert len(drawn) == len(states)
-    for row, state in zip(drawn, states, strict=True):
+    for row, state in zip(drawn, states_of(run), strict=True):
         for place, permits in ledger_of(state)._asdict().items():
             assert row[place] == pytest.approx(permits.rows * BAR_WIDTH / parameters.row_permits, abs=0.05)
 
@@ -72,7 +63,8 @@ def test_a_long_run_is_drawn_as_its_beginning_and_its_end() -> None:
     assert str(len(run.steps)) in texts(drawing)
 
 
-def test_it_stands_alone_and_takes_no_markup_from_texts(stuck: Run) -> None:
+def test_it_stands_alone_and_takes_no_markup_from_texts() -> None:
+    stuck = shortest_stuck(STUCK)
     hostile = replace(stuck, title="</svg><script>alert(1)</script>", sentence="a & b < c")
     drawing = storyboard(hostile)
     tags = {element.tag for element in ET.fromstring(drawing).iter()}

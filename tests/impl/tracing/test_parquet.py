@@ -15,9 +15,9 @@ from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects.permits import model_of
 from permitflow.tracing import Event, FileTrace, Header, read_trace
-from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ParquetWriter, schema_of
 from tests.support.made_traces import random_behaviour
+from tests.support.recordings import written
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2, barrier_permits=2)
 HEADERS = [Header("orders", end, PERMIT_ACTIONS, asdict(AGREED)) for end in ENDS]
@@ -30,9 +30,8 @@ def behaviour(events: int) -> list[Event]:
 
 def test_both_formats_hold_the_same(tmp_path: Path) -> None:
     events = [event._replace(time_seconds=number / 4) for number, event in enumerate(behaviour(500))]
-    for writer in (JsonLinesWriter(tmp_path / "run.jsonl"), ParquetWriter(tmp_path / "run.parquet")):
-        writer.write([*HEADERS, *events])
-        writer.close()
+    for name in ("run.jsonl", "run.parquet"):
+        written(tmp_path / name, HEADERS, events)
     from_json, from_parquet = read_trace(tmp_path / "run.jsonl"), read_trace(tmp_path / "run.parquet")
     assert from_json == from_parquet
     assert from_parquet.channels["orders"].logs == (tuple(events),)
@@ -50,16 +49,11 @@ def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "run.parquet").channels["orders"].logs == (tuple(events),)
 
 
-@pytest.mark.parametrize("order", ["sequence", "rows", "position"])
-def test_events_come_in_the_order_of_the_recording_however_another_program_has_sorted_them(
-    order: str, tmp_path: Path
-) -> None:
+def test_events_come_in_the_order_of_the_recording_however_another_program_has_sorted_them(tmp_path: Path) -> None:
     events, path = behaviour(250), tmp_path / "run.parquet"
-    writer = ParquetWriter(path, row_group_events=100)
-    writer.write([*HEADERS, *events])
-    writer.close()
+    written(path, HEADERS, events, row_group_events=100)
     with pq.ParquetFile(path) as file:
-        table, metadata = file.read().unify_dictionaries().sort_by([(order, "descending")]), file.metadata.metadata
+        table, metadata = file.read().unify_dictionaries().sort_by([("rows", "descending")]), file.metadata.metadata
     pq.write_table(table.replace_schema_metadata(metadata), path, row_group_size=60)
     assert read_trace(path).channels["orders"].logs == (tuple(events),)
 
@@ -87,10 +81,6 @@ def test_a_full_disk_stops_the_recording_and_not_the_channel(tmp_path: Path) -> 
         FileTrace(tmp_path / "run.parquet").close()
 
 
-def write(path: Path, table: pa.Table, metadata: dict[str, str]) -> None:
-    pq.write_table(table.replace_schema_metadata(metadata), path)
-
-
 HEAD = '{"version": 2, "headers": [{"channel": "orders", "end": "sender", "parameters": {"row_permits": 8}}]}'
 
 
@@ -110,7 +100,7 @@ def test_a_file_that_is_no_trace_is_named(
     row: dict[str, object] = dict.fromkeys(COLUMNS, 1)
     row |= {"channel": "orders", "end": "sender", "action": "OfferChunk", "time_seconds": 0.5, **change}
     table = pa.table({name: [value] for name, value in row.items() if value is not None})
-    write(tmp_path / "run.parquet", table, metadata)
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "run.parquet")
     with pytest.raises(TraceUnreadableError, match=complaint):
         read_trace(tmp_path / "run.parquet")
 

@@ -35,10 +35,6 @@ WORDS: Mapping[str, Callable[..., str]] = {
 class GrpcCallLook(Look):
     """Its variables; a message of one byte is its number."""
 
-    words = WORDS
-    beginning = "The beginning: the producer is asked for its first message."
-    at_rest = "everything has been consumed, and the producer is asked for more"
-
     def value(self, value: Any) -> str:
         """A message as ``#number``, with its bytes if it has more than one."""
         if isinstance(value, Message):
@@ -50,4 +46,9 @@ class GrpcCallLook(Look):
         return {name: text for name, text in self.variables(state).items() if name not in ("offered", "consumed")}
 
 
-LOOK = GrpcCallLook(SYSTEM)
+LOOK = GrpcCallLook(
+    SYSTEM,
+    words=WORDS,
+    beginning="The beginning: the producer is asked for its first message.",
+    at_rest="everything has been consumed, and the producer is asked for more",
+)

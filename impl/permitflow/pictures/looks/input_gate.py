@@ -1,5 +1,6 @@
 """The gate, input by input: waiting, travelling and stored messages, and grants; empty parts are left out."""
 
+from itertools import groupby
 from typing import Any
 
 from permitflow.pictures.look import Look
@@ -10,12 +11,7 @@ _WORDS = {RESUME: "resume", REVOKE: "resume without credit"}
 
 def _items(items: Any) -> str:
     """Runs of one kind together: 3 data, barrier, data."""
-    told: list[tuple[str, int]] = []
-    for item in map(_item, items):
-        if told and told[-1][0] == item:
-            told[-1] = (item, told[-1][1] + 1)
-        else:
-            told.append((item, 1))
+    told = ((item, len([*same])) for item, same in groupby(map(_item, items)))
     return ", ".join(item if count == 1 else f"{count:,} {item}" for item, count in told)
 
 
@@ -53,9 +49,6 @@ def _channel(channel: Channel, awaited: str) -> str:
 class InputGateLook(Look):
     """A column for each input."""
 
-    beginning = "The beginning: nothing has been offered."
-    at_rest = "everything that may be consumed has been consumed"
-
     def row(self, state: Any) -> dict[str, str]:
         """The pool, what is there of each input, and who blocks it."""
         awaited = [f"input {name}" for name, each in enumerate(state.channels) if not (each.blocked or each.over)]
@@ -70,4 +63,8 @@ class InputGateLook(Look):
         return {**super().variables(state), "channels": told}
 
 
-LOOK = InputGateLook(SYSTEM)
+LOOK = InputGateLook(
+    SYSTEM,
+    beginning="The beginning: nothing has been offered.",
+    at_rest="everything that may be consumed has been consumed",
+)

@@ -27,12 +27,9 @@ WORDS: Mapping[str, Callable[..., str]] = {
 }
 
 
-class SquelchLook(Look):
-    """Its variables."""
-
-    words = WORDS
-    beginning = "The beginning: nothing has been offered, and the sender may send."
-    at_rest = "everything has been consumed, and the sender may send"
-
-
-LOOK = SquelchLook(SYSTEM)
+LOOK = Look(
+    SYSTEM,
+    words=WORDS,
+    beginning="The beginning: nothing has been offered, and the sender may send.",
+    at_rest="everything has been consumed, and the sender may send",
+)
