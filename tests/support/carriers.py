@@ -1,6 +1,7 @@
 """Both ends of a carrier within one process: over TCP, in memory, shared or not, or with one end played by the test."""
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ import grpc
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.protocol.control import ControlReply
 from permitflow.protocol.frames import End, Feedback, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters
@@ -20,10 +22,10 @@ from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
 from permitflow.transports.checksum import Checksums, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.transports.control_codec import reply_pieces
 from permitflow.transports.grpc_calls import Context
 from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.shared_memory.handover import Listener as MemoryListener
-from permitflow.transports.shared_memory.handover import connect, receive
+from permitflow.transports.shared_memory.region import create_region, open_region
 from permitflow.transports.shared_memory.ring import RingReader, RingWriter
 from permitflow.transports.tcp import Kind, TcpStream
 from tests.support.number_streams import SCHEMA
@@ -32,6 +34,10 @@ from tests.support.turns import turns
 
 def message_of(pieces: Sequence[Buffer]) -> bytes:
     return b"".join(with_checksum(pieces))
+
+
+def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
+    return message_of([*reply_pieces(reply)])
 
 
 class MemoryCarrier(Carrier):
@@ -271,38 +277,20 @@ class MemoryEnds(NamedTuple):
     reader_socket: socket.socket
     reader: RingReader
 
-    def close(self) -> None:
-        for end in self:
-            end.close()
-
 
 @contextmanager
-def memory_ends(capacity_bytes: int = SMALL_RING_BYTES, *, offerer_writes: bool = True) -> Iterator[MemoryEnds]:
-    """Offer, and accept; at the end of the block everything is closed.
-
-    Args:
-        capacity_bytes: of the ring.
-        offerer_writes: does the end that offers write (Put), or read (Get)?
-    """
-    ends = _handed_over(capacity_bytes, offerer_writes)
+def memory_ends() -> Iterator[MemoryEnds]:
+    """Both ends of a small ring; at the end of the block everything is closed."""
+    region, memory = create_region(SMALL_RING_BYTES, writable=True)
+    counter = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    near, far = socket.socketpair(socket.AF_UNIX)
+    for end in (near, far):
+        end.setblocking(False)
+    reader = RingReader(open_region(memory, writable=False), os.dup(counter))
+    os.close(memory)
+    ends = MemoryEnds(near, RingWriter(region, counter), far, reader)
     try:
         yield ends
     finally:
-        ends.close()
-
-
-def _handed_over(capacity_bytes: int, offerer_writes: bool) -> MemoryEnds:
-    listener = MemoryListener(capacity_bytes, writes=offerer_writes)
-    try:
-        connection = connect(listener.name)
-        offerer, acceptor = listener.accept(), receive(connection, writes=not offerer_writes)
-        assert offerer is not None
-        assert acceptor is not None
-        counter = listener.take_counter()
-    finally:
-        listener.close()
-    if offerer_writes:
-        writer, reader = RingWriter(listener.region, counter), RingReader(acceptor.region, acceptor.counter)
-        return MemoryEnds(offerer, writer, acceptor.socket, reader)
-    writer, reader = RingWriter(acceptor.region, acceptor.counter), RingReader(listener.region, counter)
-    return MemoryEnds(acceptor.socket, writer, offerer, reader)
+        for each in ends:
+            each.close()

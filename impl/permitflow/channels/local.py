@@ -12,7 +12,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from permitflow.channels.interface import require_count
+from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch
 from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
@@ -22,7 +22,6 @@ from permitflow.errors import (
     ChannelClosedError,
     EndOfStream,
     InvalidParametersError,
-    LocalProtocolError,
     PeerGoneError,
     PermitflowError,
     WouldBlock,
@@ -514,7 +513,7 @@ class LocalSender(Generic[T]):
         )
 
 
-class LocalReceiver(Generic[T]):
+class LocalReceiver(ReceivingEnd[T]):
     """The receiving end; ``ReceiveEnd`` documents each method."""
 
     def __init__(self, channel: _Channel[T]) -> None:
@@ -522,11 +521,6 @@ class LocalReceiver(Generic[T]):
         self._channel = channel
         self._core = channel.receiver
         self._line = channel.takers
-
-    @property
-    def core(self) -> Inbound[T]:
-        """The flow's end, which knows its group; its methods are for the group's own code."""
-        return self._core
 
     @property
     def name(self) -> str:
@@ -538,64 +532,24 @@ class LocalReceiver(Generic[T]):
         """The channel's parameters."""
         return self._channel.parameters
 
-    def receive_nowait(self) -> Message[T]:
-        """Receive the oldest message; its permits return."""
-        self._require_takeable()
-        return self._receive_now()
-
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""
         if self._line.spare <= 0:
+            self._core.require_none_taken()
             await self.until_takeable()
         return self._receive_now()
 
-    def _receive_now(self) -> Message[T]:
-        message = self._core.try_receive()
-        assert message is not None, "the caller has seen that a message is here"
+    def _advance(self) -> None:
         self._channel.bring_feedback()
-        return message
 
-    async def receive_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Receive the messages that are here, at least one and at most ``max_messages``."""
-        messages = self._core.receive_many(await self._until_some(max_messages))
-        self._channel.bring_feedback()
-        return messages
-
-    def take_nowait(self) -> Message[T]:
-        """Take the oldest untaken message; it keeps its permits until ``consume``."""
-        self._require_takeable()
-        return self._take_now()
-
-    async def take(self) -> Message[T]:
-        """Take the oldest untaken message; wait until there is one."""
-        await self.until_takeable()
-        return self._take_now()
-
-    def _take_now(self) -> Message[T]:
-        message = self._core.take()
+    def _taken(self) -> None:
         self._channel.tell_if_over()
-        return message
 
-    async def take_many(self, max_messages: int | None = None) -> list[Message[T]]:
-        """Take the untaken messages that are here, at least one."""
-        messages = self._core.take_many(await self._until_some(max_messages))
-        self._channel.tell_if_over()
-        return messages
-
-    async def _until_some(self, max_messages: int | None) -> int:
-        """Wait for the first message that may be taken; return how many may be taken then."""
-        if max_messages is not None:
-            require_count(max_messages, name="max_messages")
-        await self.until_takeable()
-        spare = self._line.spare
-        return spare if max_messages is None else min(spare, max_messages)
+    def _spare(self) -> int:
+        return self._line.spare
 
     async def until_takeable(self) -> None:
-        """Wait until there is a message that may be taken now; take none.
-
-        Raises:
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
-        """
+        """Wait until this task may take the oldest message."""
         while self._line.spare <= 0:
             if self._channel.is_over:
                 raise self._channel.ending()
@@ -621,46 +575,13 @@ class LocalReceiver(Generic[T]):
         """Unconsumed messages that are here, taken or not."""
         return self._core.unconsumed
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay here."""
-        return self._core.chunks_at_hand(min(most, self._line.spare), most_rows)
-
-    def pass_by(self, count: int) -> None:
-        """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""
-        self._require_consumable()
-        self._core.pass_by(count)
-        self._channel.bring_feedback()
-
-    def consume(self, messages: int = 1) -> None:
-        """Mark the oldest taken messages as consumed: their permits return."""
-        require_count(messages, name="messages")
-        self._require_consumable()
-        self._core.consume_many(messages)
-        self._channel.bring_feedback()
-
-    def __aiter__(self) -> Self:
-        """Receive until the end of the stream."""
-        return self
-
-    async def __anext__(self) -> Message[T]:
-        """The next message.
-
-        Raises:
-            StopAsyncIteration: the stream has ended.
-        """
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
     async def cancel(self, reason: str = "it needs no more") -> None:
         """End the stream from this end: need no more messages.  Does not wait."""
         self.cancel_nowait(reason)
 
     def cancel_nowait(self, reason: str) -> None:
         """As ``cancel``, for callers that cannot await."""
-        if self._core.belongs_to_group:
-            raise LocalProtocolError("an input of a gate cannot be cancelled by itself: close the gate")
+        self._require_no_group()
         self._channel.cancel(reason)
 
     def close(self) -> None:

@@ -1,6 +1,8 @@
 """The carrier of a stream's messages, and the listener that it calls."""
 
 import asyncio
+import socket
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -94,6 +96,137 @@ class Carrier(Protocol):
         Stopping twice is harmless.
         """
         ...
+
+
+PIECES_AT_ONCE = 256
+"""The pieces of a message in one system call; the kernel takes up to 1,024."""
+
+
+class SocketCarrier(Carrier, ABC):
+    """The common part of carriers over a socket: reads and writes it within callbacks of the event loop."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take ownership of the socket; needs a running event loop."""
+        connection.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._socket, self._descriptor = connection, connection.fileno()
+        self._listener: Listener | None = None
+        self._is_watching = self._is_paused = self._is_closing_half = False
+        self._rest: Sequence[Buffer] = ()  # what the socket has not taken yet
+
+    # Reading.
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        self._watch()  # reading may have stopped before there was a listener
+        self._loop.call_soon(self._deliver)
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+        self._unwatch()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._watch()
+        self._loop.call_soon(self._deliver)
+
+    def _watch(self) -> None:
+        if not (self._is_watching or self._is_paused or self._has_read_all):
+            self._is_watching = True
+            self._loop.add_reader(self._descriptor, self._on_readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watching:
+            self._is_watching = False
+            self._loop.remove_reader(self._descriptor)
+
+    @property
+    @abstractmethod
+    def _has_read_all(self) -> bool:
+        """Is nothing to be read any more?"""
+
+    @abstractmethod
+    def _on_readable(self) -> None:
+        """Receive what has come."""
+
+    @abstractmethod
+    def _deliver(self) -> None:
+        """Deliver received messages to the listener."""
+
+    # Writing.
+
+    def _send(self, pieces: Sequence[Buffer]) -> bool:
+        """Write; True if the socket took all, else the rest follows later."""
+        assert not self._rest, "the carrier was full"
+        try:
+            self._rest = self._sent(pieces)
+        except OSError as error:
+            self._loop.call_soon(self._on_unwritable, error)
+            return False
+        if self._rest:
+            self._loop.add_writer(self._descriptor, self._on_writable)
+        return not self._rest
+
+    def _sent(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Write as much as the socket takes now; return the rest."""
+        try:
+            while pieces:
+                pieces = without(pieces, self._socket.sendmsg(pieces[:PIECES_AT_ONCE]))
+        except BlockingIOError:
+            pass
+        return pieces
+
+    def _on_writable(self) -> None:
+        try:
+            self._rest = self._sent(self._rest)
+        except OSError as error:
+            self._stop_writing()
+            self._on_unwritable(error)
+            return
+        if not self._rest:
+            self._stop_writing()
+            self._on_written()
+
+    def _on_written(self) -> None:
+        if self._is_closing_half:
+            self._close_half()
+        elif self._listener is not None:
+            self._listener.on_writable()
+
+    def _stop_writing(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._descriptor)
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        if self._is_full:
+            self._is_closing_half = True
+        else:
+            self._close_half()
+
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._rest)
+
+    @abstractmethod
+    def _close_half(self) -> None:
+        """Tell the peer that no message follows; all of them were written."""
+
+    @abstractmethod
+    def _on_unwritable(self, error: OSError) -> None:
+        """React to a peer that stopped reading."""
+
+
+def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
+    """The pieces of a message without its first ``count`` bytes."""
+    for position, piece in enumerate(pieces):
+        if count < len(piece):
+            return [memoryview(piece).cast("B")[count:], *pieces[position + 1 :]]
+        count -= len(piece)
+    return ()
 
 
 _MOST_AHEAD = 16

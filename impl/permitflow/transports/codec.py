@@ -10,7 +10,7 @@ Arrow requires.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -34,6 +34,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.protobuf_fields import LENGTH_DELIMITED, fields, varint
 from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -58,12 +59,8 @@ _FRAME_NAMES: dict[type, str] = {
     Failure: "failure",
 }
 """Frames that are written field by field."""
-# The end of an unterminated number: behind the end of any message.
-_BEYOND = 1 << 62
-# A field begins with its number and the wire type "length-delimited", together one byte, and its length.
-_LENGTH_DELIMITED = 2
 _FRAMES, _PADDING, _BODY = (
-    pb.FromUpstream.DESCRIPTOR.fields_by_name[name].number << 3 | _LENGTH_DELIMITED
+    pb.FromUpstream.DESCRIPTOR.fields_by_name[name].number << 3 | LENGTH_DELIMITED
     for name in ("frames", "padding", "body")
 )
 # Without the body: the first frame with its schema, and some reserve.  Decoding frames blocks the event loop, and takes
@@ -321,7 +318,7 @@ def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> No
             what=f"a message of {len(data)} bytes of frames",
             reason=f"{_MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
         )
-    if len(data) > 2 * _MOST_FRAMES and not _has_few_fields(data):
+    if len(data) > 2 * _MOST_FRAMES and any(islice(fields(data, 0, len(data)), _MOST_FRAMES, None)):
         raise UndecodableDataError(
             what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES} frames are the most"
         )
@@ -427,7 +424,7 @@ def _name(frame: pb.UpstreamFrame | pb.DownstreamFrame) -> str:
 
 def front_of(frames: bytes, size_bytes: int) -> bytes:
     """The bytes before a body of ``size_bytes`` bytes."""
-    body_field = bytes((_BODY,)) + _varint(size_bytes)
+    body_field = bytes((_BODY,)) + varint(size_bytes)
     padding = -(len(frames) + 2 + len(body_field)) % _ALIGNMENT_BYTES
     return frames + bytes((_PADDING, padding)) + bytes(padding) + body_field
 
@@ -449,56 +446,12 @@ def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
         front: the message's beginning, or all of it.
         size: of the message, in bytes.
     """
-    position, here = 0, len(front)
-    for _ in range(_MOST_FRAMES + 2):  # with padding and body
-        if position >= here:
-            break
-        key = front[position]
-        if key not in (_FRAMES, _PADDING, _BODY):
-            break
-        length, start = _read_varint(front, position + 1)
-        if key == _BODY and start + length == size:
-            return position, start
-        position = start + length
+    try:
+        for start, content, end in islice(fields(front, 0, size), _MOST_FRAMES + 2):  # with padding and body
+            if front[start] == _BODY and end == size:
+                return start, content
+            if front[start] not in (_FRAMES, _PADDING, _BODY):
+                break
+    except UndecodableDataError:
+        pass  # protobuf's own decoder says why
     return None
-
-
-def _has_few_fields(message: memoryview) -> bool:
-    """Does a message have at most ``_MOST_FRAMES`` fields and no groups?  Nothing is decoded."""
-    position = 0
-    for _ in range(_MOST_FRAMES):
-        key, position = _read_varint(message, position)
-        match key & 7:
-            case 0:
-                _, position = _read_varint(message, position)
-            case 1:
-                position += 8
-            case 2:
-                length, position = _read_varint(message, position)
-                position += length
-            case 5:
-                position += 4
-            case _:
-                return False
-        if position >= len(message):
-            return True
-    return False
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _read_varint(view: Buffer, position: int) -> tuple[int, int]:
-    """A number, and where it ends; a damaged number ends beyond the message."""
-    value = 0
-    for count, byte in enumerate(view[position : position + 10]):
-        value |= (byte & 0x7F) << 7 * count
-        if byte <= 0x7F:
-            return value, position + count + 1
-    return _BEYOND, _BEYOND

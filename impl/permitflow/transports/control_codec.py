@@ -3,11 +3,9 @@
 Each request and each reply is one message of the carrier.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import starmap
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -17,8 +15,6 @@ from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
-    ChannelPosition,
-    ChannelRow,
     Close,
     ControlReply,
     ControlRequest,
@@ -27,18 +23,15 @@ from permitflow.protocol.control import (
     Positions,
     Publish,
     Published,
-    StagedPart,
 )
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports.carrier import Received
 from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
+from permitflow.transports.protobuf_fields import LENGTH_DELIMITED, fields, varint
 from permitflow.transports.protobuf_values import read_many, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
-T = TypeVar("T")
-
-Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
-"""The channels' positions, in the order of the request."""
+R = TypeVar("R", bound=ControlReply[pa.Schema])
 
 # Decoded, a message takes many times its size.  An acknowledgement of 10,000 channels takes 0.8 MiB.
 MOST_REQUEST_BYTES = 4 << 20
@@ -48,7 +41,7 @@ _MOST_REPLY_BYTES = 32 << 20
 # A larger request is decoded in steps of this many fields or items each.
 _BYTES_AT_ONCE = 16 << 10
 _FIELDS_AT_ONCE = 512
-_REQUEST_KEYS = frozenset(field.number << 3 | 2 for field in pb.ControlRequest.DESCRIPTOR.fields)
+_REQUEST_KEYS = frozenset(field.number << 3 | LENGTH_DELIMITED for field in pb.ControlRequest.DESCRIPTOR.fields)
 
 _REQUESTS: dict[type, str] = {
     AskPositions: "positions",
@@ -78,17 +71,6 @@ def encode_request(request: ControlRequest) -> bytes:
     message = pb.ControlRequest()
     write_value(getattr(message, _REQUESTS[type(request)]), request)
     return b"".join(with_checksum([message.SerializeToString()]))
-
-
-def decode_request(data: Received) -> ControlRequest:
-    """Decode a client's request at once; see ``decoding``."""
-    steps = decoding(data)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            request: ControlRequest = end.value
-            return request
 
 
 def decoding(data: Received) -> Generator[None, None, ControlRequest]:
@@ -131,7 +113,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         yield data
         return
     begin = count = 0
-    for start, content, stop in _fields(data, 0, len(data)):
+    for start, content, stop in fields(data, 0, len(data)):
         count += 1
         is_cut = stop - start > _BYTES_AT_ONCE and data[start] in _REQUEST_KEYS
         if is_cut or count == _FIELDS_AT_ONCE or stop - begin > _BYTES_AT_ONCE:
@@ -145,68 +127,11 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 def _pieces_of_field(data: bytes, key: int, start: int, stop: int) -> Iterator[bytes]:
     """Split the message at this place, whose key takes one byte, into messages with some of its fields."""
     count = 0
-    for _, _, end in _fields(data, start, stop):
+    for _, _, end in fields(data, start, stop):
         count += 1
         if count == _FIELDS_AT_ONCE or end == stop:
-            yield data[key : key + 1] + _varint(end - start) + data[start:end]
+            yield data[key : key + 1] + varint(end - start) + data[start:end]
             start, count = end, 0
-
-
-# Protobuf's wire type for fields with a length.
-_NUMBER, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
-
-
-def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """For each field of a message: where the field begins, where its content begins, and where it ends."""
-    while start < stop:
-        content = _after_varint(data, start)
-        kind = data[start] & 7
-        if kind == _MESSAGE:
-            length, content = _read_varint(data, content)
-            end = content + length
-        elif kind == _NUMBER:
-            end = _after_varint(data, content)
-        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
-            end = content + (8 if kind == _EIGHT_BYTES else 4)
-        else:
-            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it has a field of no known kind")
-        if end > stop:
-            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it is cut off")
-        yield start, content, end
-        start = end
-
-
-def _after_varint(data: bytes, start: int) -> int:
-    """The position behind the number that begins at ``start``."""
-    return start + 1 if start < len(data) and data[start] < 0x80 else _read_varint(data, start)[1]
-
-
-def _read_varint(data: bytes, start: int) -> tuple[int, int]:
-    number = shift = 0
-    for at in range(start, min(start + 10, len(data))):
-        number |= (data[at] & 0x7F) << shift
-        if data[at] < 0x80:
-            return number, at + 1
-        shift += 7
-    raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason="it has a number that does not end")
-
-
-def _varint(number: int) -> bytes:
-    content = bytearray()
-    while number > 0x7F:
-        content.append(number & 0x7F | 0x80)
-        number >>= 7
-    content.append(number)
-    return bytes(content)
-
-
-def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
-    """Encode the exchange's reply.
-
-    Raises:
-        InvalidParametersError: the reply takes more than 32 MiB.
-    """
-    return b"".join(with_checksum([*reply_pieces(reply)]))
 
 
 def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
@@ -273,72 +198,15 @@ def _content(data: Received, most_bytes: int) -> bytes:
     return bytes(checked(data))
 
 
-class Order(Generic[T]):
-    """A question or an order: its message, and the reading of its reply."""
+def read_answer(data: Received, kind: type[R], channels: Sequence[str] | None) -> R:
+    """Decode the exchange's reply to a request for a reply of this kind, about these channels if it is ``Positions``.
 
-    def __init__(self, request: ControlRequest, answer: Callable[[ControlReply[pa.Schema]], T | None]) -> None:
-        """``answer`` extracts the answer from a reply; None: the reply is to another request.
-
-        Raises:
-            InvalidParametersError: a number or a name does not fit the wire.
-        """
-        self.message = encode_request(request)
-        self._answer = answer
-
-    def read(self, message: Received) -> T:
-        """Decode the exchange's answer.
-
-        Raises:
-            UndecodableDataError: the reply is to another request.
-        """
-        reply = decode_reply(message)
-        answer = self._answer(reply)
-        if answer is None:
-            raise UndecodableDataError(what="a reply", reason=f"{type(reply).__name__} is no answer to this question")
-        return answer
-
-
-def positions(channels: Sequence[str], consumer: str) -> Order[Where]:
-    """Ask for the positions of these channels."""
-    names = _names(channels)
-    return Order(AskPositions(names, consumer), partial(_where, names))
-
-
-def acknowledge(rows: Mapping[str, int] | Sequence[ChannelRow], consumer: str) -> Order[Where]:
-    """Acknowledge all rows before these for a consumer."""
-    named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
-    return Order(Acknowledge(named, consumer), partial(_where, [asked.channel for asked in named]))
-
-
-def close(channels: Sequence[str], consumer: str) -> Order[Where]:
-    """Close these channels: no producer will put into them any more."""
-    names = _names(channels)
-    return Order(Close(names, consumer), partial(_where, names))
-
-
-def publish(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Published]:
-    """Make these attempts part of their channels, all or none."""
-    return Order(Publish(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Published) else None)
-
-
-def discard(query: str, batch: int, parts: Sequence[StagedPart]) -> Order[Discarded]:
-    """Forget these attempts, unless they are published."""
-    return Order(Discard(query, batch, tuple(parts)), lambda reply: reply if isinstance(reply, Discarded) else None)
-
-
-def statistics(channels: Sequence[str]) -> Order[Statistics]:
-    """Ask for the traffic counts of these channels, or of all."""
-    return Order(AskStatistics(_names(channels)), lambda reply: reply if isinstance(reply, Statistics) else None)
-
-
-def _where(names: Sequence[str], reply: ControlReply[pa.Schema]) -> Where | None:
-    """The positions of these channels; None if the reply is to another request."""
-    if not isinstance(reply, Positions) or [stands.channel for stands in reply.channels] != [*names]:
-        return None
-    return reply.channels
-
-
-def _names(channels: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(channels, str):
-        raise InvalidParametersError(name="channels", value=channels, rule="must be names, not one name")
-    return tuple(channels)
+    Raises:
+        UndecodableDataError: the reply is none, or to another request.
+        AlteredMessageError: the bytes were altered on their path.
+    """
+    reply = decode_reply(data)
+    is_about_others = isinstance(reply, Positions) and [stands.channel for stands in reply.channels] != channels
+    if not isinstance(reply, kind) or is_about_others:
+        raise UndecodableDataError(what="a reply", reason=f"{type(reply).__name__} is no answer to this question")
+    return reply

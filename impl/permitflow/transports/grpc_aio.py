@@ -11,8 +11,9 @@ Reading never waits for the application, so that a slow consumer holds its permi
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from itertools import starmap
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -25,7 +26,22 @@ from permitflow.errors import (
     ProtocolError,
 )
 from permitflow.protocol.compression import Compression, offered
-from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
+from permitflow.protocol.control import (
+    Acknowledge,
+    AskPositions,
+    AskStatistics,
+    ChannelPosition,
+    ChannelRow,
+    Close,
+    ControlReply,
+    ControlRequest,
+    Discard,
+    Discarded,
+    Positions,
+    Publish,
+    Published,
+    StagedPart,
+)
 from permitflow.protocol.flow import Group, Parameters
 from permitflow.protocol.frames import EndOutcome, Get, Put, Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
@@ -37,21 +53,12 @@ from permitflow.transports.addresses import is_tcp
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.carrier import Conversation, Received
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import (
-    Order,
-    Where,
-    acknowledge,
-    close,
-    discard,
-    positions,
-    publish,
-    statistics,
-)
+from permitflow.transports.control_codec import encode_request, read_answer
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.transports.grpc_calls import ClientCall
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.same_host import SameHost, offering
+from permitflow.transports.same_host import Offer, SameHost
 from permitflow.transports.tcp import TcpStream
 from permitflow.transports.wire_errors import SILENT
 
@@ -67,7 +74,10 @@ __all__ = [
     "put",
 ]
 
-T = TypeVar("T")
+R = TypeVar("R", bound=ControlReply[pa.Schema])
+
+Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
+"""The channels' positions, in the order of the request."""
 
 
 class AioControl:
@@ -100,7 +110,7 @@ class AioControl:
             PeerTimeoutError: no reply in time.
             PeerGoneError: the exchange has gone.
         """
-        return await self._ask(positions(channels, consumer))
+        return await self._where(AskPositions(names := _names(channels), consumer), names)
 
     async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
         """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing.
@@ -115,7 +125,8 @@ class AioControl:
             StoreWriteError: the exchange could not write; some of the channels may be acknowledged.
             PermitflowError: as ``positions``.
         """
-        return await self._ask(acknowledge(rows, consumer))
+        named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
+        return await self._where(Acknowledge(named, consumer), [asked.channel for asked in named])
 
     async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Close these channels to all producers.  Ended channels stay as they are.
@@ -124,7 +135,7 @@ class AioControl:
             StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
-        return await self._ask(close(channels, consumer))
+        return await self._where(Close(names := _names(channels), consumer), names)
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
         """Make one attempt at each partition of a batch part of its channel, all or none.
@@ -133,7 +144,7 @@ class AioControl:
             StagingError: an attempt is not staged; nothing was published.
             PermitflowError: as ``positions``.
         """
-        return await self._ask(publish(query, batch, parts))
+        return await self._ask(Publish(query, batch, tuple(parts)), Published)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
         """Discard these attempts at a batch, unless they are published; other attempts stay.
@@ -141,7 +152,7 @@ class AioControl:
         Raises:
             PermitflowError: as ``positions``.
         """
-        return await self._ask(discard(query, batch, parts))
+        return await self._ask(Discard(query, batch, tuple(parts)), Discarded)
 
     async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
         """Ask for the traffic counts of channels of any kind.
@@ -153,15 +164,19 @@ class AioControl:
             UnknownChannelError: the exchange has no such channel.
             PermitflowError: as ``positions``.
         """
-        return await self._ask(statistics(channels))
+        return await self._ask(AskStatistics(_names(channels)), Statistics)
 
-    async def _ask(self, order: Order[T]) -> T:
+    async def _where(self, request: ControlRequest, channels: Sequence[str]) -> Where:
+        return (await self._ask(request, Positions, [*channels])).channels
+
+    async def _ask(self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None = None) -> R:
+        message = encode_request(request)
         async with self._turn:
             if self._is_closed:
                 raise ChannelClosedError(end="control stream")
             # After a failure, a late reply would be taken for the reply to the next request.
             self._is_closed = True
-            reply = order.read(await self._reply_to(order.message))
+            reply = read_answer(await self._reply_to(message), kind, channels)
             self._is_closed = False
             return reply
 
@@ -251,7 +266,7 @@ async def get(
     encoded = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
-        with offering(same_host, writes=False, who=who) as offer:
+        with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
                 PROTOCOL_VERSION,
                 channel,
@@ -319,7 +334,7 @@ async def put(
     encoded = schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     async with _calling(address, PUT_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
-        with offering(same_host, writes=True, who=who) as offer:
+        with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
             first = Put(
                 PROTOCOL_VERSION,
@@ -405,6 +420,12 @@ async def control(
             yield orders
         finally:
             orders.close()
+
+
+def _names(channels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(channels, str):
+        raise InvalidParametersError(name="channels", value=channels, rule="must be names, not one name")
+    return tuple(channels)
 
 
 def _require_name(channel: str) -> None:

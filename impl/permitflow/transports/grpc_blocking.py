@@ -51,9 +51,8 @@ from permitflow.transports import grpc_aio
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.background import background
 from permitflow.transports.codec import Marker, checked_marker
-from permitflow.transports.control_codec import Where
 from permitflow.transports.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
-from permitflow.transports.grpc_aio import AioControl, ChannelDescription
+from permitflow.transports.grpc_aio import AioControl, ChannelDescription, Where
 from permitflow.transports.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.same_host import SameHost

@@ -22,6 +22,7 @@ class Heartbeat:
         loop: asyncio.AbstractEventLoop,
         *,
         ping: Callable[[], None],
+        is_listening: Callable[[], bool],
         give_up: Callable[[float], None],
         silence_seconds: float,
     ) -> None:
@@ -30,6 +31,7 @@ class Heartbeat:
         Args:
             loop: in which this object is used.
             ping: gives a sign of life, without waiting; called in a thread.
+            is_listening: is this end reading?  While it is not, the peer's silence does not count.
             give_up: called once, with the seconds for which the peer has been silent.
             silence_seconds: the longest allowed silence.
         """
@@ -39,8 +41,7 @@ class Heartbeat:
         self._give_up = give_up
         self._last_sign = self._last_look = loop.time()
         self.has_sign = self._had_come = False
-        self.is_listening = True
-        """Is this end reading?  While it is not, the peer's silence does not count."""
+        self._is_listening = is_listening
         self._timer: asyncio.TimerHandle | None = loop.call_later(_PING_EVERY_SECONDS, self._look)
         _pinger().add(ping)
 
@@ -52,7 +53,7 @@ class Heartbeat:
     def _look(self) -> None:
         now = self._loop.time()
         # If this loop was busy, nothing was read: the silence does not count.
-        was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS or not self.is_listening
+        was_busy = now - self._last_look > 2 * _PING_EVERY_SECONDS or not self._is_listening()
         self._last_look = now
         if self.has_sign or was_busy:
             self._last_sign = now

@@ -4,7 +4,6 @@ Slicing a batch of small chunks into messages is most of the cost of receiving t
 them again.  So an end's inbox holds such a batch as it came, as a run of its chunks.
 """
 
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
@@ -13,13 +12,8 @@ from typing import cast, overload
 import pyarrow as pa
 
 from permitflow.protocol.flow import Inbound
-from permitflow.protocol.frames import Announcement, Chunks, UpstreamFrame
 from permitflow.protocol.messages import Message
-from permitflow.protocol.session import DownstreamSession
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, Received
-from permitflow.transports.codec import LONE_BODY_AT, EncodedChunks, WireFrame, decode_upstream, lone_chunks
-from permitflow.transports.protobuf_values import decode_announcement
 
 # Of neighbours that came singly: smaller batches cost their reader more than copying them costs here.
 _COPIED_BELOW_BYTES = 16 << 10
@@ -125,41 +119,3 @@ def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | 
         return parts[0] if parts else None
     joined = pa.concat_batches([part.batch for part in parts])
     return JoinedChunks(joined, tuple(chain.from_iterable(part.rows for part in parts)))
-
-
-class Arrivals(ABC):
-    """A part of a receiving end: decodes the carrier's messages into the session's inbox."""
-
-    _session: DownstreamSession[object]
-    _batches: BatchCodec | None
-
-    def _take_in(self, message: Received) -> None:
-        """Decode a message of the peer into the inbox."""
-        view, batches = memoryview(message), self._batches
-        said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
-        if said is None or batches is None:
-            self._take_frames(view)
-        else:
-            self._take_chunks(batches, view[LONE_BODY_AT:], *said)
-
-    def _take_chunks(self, batches: BatchCodec, arrow: Buffer, rows: tuple[int, ...], uncompressed_bytes: int) -> None:
-        chunks = JoinedChunks(batches.decode(arrow, rows, uncompressed_bytes), rows)
-        self._session.receive(Chunks(chunks, chunks.rows))
-
-    def _take_frames(self, message: Received) -> None:
-        for frame in decode_upstream(message):
-            if isinstance(frame, Announcement) and self._batches is not None:
-                said = decode_announcement(self._session.parameters.flow, frame.said)
-                self._session.receive(Announcement(said))
-            elif not isinstance(frame, EncodedChunks):
-                self._session.receive(cast("UpstreamFrame[object]", frame))
-                self._note(frame)
-            elif self._batches is None:
-                self._session.receive(Chunks((), frame.rows))  # before the agreement: it refuses them
-            else:
-                (arrow,) = frame.arrow
-                self._take_chunks(self._batches, arrow, frame.rows, frame.uncompressed_bytes)
-
-    @abstractmethod
-    def _note(self, frame: WireFrame) -> None:
-        """React to a frame other than chunks, which the session has received."""

@@ -8,10 +8,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     AlteredMessageError,
     ChannelClosedError,
@@ -22,7 +23,7 @@ from permitflow.errors import (
     TransportError,
 )
 from permitflow.protocol.compression import Compression, decided, require_none_in_memory
-from permitflow.protocol.flow import Flow, Parameters
+from permitflow.protocol.flow import Flow, Inbound, Outbound, Parameters
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
@@ -91,6 +92,11 @@ class RemoteEnd(ABC, Generic[S]):
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
         self._last_wait: asyncio.TimerHandle | None = None
+        self._set_up()
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Set the fields of this kind of end."""
 
     # The stream's properties, known after the agreement.
 
@@ -279,9 +285,17 @@ class RemoteEnd(ABC, Generic[S]):
         if self._over_at is None:
             self._over_at = self._clock()
 
-    @property
-    def _open_seconds(self) -> float:
-        return (self._clock() if self._over_at is None else self._over_at) - self._opened_at
+    def _statistics(self, core: Inbound[object] | Outbound[object], **counts: Any) -> ChannelStatistics:
+        return ChannelStatistics(
+            name=self.name,
+            path=self._carrier.meeting.path,
+            compression=self._session.compression.words,
+            window_rows=self.parameters.window_rows,
+            open_seconds=(self._clock() if self._over_at is None else self._over_at) - self._opened_at,
+            gauges=core.gauges(),
+            gauge_help=self.parameters.flow.gauge_help,
+            **counts,
+        )
 
     def _begin(self, batches: BatchCodec) -> None:
         """Start after the agreement."""

@@ -2,23 +2,40 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import cast
 
 import pyarrow as pa
 
 from permitflow.channels.interface import require_count
+from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import ChannelClosedError, EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.flow import Haste, Inbound
-from permitflow.protocol.frames import Abort, Agreement, End, EndOutcome, Failure
+from permitflow.errors import ChannelClosedError, PermitflowError, WouldBlock
+from permitflow.protocol.flow import Haste
+from permitflow.protocol.frames import (
+    Abort,
+    Agreement,
+    Announcement,
+    Chunks,
+    End,
+    EndOutcome,
+    Failure,
+    UpstreamFrame,
+)
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession, State
-from permitflow.transports.carrier import Buffer, Carrier
-from permitflow.transports.codec import WireFrame, encode_downstream
-from permitflow.transports.joined import Arrivals, JoinedChunks, oldest_joined
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.codec import (
+    LONE_BODY_AT,
+    EncodedChunks,
+    WireFrame,
+    decode_upstream,
+    encode_downstream,
+    lone_chunks,
+)
+from permitflow.transports.joined import JoinedChunks, oldest_joined
+from permitflow.transports.protobuf_values import decode_announcement
 from permitflow.transports.remote_end import RemoteEnd
-from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteReceiver"]
 
@@ -26,7 +43,7 @@ RESIDUE_SECONDS = 0.02
 """The longest wait of an idle receiver's residue: docs/decisions/performance-notes.md#the-residue."""
 
 
-class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
+class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[object]]):
     """The end from which record batches come; see ``ReceiveEnd`` for what each method promises.
 
     Only this end has joined reads (``receive_joined``, ``take_joined``): only chunks from a network are joined.
@@ -35,18 +52,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
     END = "receiver"
     WRITES = False
 
-    def __init__(
-        self,
-        session: DownstreamSession[object],
-        carrier: Carrier,
-        *,
-        schema: pa.Schema | None = None,
-        offer: Offer | None = None,
-        compression: Compression = Compression.AUTO,
-        checksums: bool = True,
-    ) -> None:
-        """Use ``get``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
+    def _set_up(self) -> None:
         # Waiting tasks take messages in the order in which they came.
         self._turn, self._in_line = asyncio.Lock(), 0
         # Is taking blocked although a message is here?
@@ -59,31 +65,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._core = self._session.inbound
         self._core.when_touched(self._advance)
 
-    @property
-    def core(self) -> Inbound[object]:
-        """The flow's end, which knows its group; its methods are for the group's own code."""
-        return self._core
-
     # Receiving.
-
-    def receive_nowait(self) -> Message[pa.RecordBatch]:
-        """Receive the oldest message; its permits return."""
-        self._core.require_none_taken()
-        self._require_takeable()
-        return self._receive_now()
-
-    async def receive(self) -> Message[pa.RecordBatch]:
-        """Receive the oldest message; wait until there is one."""
-        self._core.require_none_taken()
-        await self.until_takeable()
-        return self._receive_now()
-
-    async def receive_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
-        """Receive the messages that are here, at least one and at most ``max_messages``."""
-        self._core.require_none_taken()
-        messages = self._core.receive_many(await self._until_some(max_messages))
-        self._advance()
-        return messages
 
     async def receive_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
         """Receive the oldest chunks that came as rows of one batch, without slicing it.
@@ -113,26 +95,6 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._advance()
         return joined
 
-    def _receive_now(self) -> Message[pa.RecordBatch]:
-        message = self._core.try_receive()
-        assert message is not None, "the caller has seen that a message is here"
-        self._advance()
-        return message
-
-    def take_nowait(self) -> Message[pa.RecordBatch]:
-        """Take the oldest untaken message; it keeps its permits until ``consume``."""
-        self._require_takeable()
-        return self._core.take()
-
-    async def take(self) -> Message[pa.RecordBatch]:
-        """Take the oldest untaken message; wait until there is one."""
-        await self.until_takeable()
-        return self._core.take()
-
-    async def take_many(self, max_messages: int | None = None) -> list[Message[pa.RecordBatch]]:
-        """Take the untaken messages that are here, at least one."""
-        return self._core.take_many(await self._until_some(max_messages))
-
     async def take_joined(self, max_rows: int | None = None) -> JoinedChunks | Message[pa.RecordBatch]:
         """Take the chunks that ``receive_joined`` would receive; each keeps its permits until ``consume``.
 
@@ -149,59 +111,10 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._core.hold(len(joined.rows))
         return joined
 
-    def consume(self, messages: int = 1) -> None:
-        """Consume the oldest taken messages: their permits return."""
-        require_count(messages, name="messages")
-        if self._is_cut_off:
-            self._raise_if_over()
-        self._core.consume_many(messages)
-        self._advance()
-
-    # Moving chunks on without taking them.
-
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay in the inbox."""
-        return self._core.chunks_at_hand(most, most_rows)
-
-    def pass_by(self, count: int) -> None:
-        """Take and consume this many of the oldest messages, which ``chunks_at_hand`` has shown."""
-        if self._is_cut_off:
-            self._raise_if_over()
-        self._core.pass_by(count)
-        self._advance()
-
-    def __aiter__(self) -> Self:
-        """Receive until the end of the stream."""
-        return self
-
-    async def __anext__(self) -> Message[pa.RecordBatch]:
-        """The next message.
-
-        Raises:
-            StopAsyncIteration: the stream has ended.
-            ChannelAbortedError, ChannelClosedError, PeerGoneError, LocalProtocolError: as for ``receive_nowait``.
-        """
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
     # Turns of tasks that take messages.
 
-    async def _until_some(self, max_messages: int | None) -> int:
-        """Wait for the first takeable message; return how many single messages can be taken then."""
-        if max_messages is not None:
-            require_count(max_messages, name="max_messages")
-        await self.until_takeable()
-        here = self._core.untaken
-        return here if max_messages is None else min(here, max_messages)
-
     async def until_takeable(self) -> None:
-        """Wait until this task may take the oldest message; it takes none, and no other task runs before it can.
-
-        Raises:
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
-        """
+        """Wait until this task may take the oldest message."""
         core = self._core
         if core.untaken and not (self._in_line or self._is_cut_off or self._is_pressed):
             return
@@ -225,6 +138,13 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
         self._raise_if_over()
         self._ask()
         raise WouldBlock("no message is here, or those that are belong to tasks that have waited for them")
+
+    def _require_consumable(self) -> None:
+        if self._is_cut_off:
+            self._raise_if_over()
+
+    def _spare(self) -> int:
+        return self._core.untaken
 
     def _ask(self) -> None:
         """Let the flow's end request what it has withheld, because its application asks and nothing is here."""
@@ -263,6 +183,33 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
             self._writing.soon()
 
     # Frames.
+
+    def _take_in(self, message: Received) -> None:
+        """Decode a message of the peer into the inbox."""
+        view, batches = memoryview(message), self._batches
+        said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
+        if said is None or batches is None:
+            self._take_frames(view)
+        else:
+            self._take_chunks(batches, view[LONE_BODY_AT:], *said)
+
+    def _take_chunks(self, batches: BatchCodec, arrow: Buffer, rows: tuple[int, ...], uncompressed_bytes: int) -> None:
+        chunks = JoinedChunks(batches.decode(arrow, rows, uncompressed_bytes), rows)
+        self._session.receive(Chunks(chunks, chunks.rows))
+
+    def _take_frames(self, message: Received) -> None:
+        for frame in decode_upstream(message):
+            if isinstance(frame, Announcement) and self._batches is not None:
+                said = decode_announcement(self._session.parameters.flow, frame.said)
+                self._session.receive(Announcement(said))
+            elif not isinstance(frame, EncodedChunks):
+                self._session.receive(cast("UpstreamFrame[object]", frame))
+                self._note(frame)
+            elif self._batches is None:
+                self._session.receive(Chunks((), frame.rows))  # before the agreement: it refuses them
+            else:
+                (arrow,) = frame.arrow
+                self._take_chunks(self._batches, arrow, frame.rows, frame.uncompressed_bytes)
 
     def _note(self, frame: WireFrame) -> None:
         match frame:
@@ -313,8 +260,7 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def cancel_nowait(self, reason: str) -> None:
         """As ``cancel``, without waiting for the sender's answer."""
-        if self._core.belongs_to_group:
-            raise LocalProtocolError("an input of a gate cannot be cancelled by itself: close the gate")
+        self._require_no_group()
         session = self._session
         if self._is_closed or session.is_cancelled or session.state not in (State.OPEN, State.ENDED):
             return
@@ -340,16 +286,10 @@ class RemoteReceiver(Arrivals, RemoteEnd[DownstreamSession[object]]):
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
-        return ChannelStatistics(
-            name=self.name,
-            path=self._carrier.meeting.path,
-            compression=self._session.compression.words,
-            window_rows=self.parameters.window_rows,
+        return self._statistics(
+            self._core,
             consumed_chunks=self._core.consumed_chunks,
             consumed_rows=self._core.consumed_rows,
             inbox_rows=self._core.inbox_rows,
             peak_inbox_rows=self._core.peak_inbox_rows,
-            open_seconds=self._open_seconds,
-            gauges=self._core.gauges(),
-            gauge_help=self.parameters.flow.gauge_help,
         )

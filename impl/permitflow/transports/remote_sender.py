@@ -19,17 +19,15 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.compression import Compression
 from permitflow.protocol.frames import Agreement, Cancel, Chunks, EndOutcome, Failure, Feedback
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.coalescing import MessageWriter, collected_rows, rows_in_message
 from permitflow.transports.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.protobuf_values import decode_feedback
 from permitflow.transports.remote_end import RemoteEnd
-from permitflow.transports.same_host import Offer
 
 __all__ = ["RemoteSender"]
 
@@ -46,18 +44,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     END = "sender"
     WRITES = True
 
-    def __init__(
-        self,
-        session: UpstreamSession[object],
-        carrier: Carrier,
-        *,
-        schema: pa.Schema | None = None,
-        offer: Offer | None = None,
-        compression: Compression = Compression.AUTO,
-        checksums: bool = True,
-    ) -> None:
-        """Use ``put``, or the exchange."""
-        super().__init__(session, carrier, schema=schema, offer=offer, compression=compression, checksums=checksums)
+    def _set_up(self) -> None:
         self._waiting, self._stopped = Stopwatch(self._clock), Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
         self._is_optimistic = False
@@ -434,11 +421,8 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""
         core, totals = self._core, self._core.totals
-        return ChannelStatistics(
-            name=self.name,
-            path=self._carrier.meeting.path,
-            compression=self._session.compression.words,
-            window_rows=self.parameters.window_rows,
+        return self._statistics(
+            core,
             sent_chunks=totals.chunks,
             sent_rows=totals.rows,
             rows_held=core.rows_held,
@@ -446,7 +430,4 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             waiting_sends=len(self._line.parked) + self._in_line + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             stopped_seconds=self._stopped.seconds,
-            open_seconds=self._open_seconds,
-            gauges=core.gauges(),
-            gauge_help=self.parameters.flow.gauge_help,
         )

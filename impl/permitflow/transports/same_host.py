@@ -8,8 +8,7 @@ other messages take the link, in the order of writing.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from permitflow.errors import PeerGoneError, PermitflowError, SameHostError, TransportError, UndecodableDataError
@@ -22,7 +21,7 @@ from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accept
 from permitflow.transports.shared_memory.link import AsyncioLink
 from permitflow.transports.shared_memory.ring import Ring, ring_end
 
-__all__ = ["NETWORK", "SHARED_MEMORY", "HostCarrier", "Meeting", "Offer", "SameHost", "meet", "offering", "settle"]
+__all__ = ["NETWORK", "SHARED_MEMORY", "HostCarrier", "Meeting", "Offer", "SameHost", "meet", "settle"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,26 +68,6 @@ async def meet(offer: SameHostOffer | None, policy: SameHost, *, writes: bool, w
     return Meeting(None if offer is None else SameHostAnswer(b"", refusal), None, f"{NETWORK}: {refusal}")
 
 
-@contextmanager
-def offering(policy: SameHost, *, writes: bool, who: str) -> Iterator[Offer]:
-    """Offer shared memory to an acceptor before dialling it; withdraw the offer at the end of the block.
-
-    Args:
-        policy: of this end.
-        writes: is this end the one that sends data?
-        who: the acceptor in words.
-
-    Raises:
-        SameHostError: this end requires shared memory, and cannot offer it.
-    """
-    with closing(Offer(policy, writes=writes, who=who)) as offer:
-        _watch(offer)
-        try:
-            yield offer
-        finally:
-            _withdraw(offer)
-
-
 def settle(offer: Offer, answer: SameHostAnswer | None) -> Meeting:
     """Evaluate the acceptor's answer to the offer.
 
@@ -96,31 +75,10 @@ def settle(offer: Offer, answer: SameHostAnswer | None) -> Meeting:
         SameHostError: this end requires shared memory, and there is none.
         UndecodableDataError: the acceptor claims to have the memory, and cannot prove it.
     """
-    _withdraw(offer)
-    link = offer.settle(answer, _link)
-    if link is not None:
-        return Meeting(None, link, SHARED_MEMORY)
+    ends = offer.settle(answer)
+    if ends is not None:
+        return Meeting(None, _link(*ends), SHARED_MEMORY)
     return Meeting(None, None, f"{NETWORK}: {offer.reason}")
-
-
-def _watch(offer: Offer) -> None:
-    if offer.listener is not None and offer.awaits_visitor:
-        asyncio.get_running_loop().add_reader(offer.listener.socket.fileno(), _serve, offer)
-
-
-def _serve(offer: Offer) -> None:
-    again_seconds = offer.serve()
-    if again_seconds is None:
-        _withdraw(offer)
-        offer.turn_away()
-    elif again_seconds > 0:
-        _withdraw(offer)
-        asyncio.get_running_loop().call_later(again_seconds, _watch, offer)
-
-
-def _withdraw(offer: Offer) -> None:
-    if offer.listener is not None and offer.awaits_visitor:
-        asyncio.get_running_loop().remove_reader(offer.listener.socket.fileno())
 
 
 def _link(connection: socket.socket, ring: Ring) -> AsyncioLink:

@@ -23,19 +23,16 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.addresses import host_and_port
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
-from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
+from permitflow.transports.carrier import Buffer, Received, SocketCarrier
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
-from permitflow.transports.shared_memory.ring import without
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
 
 _HEADER = Struct(">B2sBI")
 _MARK = b"pf"
 HEADER_BYTES = _HEADER.size
-PIECES_AT_ONCE = 256
-"""The pieces of a message in one system call; the kernel takes up to 1,024."""
 
 
 class Kind(IntEnum):
@@ -103,7 +100,7 @@ _VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up
 _FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlier may lose it
 
 
-class TcpStream(Carrier):
+class TcpStream(SocketCarrier):
     """A stream over a socket of its own."""
 
     def __init__(
@@ -124,11 +121,9 @@ class TcpStream(Carrier):
             silence_seconds: a peer that gives no sign of life for longer is gone.
             handshake_seconds: of an acceptor: the deadline for the dialler's request.
         """
-        self._loop = asyncio.get_running_loop()
-        self._socket, self._who, self._is_acceptor = connection, who, is_acceptor
-        connection.setblocking(False)
+        super().__init__(connection)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._listener: Listener | None = None
+        self._who, self._is_acceptor = who, is_acceptor
         # Received messages.
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._body: memoryview | None = None
@@ -136,12 +131,11 @@ class TcpStream(Carrier):
         self._kind = Kind.MESSAGE
         self._most_bytes = 0 if is_acceptor else MAX_MESSAGE_BYTES
         self._inbox: deque[tuple[Kind, Received]] = deque()
-        self._is_watching = self._is_paused = self._has_end_come = self._has_ended = False
+        self._has_end_come = self._has_ended = False
         self._method: asyncio.Future[str] = self._loop.create_future()
         # What leaves; signs of life do so in another thread.
         self._sending, self._ping_rest = threading.Lock(), b""
-        self._rest: Sequence[Buffer] = ()
-        self._is_within_message = self._is_closing_half = False
+        self._is_within_message = False
         self._awaits_agreement = False  # does the dialler, before it sends chunks?
         # The end.
         self._failure: PermitflowError | None = None
@@ -149,7 +143,13 @@ class TcpStream(Carrier):
         self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
         self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
-        self._heartbeat = Heartbeat(self._loop, ping=self._ping, give_up=self._give_up, silence_seconds=silence_seconds)
+        self._heartbeat = Heartbeat(
+            self._loop,
+            ping=self._ping,
+            is_listening=lambda: self._is_watching,
+            give_up=self._give_up,
+            silence_seconds=silence_seconds,
+        )
         self._watch()
 
     # Reading.
@@ -163,32 +163,9 @@ class TcpStream(Carrier):
         """
         return await self._method
 
-    def listen(self, listener: Listener) -> None:
-        """See ``Carrier``."""
-        self._listener = listener
-        self._watch()  # reading may have stopped before there was a listener
-        self._loop.call_soon(self._tell)
-
-    def pause(self) -> None:
-        """See ``Carrier``."""
-        self._is_paused = True
-        self._unwatch()
-
-    def resume(self) -> None:
-        """See ``Carrier``."""
-        self._is_paused = False
-        self._watch()
-        self._loop.call_soon(self._tell)
-
-    def _watch(self) -> None:
-        if not self._is_watching and not self._is_paused and self._failure is None:
-            self._is_watching = self._heartbeat.is_listening = True
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
-
-    def _unwatch(self) -> None:
-        if self._is_watching:
-            self._is_watching = self._heartbeat.is_listening = False
-            self._loop.remove_reader(self._socket.fileno())
+    @property
+    def _has_read_all(self) -> bool:
+        return self._failure is not None
 
     def _on_readable(self) -> None:
         try:
@@ -201,7 +178,7 @@ class TcpStream(Carrier):
             self._fail(self._gone(str(error)))
         except OSError as error:
             self._break_reading(str(error))
-        self._tell()
+        self._deliver()
 
     def _receive(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -264,9 +241,9 @@ class TcpStream(Carrier):
     def _on_late(self) -> None:
         reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
         self._fail(PeerTimeoutError(who=self._who, reason=reason))
-        self._tell()
+        self._deliver()
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         """Deliver received messages to the listener."""
         inbox = self._inbox
         while inbox and self._listener is not None and not self._is_paused:
@@ -300,71 +277,37 @@ class TcpStream(Carrier):
         size = sum(map(len, message))
         if self._awaits_agreement:  # this message is the agreement
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
-        return self._send([header(_MESSAGE, size) + message[0], *message[1:]], HEADER_BYTES + size)
+        return self._send([header(_MESSAGE, size) + message[0], *message[1:]])
 
     @property
     def takes_last_words(self) -> bool:
         """See ``Carrier``; an acceptor says why by ``finish``."""
         return self._is_wrong and not self._is_broken and not self._is_acceptor
 
-    def half_close(self) -> None:
-        """See ``Carrier``; an acceptor says so by ``finish``, when all is over."""
-        if self._rest:
-            self._is_closing_half = True
-        elif not self._is_acceptor:
+    def _close_half(self) -> None:
+        """An acceptor says so by ``finish``, when all is over."""
+        if not self._is_acceptor:
             self._send([header(Kind.END)])
 
-    def _send(self, pieces: Sequence[Buffer], size: int = -1) -> bool:
-        """Write; True if the socket took all, else the rest follows later.  Quicker if the size is known."""
-        assert not self._rest, "the carrier was full"
-        if self._is_broken:
-            return False
-        try:
-            self._rest = self._sent(pieces, size)
-        except OSError as error:
-            self._on_unwritable(error)
-            return False
-        if self._rest:
-            self._loop.add_writer(self._socket.fileno(), self._on_writable)
-        return not self._rest
+    def _send(self, pieces: Sequence[Buffer]) -> bool:
+        return not self._is_broken and super()._send(pieces)
 
-    def _sent(self, pieces: Sequence[Buffer], size: int = -1) -> Sequence[Buffer]:
-        """Write as much as the socket takes now; return the rest."""
+    def _sent(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
         with self._sending:
             if self._ping_rest:
-                pieces, self._ping_rest, size = [self._ping_rest, *pieces], b"", -1
+                pieces, self._ping_rest = [self._ping_rest, *pieces], b""
             self._is_within_message = True  # until the socket has taken all of it; after an error, for ever
-            try:
-                while pieces:
-                    sent = self._socket.sendmsg(pieces[:PIECES_AT_ONCE])
-                    pieces = () if sent == size else without(pieces, sent)
-            except BlockingIOError:
-                pass
-            self._is_within_message = bool(pieces)
-            return pieces
-
-    def _on_writable(self) -> None:
-        try:
-            self._rest = self._sent(self._rest)
-        except OSError as error:
-            self._on_unwritable(error)
-            return
-        if self._rest:
-            return
-        self._loop.remove_writer(self._socket.fileno())
-        if self._is_closing_half:
-            self.half_close()
-        elif self._listener is not None:
-            self._listener.on_writable()
+            rest = super()._sent(pieces)
+            self._is_within_message = bool(rest)
+            return rest
 
     def _on_unwritable(self, error: OSError) -> None:
         """React to a peer that stopped reading; its last messages or its silence show the reason."""
-        self._loop.remove_writer(self._socket.fileno())
         self._loop.call_later(_VERDICT_SECONDS, self._on_no_verdict, str(error))
 
     def _on_no_verdict(self, reason: str) -> None:
         self._break(reason)
-        self._tell()
+        self._deliver()
 
     def _ping(self) -> None:
         """Give a sign of life, in another thread, unless a message is being written."""
@@ -404,7 +347,7 @@ class TcpStream(Carrier):
 
     def _give_up(self, silent_seconds: float) -> None:
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
-        self._tell()
+        self._deliver()
 
     def _gone(self, reason: str) -> PeerGoneError:
         is_known = self._is_acceptor or self._heartbeat.has_heard
@@ -426,7 +369,7 @@ class TcpStream(Carrier):
         self._fail(error)
         if self.takes_last_words:
             self._is_watching = True
-            self._loop.add_reader(self._socket.fileno(), self._skip)
+            self._loop.add_reader(self._descriptor, self._skip)
 
     def _skip(self) -> None:
         """Read and drop bytes: unread, they would make the kernel reset the connection, and lose last words."""
@@ -453,8 +396,7 @@ class TcpStream(Carrier):
         """See ``Carrier``."""
         self._listener = None
         self._unwatch()
-        if self._rest and self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._socket.fileno())
+        self._stop_writing()
         if self._late is not None:
             self._late.cancel()
         if not self._is_acceptor:  # an acceptor must still send the reason
@@ -466,8 +408,7 @@ class TcpStream(Carrier):
         if self._late is not None:
             self._late.cancel()
         self._heartbeat.stop()
-        if self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._socket.fileno())
+        self._stop_writing()
         self._listener = None
         self._socket.close()
 

@@ -49,10 +49,10 @@ from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums, checked
 from permitflow.transports.codec import decode_upstream, front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import encode_reply, encode_request
+from permitflow.transports.control_codec import encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.wire.v1 import exchange_pb2 as pb
-from tests.support.carriers import message_of
+from tests.support.carriers import encode_reply, message_of
 from tests.support.kept_rows import Refusal, refused
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (

@@ -27,8 +27,9 @@ from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, C
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics, rates_between
-from permitflow.transports.control_codec import decode_reply, encode_reply
+from permitflow.transports.control_codec import decode_reply
 from permitflow.transports.grpc_aio import control, get, put
+from tests.support.carriers import encode_reply
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL, until
 from tests.support.served import served

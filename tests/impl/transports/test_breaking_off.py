@@ -167,8 +167,6 @@ async def test_a_link_whose_messages_are_wrong_still_carries_the_last_one() -> N
     carrier, heard = HostCarrier(network, who="the peer"), asyncio.get_running_loop().create_future()
     carrier.listen(Ear(lambda *_: None, lambda: None, lambda: None, heard.set_result))
     with memory_ends() as ends:
-        ends.reader_socket.setblocking(False)
-        ends.writer_socket.setblocking(False)
         link = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=1_000)
         carrier.prepare(Meeting(None, link, SHARED_MEMORY))
         carrier.write([b"first"])

@@ -11,9 +11,9 @@ from permitflow.protocol.frames import End, Feedback
 from permitflow.protocol.permits import PERMITS, Permits
 from permitflow.transports.checksum import CHECKSUM_BYTES, Checksums, checked, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_upstream, encode_downstream, encode_upstream
-from permitflow.transports.control_codec import encode_reply, encode_request
+from permitflow.transports.control_codec import encode_request
 from permitflow.wire.v1 import exchange_pb2 as pb
-from tests.support.carriers import message_of
+from tests.support.carriers import encode_reply, message_of
 
 
 @given(st.lists(st.binary(max_size=80), min_size=1, max_size=4), st.data())

@@ -51,7 +51,11 @@ class Watched:
         loop = cast("asyncio.AbstractEventLoop", self.clock)
         self.pinged = threading.Event()
         self.heartbeat = Heartbeat(
-            loop, ping=self.pinged.set, give_up=self.silences.append, silence_seconds=SILENCE_SECONDS
+            loop,
+            ping=self.pinged.set,
+            is_listening=lambda: True,
+            give_up=self.silences.append,
+            silence_seconds=SILENCE_SECONDS,
         )
 
 

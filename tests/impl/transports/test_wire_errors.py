@@ -35,11 +35,12 @@ from permitflow.protocol.frames import Abort
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.codec import decode_upstream, encode_upstream
-from permitflow.transports.control_codec import decode_reply, encode_reply
+from permitflow.transports.control_codec import decode_reply
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.grpc_blocking import control, open_source
 from permitflow.transports.texts import MOST_CHARACTERS, require_text, sendable
 from permitflow.transports.wire_errors import ERROR_KEY, decode_status, encode_status, error_from_status, status_of
+from tests.support.carriers import encode_reply
 
 SAMPLES: list[tuple[PermitflowError, grpc.StatusCode]] = [
     (UnknownChannelError(channel="x", known=("a", "b")), grpc.StatusCode.NOT_FOUND),

@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
-from permitflow.transports.carrier import Carrier, Listener
+from permitflow.transports.carrier import Buffer, SocketCarrier
 from permitflow.transports.shared_memory.region import forget_in_children
-from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, Part, Place, RingReader, RingWriter, without
+from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, Place, RingReader, RingWriter
 
 _HEADER = struct.Struct("<4sIII")
 _INLINE = b"pf:m"
@@ -125,66 +125,35 @@ A fast consumer returns space sooner; to a slow one the copy over the socket mak
 keeps its chunks never returns space, so the wait needs a limit.
 """
 
-_MOST_PIECES = 1024
-"""The kernel's limit for one ``sendmsg``."""
 
-
-class AsyncioLink(Carrier):
+class AsyncioLink(SocketCarrier):
     """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
         """Take ownership of the socket and the ring; needs a running event loop.
 
         Args:
-            connection: non-blocking.
+            connection: to the peer.
             ring: this process's end.
             most_bytes: of a message.
         """
-        self._loop = asyncio.get_running_loop()
-        self._socket, self._descriptor = connection, connection.fileno()
+        super().__init__(connection)
         self._ring = ring
         self._writer = ring if isinstance(ring, RingWriter) else None
         self._reader = ring if isinstance(ring, RingReader) else None
         self._notes = NoteReader(most_bytes)
         self._inbox: deque[bytes | memoryview] = deque()
-        self._listener: Listener | None = None
         self._failure: PermitflowError | None = None
-        self._is_watching = self._is_paused = self._has_ended = self._has_reported_end = False
-        self._is_ring_full = False
-        self._unplaced: tuple[Sequence[Part], int] | None = None  # waits for space in the ring
+        self._has_ended = self._has_reported_end = self._is_ring_full = False
+        self._unplaced: tuple[Sequence[Buffer], int] | None = None  # waits for space in the ring
         self._space_timer: asyncio.TimerHandle | None = None
-        self._rest: Sequence[Part] = ()  # waits for the socket
-        self._is_closing_half = False
         forget_in_children(self)
 
     # Reading.
 
-    def listen(self, listener: Listener) -> None:
-        """See ``Carrier``."""
-        self._listener = listener
-        self._watch()
-        self._loop.call_soon(self._deliver)
-
-    def pause(self) -> None:
-        """See ``Carrier``."""
-        self._is_paused = True
-        self._unwatch()
-
-    def resume(self) -> None:
-        """See ``Carrier``."""
-        self._is_paused = False
-        self._watch()
-        self._loop.call_soon(self._deliver)
-
-    def _watch(self) -> None:
-        if not self._is_watching and not self._has_ended and not self._is_paused:
-            self._is_watching = True
-            self._loop.add_reader(self._descriptor, self._on_readable)
-
-    def _unwatch(self) -> None:
-        if self._is_watching:
-            self._is_watching = False
-            self._loop.remove_reader(self._descriptor)
+    @property
+    def _has_read_all(self) -> bool:
+        return self._has_ended
 
     def _on_readable(self) -> None:
         self._receive()
@@ -236,7 +205,7 @@ class AsyncioLink(Carrier):
 
     # Writing.
 
-    def write(self, message: Sequence[Part]) -> bool:
+    def write(self, message: Sequence[Buffer]) -> bool:
         """See ``Carrier``; waits at most ``SPACE_SECONDS`` for space in the ring."""
         size = sum(map(len, message))
         if size < RING_FROM_BYTES or self._writer is None:
@@ -257,7 +226,7 @@ class AsyncioLink(Carrier):
         self._space_timer = self._loop.call_later(SPACE_SECONDS, self._on_no_space)
         return False
 
-    def _placed(self, parts: Sequence[Part], size: int) -> list[bytes] | None:
+    def _placed(self, parts: Sequence[Buffer], size: int) -> list[bytes] | None:
         """Put a message into the ring and return its note; None without room.
 
         Raises:
@@ -296,60 +265,25 @@ class AsyncioLink(Carrier):
             if self._writer is not None:
                 self._loop.remove_reader(self._writer.counter)
 
-    def _send_late(self, pieces: Sequence[Part]) -> None:
+    def _send_late(self, pieces: Sequence[Buffer]) -> None:
         if self._send(pieces):
             self._on_written()
-
-    def _send(self, pieces: Sequence[Part]) -> bool:
-        try:
-            self._rest = self._send_now(pieces)
-        except OSError as error:
-            self._loop.call_soon(self._on_error, TransportError.of(what="the Unix socket", cause=error))
-            return False
-        if self._rest:
-            self._loop.add_writer(self._descriptor, self._on_writable)
-        return not self._rest
-
-    def _send_now(self, pieces: Sequence[Part]) -> Sequence[Part]:
-        """Send what the socket takes; return the rest."""
-        try:
-            sent = self._socket.sendmsg(pieces[:_MOST_PIECES], (), socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            return pieces
-        return without(pieces, sent)
-
-    def _on_writable(self) -> None:
-        try:
-            self._rest = self._send_now(self._rest)
-        except OSError as error:
-            self._loop.remove_writer(self._descriptor)
-            self._on_error(TransportError.of(what="the Unix socket", cause=error))
-            return
-        if not self._rest:
-            self._loop.remove_writer(self._descriptor)
-            self._on_written()
-
-    def _on_written(self) -> None:
-        if self._is_closing_half:
-            self._shut()
-        elif self._listener is not None:
-            self._listener.on_writable()
 
     @property
     def takes_last_words(self) -> bool:
         """See ``Carrier``."""
         return self._failure is not None
 
-    def half_close(self) -> None:
-        """See ``Carrier``."""
-        if self._rest or self._unplaced is not None:
-            self._is_closing_half = True
-        else:
-            self._shut()
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._rest) or self._unplaced is not None
 
-    def _shut(self) -> None:
+    def _close_half(self) -> None:
         with contextlib.suppress(OSError):  # the peer may be gone
             self._socket.shutdown(socket.SHUT_WR)
+
+    def _on_unwritable(self, error: OSError) -> None:
+        self._on_error(TransportError.of(what="the Unix socket", cause=error))
 
     # The end.
 
@@ -366,9 +300,7 @@ class AsyncioLink(Carrier):
         self._listener = None
         self._unwatch()
         self._stop_waiting_for_space()
-        if self._rest and self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._descriptor)
-        self._rest = ()
+        self._stop_writing()
         self._has_ended = True
         self._socket.close()
         self._ring.close()

@@ -12,11 +12,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from permitflow.errors import UndecodableDataError
+from permitflow.transports.carrier import Buffer
 from permitflow.transports.shared_memory.region import Region
 
 ALIGNMENT_BYTES = 64
@@ -182,9 +183,6 @@ def _is_between(place: Place, newest: Place, oldest: Place) -> bool:
     return head <= place.offset and end <= oldest.offset
 
 
-Part: TypeAlias = bytes | memoryview | pa.Buffer
-"""A piece of a message."""
-
 BULK_BYTES = 4096
 """A message is aligned for its first piece of at least this size; the smaller pieces before it are frames."""
 
@@ -195,8 +193,6 @@ class RingWriter:
     def __init__(self, region: Region, counter: int) -> None:
         """``counter``: the descriptor of the event counter; this object closes it."""
         self._ring = region.ring
-        # An Arrow buffer has signed bytes and can be copied only into a view of signed bytes.
-        self._signed = region.ring.cast("b")
         self._space = WriterSpace(region.capacity_bytes)
         self.counter = counter
 
@@ -205,7 +201,7 @@ class RingWriter:
         """The size of the ring."""
         return self._space.capacity_bytes
 
-    def put(self, parts: Sequence[Part], size: int) -> Place | None:
+    def put(self, parts: Sequence[Buffer], size: int) -> Place | None:
         """Copy a message into the ring; None without room.
 
         Raises:
@@ -216,13 +212,11 @@ class RingWriter:
         if place is None:
             return None
         at = place.offset
-        ring, signed, arrow = self._ring, self._signed, pa.Buffer
+        ring = self._ring
         for part in parts:
             end = at + len(part)
-            if isinstance(part, arrow):
-                signed[at:end] = part
-            else:
-                ring[at:end] = part if isinstance(part, bytes) else part.cast("B")
+            # Arrow's buffers have signed bytes.
+            ring[at:end] = part if isinstance(part, bytes) else memoryview(part).cast("B")
             at = end
         return place
 
@@ -238,7 +232,7 @@ class RingWriter:
 
     def close(self) -> None:
         """Release memory and descriptor: a reference to the stream keeps neither.  Closing twice is harmless."""
-        self._ring = self._signed = memoryview(b"")
+        self._ring = memoryview(b"")
         counter, self.counter = self.counter, -1
         if counter >= 0:
             os.close(counter)
@@ -309,7 +303,7 @@ class _Owner:
             self._space.end(self._tenure)
 
 
-def _lead(parts: Sequence[Part]) -> int:
+def _lead(parts: Sequence[Buffer]) -> int:
     """The bytes before the first piece of at least ``BULK_BYTES``."""
     lead = 0
     for part in parts:
@@ -317,15 +311,3 @@ def _lead(parts: Sequence[Part]) -> int:
             return lead
         lead += len(part)
     return 0
-
-
-P = TypeVar("P", bound=Part)
-
-
-def without(parts: Sequence[P], count: int) -> Sequence[P | memoryview]:
-    """The parts of a message without its first ``count`` bytes."""
-    for position, part in enumerate(parts):
-        if count < len(part):
-            return [memoryview(part).cast("B")[count:], *parts[position + 1 :]]
-        count -= len(part)
-    return ()

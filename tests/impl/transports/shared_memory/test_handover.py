@@ -8,17 +8,16 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import NoReturn, TypeVar
 
 import pytest
 
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer
 from permitflow.transports.shared_memory import SameHost, handover
-from permitflow.transports.shared_memory.handover import Offer, Received, accepted, connect, nonce_digest
+from permitflow.transports.shared_memory.handover import Offer, Received, accepted, nonce_digest
 from permitflow.transports.shared_memory.region import create_region
-from permitflow.transports.shared_memory.ring import Ring
 from tests.support.process import limited, nothing_stays_open
+from tests.support.turns import turns
 
 GREETING = b"permitflow same host 1"
 
@@ -30,9 +29,11 @@ async def test_only_our_own_names_are_dialled(name: str) -> None:
 
 async def test_a_peer_that_hands_nothing_over_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "_HANDOVER_SECONDS", 0.05)
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-        assert offer.frame is not None
-        assert "was not handed over in time" in str(await accepted(offer.frame.socket, writes=False))
+    name = "permitflow-" + "0" * 32
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"\0{name}")
+        silent.listen()
+        assert "was not handed over in time" in str(await accepted(name, writes=False))
 
 
 @contextmanager
@@ -89,59 +90,40 @@ async def test_descriptors_that_are_handed_over_are_checked(
         assert words in refused
 
 
-L = TypeVar("L")
-
-
-class OfferWithThread(Offer):
-    """Served by a thread, which ends before the offer is settled."""
-
-    def __init__(self, policy: SameHost, *, writes: bool) -> None:
-        super().__init__(policy, writes=writes, who="the exchange")
-        assert self.listener is not None
-        self.listener.socket.setblocking(True)
-        self.thread = threading.Thread(target=self.serve)
-        self.thread.start()
-
-    def settle(self, answer: SameHostAnswer | None, make: Callable[[socket.socket, Ring], L]) -> L | None:
-        self.thread.join()
-        return super().settle(answer, make)
-
-
 @contextmanager
 def offered(policy: SameHost = SameHost.AUTO, *, writes: bool = True) -> Iterator[Offer]:
-    with closing(OfferWithThread(policy, writes=writes)) as offer:
+    with closing(Offer(policy, writes=writes, who="the exchange")) as offer:
         yield offer
-        # Wakes a thread to which nobody came.
-        offer.listener.socket.shutdown(socket.SHUT_RDWR) if offer.listener is not None else None
-        offer.thread.join()
 
 
-def name_of(offer: Offer) -> str:
+async def taken(offer: Offer, *, writes: bool = False) -> Received:
     assert offer.frame is not None
-    return offer.frame.socket
+    received = await accepted(offer.frame.socket, writes=writes)
+    assert isinstance(received, Received)
+    return received
 
 
 @pytest.mark.parametrize("offerer_writes", [True, False])
-async def test_both_ends_come_to_share_memory(offerer_writes: bool) -> None:
+async def test_both_ends_come_to_share_memory_and_later_visitors_are_refused(offerer_writes: bool) -> None:
     with offered(writes=offerer_writes) as offer:
-        received = await accepted(name_of(offer), writes=not offerer_writes)
-        assert isinstance(received, Received)
-        link = offer.settle(SameHostAnswer(nonce_digest(received.region.nonce)), lambda *ends: ends)
-        assert link is not None
-        connection, ring = link
+        received = await taken(offer, writes=not offerer_writes)
+        assert offer.frame is not None
+        assert "no process listens there" in str(await accepted(offer.frame.socket, writes=False))
+        ends = offer.settle(SameHostAnswer(nonce_digest(received.region.nonce)))
+        assert ends is not None
+        connection, ring = ends
         connection.send(b"hello")
         assert received.socket.recv(10) == b"hello"
         for end in (connection, ring, received):
             end.close()
-    assert offer.reason == ""
+        assert offer.reason == ""
 
 
 async def test_a_wrong_proof_is_refused() -> None:
     with offered() as offer:
-        received = await accepted(name_of(offer), writes=False)
-        assert isinstance(received, Received)
+        received = await taken(offer)
         with pytest.raises(UndecodableDataError, match="the proof of the exchange that it shares memory"):
-            offer.settle(SameHostAnswer(nonce_digest(b"\0" * 32)), lambda *ends: ends)
+            offer.settle(SameHostAnswer(nonce_digest(b"\0" * 32)))
         received.close()
 
 
@@ -152,18 +134,18 @@ async def test_a_wrong_proof_is_refused() -> None:
         (SameHostAnswer(b"", "the server has switched it off"), "the server has switched it off"),
     ],
 )
-def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, reason: str) -> None:
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-        assert offer.settle(answer, lambda *ends: ends) is None
+async def test_a_refusal_is_remembered_or_is_an_error(answer: SameHostAnswer | None, reason: str) -> None:
+    with nothing_stays_open(), offered() as offer:
+        assert offer.settle(answer) is None
         assert offer.reason.startswith(reason)
     with (
-        closing(Offer(SameHost.REQUIRE, writes=True, who="the exchange")) as offer,
+        offered(SameHost.REQUIRE) as offer,
         pytest.raises(SameHostError, match=f"no memory can be shared with the exchange: {reason}"),
     ):
-        offer.settle(answer, lambda *ends: ends)
+        offer.settle(answer)
 
 
-def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     assert Offer(SameHost.AUTO, writes=True, who="the exchange").reason == "this system has no memfd_create"
     with pytest.raises(SameHostError, match="this system has no memfd_create"):
@@ -174,67 +156,45 @@ def test_a_system_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ("limit", "value", "words"),
     [(resource.RLIMIT_FSIZE, 1 << 20, "File too large"), (resource.RLIMIT_NOFILE, 3, "Too many open files")],
 )
-def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, value: int, words: str) -> None:
+async def test_a_limit_of_the_system_is_a_reason_and_leaves_nothing_open(limit: int, value: int, words: str) -> None:
     with nothing_stays_open():
         with limited(limit, value):
             offer = Offer(SameHost.AUTO, writes=True, who="the exchange")
         assert words in offer.reason
 
 
-async def test_processes_of_another_user_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = os.geteuid() + 1
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer:
-        monkeypatch.setattr(os, "geteuid", lambda: nobody)
-        assert "belongs to another user" in str(await accepted(name_of(offer), writes=False))
-        offer.serve()
-        answer = SameHostAnswer(b"x")
+async def test_processes_of_another_user_are_refused_by_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    with offered() as offer:
+        assert offer.frame is not None
+        monkeypatch.setattr(handover, "is_same_user", lambda _: False)
+        assert "belongs to another user" in str(await accepted(offer.frame.socket, writes=False))
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.setblocking(False)
+            visitor.connect("\0" + offer.frame.socket)
+            await turns()
+            assert visitor.recv(1) == b""
         with pytest.raises(UndecodableDataError):
-            offer.settle(answer, lambda *ends: ends)
+            offer.settle(SameHostAnswer(b"x"))
 
 
-@pytest.fixture
-def offer() -> Iterator[Offer]:
-    with closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as made:
-        yield made
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+async def test_a_visitor_that_cannot_be_accepted_now_is_accepted_later_or_refused(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    failures = [number]
+    accept = socket.socket.accept
 
+    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise OSError(failures.pop(), "a limit")
+        return accept(listener)
 
-def visit(offer: Offer) -> socket.socket:
-    assert offer.frame is not None
-    return connect(offer.frame.socket)
-
-
-def test_a_second_visitor_gets_nothing_and_later_ones_are_refused(offer: Offer) -> None:
-    with visit(offer) as first, visit(offer) as second:
-        assert offer.serve() is None
-        assert first.recv(1)
-        with pytest.raises(BlockingIOError):
-            second.recv(1)
-        offer.turn_away()
-        with pytest.raises(ConnectionResetError):
-            second.recv(1)
-        with pytest.raises(ConnectionRefusedError):
-            visit(offer)
-        assert offer.serve() is None
-
-
-async def test_another_host_is_a_reason() -> None:
-    assert "no process listens there" in str(await accepted("permitflow-" + "0" * 32, writes=False))
-
-
-def test_an_offer_that_cannot_accept_its_visitor_stops_listening(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(_: socket.socket) -> NoReturn:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    with (
-        nothing_stays_open(),
-        closing(Offer(SameHost.AUTO, writes=True, who="the exchange")) as offer,
-        closing(visit(offer)) as visitor,
-    ):
+    with offered() as offer:
+        assert offer.frame is not None
         monkeypatch.setattr(socket.socket, "accept", failing)
-        assert offer.serve() is None
-        offer.turn_away()
-        with pytest.raises(ConnectionResetError):
-            visitor.recv(100)
-        with pytest.raises(ConnectionRefusedError):
-            visit(offer)
-        assert offer.settle(SameHostAnswer(b"", "nothing was handed over"), lambda *ends: ends) is None
+        received = await accepted(offer.frame.socket, writes=False)
+        if number == errno.EMFILE:
+            assert isinstance(received, Received)
+            received.close()
+        else:
+            assert "reset" in str(received)
