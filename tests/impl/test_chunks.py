@@ -138,9 +138,3 @@ def test_an_unsplittable_chunk_is_an_error_with_its_type(chunk: object, reason: 
     assert (caught.value.rows, caught.value.max_rows) == (7, 3)
     assert type(chunk).__name__ in str(caught.value)
     assert "oversize = 'whole'" in str(caught.value)
-
-
-@pytest.mark.parametrize("max_rows", [0, -1])
-def test_slices_have_at_least_one_row(max_rows: int) -> None:
-    with pytest.raises(InvalidParametersError, match="max_rows must be at least 1"):
-        list(slices([1, 2], max_rows))

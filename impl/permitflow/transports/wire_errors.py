@@ -89,10 +89,9 @@ _FACTS = {
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
     """The status, its text and the trailing metadata that tell a peer about an error."""
-    code = _STATUS.get(type(error), grpc.StatusCode.INTERNAL) if isinstance(error, PermitflowError) else None
-    if code is None or not isinstance(error, PermitflowError):
-        return grpc.StatusCode.INTERNAL, _details(printable(f"{type(error).__name__}: {error}")), ()
-    return code, _details(error.message), ((ERROR_KEY, encode_error(error)),)
+    if isinstance(error, PermitflowError) and (code := _STATUS.get(type(error))) is not None:
+        return code, _details(error.message), ((ERROR_KEY, encode_error(error)),)
+    return grpc.StatusCode.INTERNAL, _details(printable(f"{type(error).__name__}: {error}")), ()
 
 
 def _details(text: str) -> str:

@@ -57,16 +57,6 @@ async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(
     assert (await following).payload == "third"
 
 
-async def test_receiving_many_leaves_what_belongs_to_others() -> None:
-    sender, receiver = channel()
-    waiting = asyncio.ensure_future(receiver.receive())
-    await turns()
-    for number in range(3):
-        sender.send_nowait(number)
-    assert [message.payload for message in await receiver.receive_many(5)] == [0, 1]
-    assert (await waiting).payload == 2
-
-
 async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came() -> None:
     sender, receiver = channel()
     for name in ("b1", "b2"):

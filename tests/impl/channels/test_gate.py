@@ -16,7 +16,6 @@ from permitflow.channels.local import LocalSender, open_channel
 from permitflow.errors import (
     ChannelClosedError,
     ChannelError,
-    EndOfStream,
     InputLostError,
     InputStalledError,
     InvalidParametersError,
@@ -88,18 +87,6 @@ async def test_an_input_behind_its_barrier_waits_for_the_others_and_goes_on_with
         assert gate.statistics().alignments == 1
 
 
-async def test_resume_finishes_an_item_before_the_next_one_is_asked_for() -> None:
-    async with InputGate[str](GateParameters(inputs=1, exclusive=1, floating=0)) as gate:
-        (sender,) = opened(gate, "s")
-        sender.send_nowait("first", 1)
-        waiting = asyncio.create_task(sender.send("second", 1))
-        await gate.receive()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        gate.resume()
-        await waiting
-
-
 @pytest.mark.parametrize(("exclusive", "floating"), [(0, 1), (0, 7), (1, 0), (5, 3)])
 async def test_random_gates_are_never_stuck_and_their_runs_are_behaviours_of_the_model(
     exclusive: int, floating: int
@@ -167,47 +154,6 @@ async def leave_barriers_out(sender: LocalSender[int], choose: random.Random, *,
             sender.abort("broken")
         else:
             await sender.end()
-
-
-@pytest.mark.parametrize("exclusive", [0, 3])
-async def test_inputs_that_die_at_random_are_named_and_leave_nothing_behind(exclusive: int) -> None:
-    for seed in range(25):
-        choose = random.Random(seed)
-        parameters = GateParameters(inputs=choose.randint(2, 4), exclusive=exclusive, floating=choose.randint(1, 9))
-        names, items, lost = "abcd"[: parameters.inputs], [], ""
-        async with InputGate[Any](parameters) as gate, asyncio.timeout(20), asyncio.TaskGroup() as group:
-            senders = opened(gate, names)
-            tasks = [group.create_task(alive(sender, random.Random(f"{seed}{sender.name}"))) for sender in senders]
-            victim = choose.randrange(parameters.inputs)
-            for _ in range(choose.randint(0, 40)):
-                items.append(await gate.receive())
-            die(tasks[victim], senders[victim], choose.randrange(3))
-            try:
-                while True:
-                    items.append(await gate.receive())
-            except InputLostError as error:
-                lost = error.input
-            except EndOfStream:
-                assert brief(items)[-1] == 3  # it had ended before
-            gate.close()
-        assert lost in ("", names[victim])
-        require_epochs(items, names)
-        assert gate.statistics().pool == parameters.floating
-
-
-def die(task: asyncio.Task[None], sender: LocalSender[Any], how: int) -> None:
-    """A producer is cancelled, closes its channel, or aborts it."""
-    if how == 0:
-        task.cancel()
-    if how == 1:
-        sender.abort("dead")
-    sender.close()
-
-
-async def alive(sender: LocalSender[Any], choose: random.Random) -> None:
-    """As ``produce``, until it or the gate is gone."""
-    with suppress(ChannelError):
-        await produce(sender, 9, choose)
 
 
 def require_epochs(items: Sequence[Any], names: str) -> None:
@@ -438,15 +384,6 @@ async def test_closing_tells_a_waiting_consumer_and_the_senders() -> None:
         await receiving
     with pytest.raises(Exception, match="gone"):
         await left.send("late")
-
-
-async def test_a_gate_whose_inputs_have_all_ended_is_at_its_end() -> None:
-    async with InputGate[str](SMALL) as gate:
-        for sender in opened(gate, "lr"):
-            await sender.end()
-        for _ in range(2):
-            with pytest.raises(EndOfStream):
-                await gate.receive()
 
 
 async def test_the_pool_is_shared_fairly_by_busy_inputs() -> None:

@@ -52,37 +52,6 @@ async def test_a_wrong_number_of_rows_is_refused_and_nothing_is_sent(rows: objec
     assert sender.statistics().gauges["row_permits_here"] == 8
 
 
-@pytest.mark.parametrize("consumers", [1, 3])
-@pytest.mark.parametrize("producers", [1, 3])
-async def test_held_rows_never_exceed_the_permits(producers: int, consumers: int) -> None:
-    sender, receiver = channel(64, 8)
-    received: list[object] = []
-
-    async def produce(number: int) -> None:
-        for count in range(200):
-            await sender.send((number, count), rows=(7 * count + number) % 57)
-
-    async def consume() -> None:
-        async for message in receiver:
-            received.append(message.payload)
-            if len(received) % 5 == 0:
-                await asyncio.sleep(0)
-
-    async with asyncio.TaskGroup() as everybody:
-        for _ in range(consumers):
-            everybody.create_task(consume())
-        async with asyncio.TaskGroup() as senders:
-            for number in range(producers):
-                senders.create_task(produce(number))
-        await sender.end()
-
-    assert sorted(received) == [(number, count) for number in range(producers) for count in range(200)]  # type: ignore[type-var]  # tuples
-    after = sender.statistics()
-    assert 57 <= after.peak_rows_held <= 64
-    assert after.peak_inbox_rows <= 64
-    assert after.gauges["row_permits_here"] == 64
-
-
 def test_calls_that_do_not_wait_need_no_loop() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError):

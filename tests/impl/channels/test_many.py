@@ -84,20 +84,6 @@ async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit
     assert sender.statistics().peak_rows_held <= 4
 
 
-async def test_cancelled_the_queue_holds_what_has_not_left() -> None:
-    sender, receiver = channel()
-    queue = deque(["aaa", "bb", "c"])
-    sending = asyncio.ensure_future(sender.send_many(queue))
-    await turns()
-    sending.cancel()
-    await asyncio.wait([sending])
-    assert sending.cancelled()
-    assert list(queue) == ["bb", "c"]
-    assert received(receiver) == ["aaa"]
-    await sender.send_many(queue)
-    assert received(receiver) == ["bb", "c"]
-
-
 @pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
 async def test_refused_the_queue_holds_what_has_not_left(is_peer: bool) -> None:
     sender, receiver = channel()
@@ -130,28 +116,6 @@ async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
         assert receiver.receive_nowait().payload == "a"
     with pytest.raises(WouldBlock):
         receiver.receive_nowait()
-
-
-async def test_taken_messages_keep_their_permits_until_they_are_consumed() -> None:
-    sender, receiver = channel(row_permits=8, permit_batch=3)
-    for chunk in ("a", "bb", "c", "dd", "e"):
-        sender.send_nowait(chunk)
-    assert [message.payload for message in await receiver.take_many(3)] == ["a", "bb", "c"]
-    sender.send_barrier_nowait("epoch")
-    assert [message.payload for message in await receiver.take_many()] == ["dd", "e", "epoch"]
-    with pytest.raises(WouldBlock):
-        receiver.take_nowait()
-    assert sender.statistics().gauges["row_permits_here"] == 1
-
-    receiver.consume(3)
-    after = sender.statistics()
-    assert (after.gauges["row_permits_here"], after.gauges["unreturned_permits"], after.consumed_chunks) == (4, 1, 3)
-    receiver.consume()
-    assert sender.statistics().gauges["row_permits_here"] == 7
-    receiver.consume(2)
-    assert sender.statistics().gauges["row_permits_here"] == 8
-    sender.send_barrier_nowait()
-    sender.send_barrier_nowait()
 
 
 async def test_more_than_are_held_cannot_be_consumed() -> None:

@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow import (
-    ChannelClosedError,
     ChannelParameters,
     InvalidParametersError,
     LocalReceiver,
     LocalSender,
     Oversize,
-    PeerGoneError,
-    PermitflowError,
     WouldBlock,
     open_channel,
 )
@@ -107,19 +104,6 @@ async def test_the_end_comes_after_the_last_slice(is_cancelled: bool) -> None:
     assert "".join([message.payload async for message in receiver]) == "abcdefghijklmnopqrst"
     await asyncio.wait([split])
     assert split.cancelled() == is_cancelled
-
-
-@pytest.mark.parametrize(("deed", "error_type"), [("receiver", PeerGoneError), ("sender", ChannelClosedError)])
-async def test_slices_that_did_not_leave_are_handed_back(deed: str, error_type: type[PermitflowError]) -> None:
-    sender, receiver = channel()
-    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
-    await turns()
-    assert receiver.receive_nowait().payload == "abcdef"
-    await turns()
-    (receiver if deed == "receiver" else sender).close()
-    with pytest.raises(error_type) as caught:
-        await split
-    assert caught.value.facts["undelivered"] == "mnopqrst"
 
 
 async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split() -> None:

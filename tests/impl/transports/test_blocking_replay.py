@@ -1,20 +1,15 @@
 """The blocking clients and channels that keep their rows, against an exchange in a process of its own."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from permitflow.errors import (
-    ChannelClosedError,
     PeerGoneError,
     PeerTimeoutError,
-    PermitflowError,
-    RowsNotThereError,
-    UnknownChannelError,
-    UnknownConsumerError,
 )
-from permitflow.protocol.control import ChannelRow, ChannelState, StagedPart
+from permitflow.protocol.control import ChannelRow, ChannelState
 from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, control, open_sink, open_source
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
@@ -86,22 +81,6 @@ def test_orders_of_all_kinds(exchange: ServedExchange) -> None:
         assert [at.acknowledged_row for at in orders.positions([two, one])] == [6, 5]
         assert {at.state for at in orders.close_channels([one, two])} == {ChannelState.ENDED}
     assert read(exchange, one) == list(range(5, 10))
-
-
-def test_an_order_that_fails_ends_the_stream(exchange: ServedExchange) -> None:
-    channel = filled(exchange, 10)
-    cases: list[tuple[type[PermitflowError], Callable[[BlockingControl], object]]] = [
-        (UnknownChannelError, lambda orders: orders.positions(["nowhere"])),
-        (RowsNotThereError, lambda orders: orders.acknowledge({channel: 11})),
-        (UnknownConsumerError, lambda orders: orders.close_channels([channel], consumer="nobody")),
-        (PermitflowError, lambda orders: orders.publish("q", 0, [StagedPart(channel, 0, "a", 1)])),
-    ]
-    for kind, order in cases:
-        with orders_to(exchange) as orders:
-            with pytest.raises(kind):
-                order(orders)
-            with pytest.raises(ChannelClosedError):
-                orders.positions([channel])
 
 
 @pytest.mark.parametrize("listen", OVER.values(), ids=OVER)

@@ -32,7 +32,6 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
         (why_no_schema, QUIET, "no schema, because no producer has dialled: has the writing job started"),
         (why_no_schema, replace(QUIET, producers=1), "its first agreement is slow"),
         (why_no_rows, QUIET, "no producer is connected, and the channel has not ended"),
-        (why_no_rows, replace(QUIET, producers=1), "1 producer is connected and silent"),
         (why_no_rows, replace(QUIET, producers=2), "2 producers are connected and silent"),
         (why_no_permits, QUIET, "no consumer is connected; all channels of a stream must be read at the same time"),
         (
@@ -41,13 +40,7 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
             "1 consumer is connected and slow or stuck: 5 rows are with it, 3 wait in the channel",
         ),
         (why_no_permits, FULL, "these have not, by so many rows: 'audit' 8"),
-        (
-            why_no_permits,
-            replace(FULL, rows_held=6),
-            "these have not",
-        ),  # the chunk has more rows than there is room for
         (why_no_permits, replace(QUIET, kept=KeptRows(next_row=9, acknowledged={"etl": 9})), "the exchange is slow"),
-        (why_no_room, FULL, "these have not, by so many rows: 'audit' 8"),
         (
             why_no_room,
             replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 12}, staged_rows=1, published_rows=31)),

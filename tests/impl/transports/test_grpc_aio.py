@@ -6,14 +6,12 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
-    ChannelClosedError,
     ChunkTooLargeError,
     InvalidParametersError,
     SchemaMismatchError,
     WouldBlock,
 )
 from permitflow.exchange.statistics import BridgeState
-from permitflow.protocol.messages import Message
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports import arrow
 from permitflow.transports.grpc_aio import describe, get, put
@@ -140,32 +138,6 @@ async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:
             assert description.parameters == SMALL
         await exchange.channel("orders/0").sender.end()
         assert numbers(await read(server.address)) == [1]
-
-
-async def test_many_messages_are_received_at_once() -> None:
-    async with serving() as (exchange, server), get(server.address, "orders/0") as receiver:
-        sender = exchange.channel("orders/0").sender
-        for n in range(4):
-            await sender.send(batch(n))
-        received: list[Message[pa.RecordBatch]] = []
-        while len(received) < 4:
-            received += await receiver.receive_many(3)
-        assert numbers(received) == [0, 1, 2, 3]
-        with pytest.raises(InvalidParametersError, match="max_messages"):
-            await receiver.receive_many(0)
-        await sender.end()
-        assert await everything(receiver) == []
-
-
-async def test_end_may_be_said_twice_but_nothing_after_it() -> None:
-    async with serving() as (_, server), asyncio.TaskGroup() as group:
-        group.create_task(read(server.address))
-        async with put(server.address, "orders/0", SCHEMA) as sender:
-            await sender.end()
-            await sender.end()
-            with pytest.raises(ChannelClosedError) as caught:
-                await sender.send(batch(1))
-            assert caught.value.undelivered == batch(1)
 
 
 async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_on(

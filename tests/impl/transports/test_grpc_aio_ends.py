@@ -18,11 +18,9 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
     SchemaMismatchError,
-    TransportError,
     UnknownChannelError,
     WouldBlock,
 )
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
 from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.transports.grpc_aio import describe, get, put
@@ -154,22 +152,6 @@ async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced()
             await read(server.address)
 
 
-async def test_a_stop_with_grace_lets_streams_end() -> None:
-    async with (
-        serving() as (exchange, server),
-        get(server.address, "orders/0") as receiver,
-        asyncio.TaskGroup() as group,
-    ):
-        stopping = group.create_task(server.stop(30.0))
-        sender = exchange.channel("orders/0").sender
-        for n in range(20):
-            await sender.send(batch(n))
-            await receiver.receive()
-        assert not stopping.done()
-        await sender.end()
-        assert await everything(receiver) == []
-
-
 async def test_the_reason_is_heard_however_much_is_on_its_way() -> None:
     """A status that crosses a write is lost in grpc.aio: the exchange says in band why it breaks a stream off."""
 
@@ -232,10 +214,3 @@ async def test_a_refusal_of_the_exchange_arrives_as_the_same_error() -> None:
                 pass
         with pytest.raises(InvalidParametersError, match="channel must not be empty"):
             await read(server.address, "")
-
-
-async def test_an_address_that_is_taken_is_refused() -> None:
-    async with serving() as (exchange, server):
-        with pytest.raises(TransportError, match=f"cannot listen at {server.address}"):
-            async with ExchangeServer(exchange, server.address):
-                pass

@@ -41,7 +41,6 @@ from tests.support.served_exchange import (
     sink_of,
     source_of,
     source_of_first,
-    starve,
     values,
     wait_for_ends_but,
 )
@@ -218,21 +217,6 @@ def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
             sink.end(closes_channel=True)
             received = reading.result(PATIENCE_SECONDS)
         assert values(received) == list(range(10_010))
-
-
-def test_chunks_that_did_not_leave_are_handed_back_when_the_consumer_is_gone(exchange: ServedExchange) -> None:
-    channel = exchange.channel()
-    with sink_of(exchange, channel) as sink:
-        with source_of_first(exchange, channel, sink) as source:
-            next(source)
-            starve(sink, 3 * exchange.parameters.row_permits - 3 * 64)
-        with pytest.raises(PeerGoneError) as caught:
-            send_for_ever(sink)
-        rest = caught.value.undelivered
-        assert isinstance(rest, list)
-        refused = rest.pop()
-        assert refused == numbers(0, 64)
-        assert sink.statistics().sent_rows + sum(batch.num_rows for batch in rest) == sink.accepted_rows
 
 
 def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> None:

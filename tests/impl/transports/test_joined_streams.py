@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from permitflow.channels.local import LocalSender
-from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError, LocalProtocolError
+from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_receiver import RemoteReceiver
-from tests.support.number_streams import CHANNEL, batch, serving, until
+from tests.support.number_streams import CHANNEL, batch, serving
 from tests.support.served_exchange import ServedExchange, numbers, send_all, source_of, values
 
 WINDOW = ChannelParameters(row_permits=64, permit_batch=16, max_chunk_cost=16)
@@ -92,33 +92,6 @@ async def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(m
             assert isinstance(each, JoinedChunks)
             assert max_rows is None or len(each) == 1 or each.num_rows <= max_rows
         await sending
-
-
-async def test_chunks_taken_jointly_keep_their_permits_until_they_are_consumed() -> None:
-    async with stream() as (sender, receiver):
-        await sender.send_many(chunks(8, 8, 8))
-        await until(lambda: receiver.statistics().inbox_rows == 24)
-        taken = await receiver.take_joined(16)
-        assert isinstance(taken, JoinedChunks)
-        assert receiver.statistics().consumed_rows == 0
-        with pytest.raises(LocalProtocolError):
-            await receiver.receive_joined()
-        rest = await receiver.take()
-        receiver.consume(len(taken))
-        assert (receiver.statistics().consumed_rows, rest.rows) == (16, 8)
-        receiver.consume()
-        await until(lambda: sender.statistics().gauges["row_permits_here"] == 64)
-
-
-async def test_a_joined_read_that_is_cancelled_has_received_nothing() -> None:
-    async with stream() as (sender, receiver):
-        for way in receiver.receive_joined, receiver.take_joined:
-            waiting = asyncio.ensure_future(way())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
-        await sender.send(batch(1))
-        assert content([await receiver.receive_joined()]) == [1]
 
 
 @pytest.mark.parametrize("max_rows", [0, -1, 1.5, True])

@@ -1,7 +1,5 @@
 """Messages pass the link whole and in order; a peer that is gone or lies, an interrupt and a fork are noticed."""
 
-import asyncio
-import random
 import socket
 import struct
 import subprocess
@@ -33,34 +31,6 @@ class Link(Conversation):
 
 def asyncio_links(ends: MemoryEnds) -> tuple[Link, Link]:
     return Link(ends.writer_socket, ends.writer), Link(ends.reader_socket, ends.reader)
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_messages_of_all_sizes_pass_in_order_while_some_are_held(ends: MemoryEnds, seed: int) -> None:
-    """Below and above what goes through the ring, larger than the ring; held for random times, then compared."""
-    chance = random.Random(seed)
-    sizes = [chance.choice([10, 3_000, 20_000, 60_000, 2 * SMALL_RING_BYTES]) for _ in range(300)]
-
-    writer, reader = asyncio_links(ends)
-
-    async def write() -> None:
-        for number, size in enumerate(sizes):
-            await writer.write([content(number, 0), bytes([number % 251]) * size])
-        writer.half_close()
-
-    held: list[tuple[int, bytes | memoryview]] = []
-    async with asyncio.TaskGroup() as group:
-        group.create_task(write())
-        number = 0
-        while (message := await reader.read()) is not None:
-            held.append((number, message))
-            number += 1
-            while len(held) > chance.randint(0, 8):
-                kept, kept_message = held.pop(chance.randrange(len(held)))
-                assert kept_message == content(kept, sizes[kept])
-    assert number == len(sizes)
-    writer.close()
-    reader.close()
 
 
 async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: MemoryEnds) -> None:
