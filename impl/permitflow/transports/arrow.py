@@ -45,7 +45,6 @@ _PADDING_BYTES = 128
 # Of a schema that differs: enough to show how, few enough for the metadata of gRPC.
 _SHOWN_FIELDS = 5
 _SHOWN_CHARACTERS = 120
-_BATCH = pa.RecordBatch
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)

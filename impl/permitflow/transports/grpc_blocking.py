@@ -77,6 +77,9 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 # A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
+# An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
+# treat alike.
+_ABORT_SECONDS = 5.0
 # The waiting thread enforces the time-outs.
 _NEVER_SECONDS = math.inf
 
@@ -242,10 +245,16 @@ class _BlockingStream(_Blocking[R]):
         """A value that changes as long as the stream makes progress unseen by the caller."""
         return None
 
-
-# An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
-# treat alike.
-_ABORT_SECONDS = 5.0
+    def _break_off(self, tell: Callable[[], None]) -> None:
+        """Let the loop tell the peer, and close; harmless if the stream is over, or the exchange is gone."""
+        held = self._held
+        if self._is_closed or not held.background.is_alive:
+            return
+        try:
+            held.background.call(tell)
+            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
+        finally:
+            self.close()
 
 
 class BlockingSink(_BlockingStream[HeldSender]):
@@ -416,14 +425,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
         Harmless if the stream is over, or the exchange is gone.
         """
-        held = self._held
-        if self._is_closed or not held.background.is_alive:
-            return
-        try:
-            held.background.call(lambda: held.abort(reason))
-            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
-        finally:
-            self.close()
+        self._break_off(lambda: self._held.abort(reason))
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """Abort after an exception, unless the producer can reconnect; then close."""
@@ -454,14 +456,7 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
 
         Harmless if the stream is over, or the exchange is gone.
         """
-        held = self._held
-        if self._is_closed or not held.background.is_alive:
-            return
-        try:
-            held.background.call(lambda: held.cancel(reason))
-            held.wait_until_over(min(self.timeout_seconds, _ABORT_SECONDS))
-        finally:
-            self.close()
+        self._break_off(lambda: self._held.cancel(reason))
 
     def receive(self) -> Message[pa.RecordBatch | Marker]:
         """Receive the next message of any kind; the one before counts as consumed.

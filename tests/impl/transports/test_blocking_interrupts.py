@@ -168,27 +168,27 @@ def send_on(sink: BlockingSink, start: int, interrupting: Interrupting) -> None:
         return
 
 
-def test_an_opening_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
-    channel, ends = kept.channel(), held_ends()
-    send_all(kept, channel, [numbers(0, 3)])
-    for interrupting in in_each_place(least=30):
-        with suppress(SignalError):
-            opened = interrupting.call(lambda: source_of(kept, channel))
-            assert isinstance(opened, BlockingSource)
-            opened.close()
-        assert held_ends() == ends, interrupting.where
+def opened(kept: ServedExchange, channel: str, interrupting: Interrupting) -> None:
+    source = interrupting.call(lambda: source_of(kept, channel))
+    assert isinstance(source, BlockingSource)
+    source.close()
 
 
-def test_an_order_that_is_interrupted_anywhere_leaves_nothing_behind(kept: ServedExchange) -> None:
+def ordered(kept: ServedExchange, channel: str, interrupting: Interrupting) -> None:
+    with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
+        interrupting.call(partial(orders.acknowledge, {channel: 3}))
+
+
+@pytest.mark.parametrize("use", [opened, ordered])
+def test_an_opening_or_order_that_is_interrupted_anywhere_leaves_nothing_behind(
+    kept: ServedExchange, use: Callable[[ServedExchange, str, Interrupting], None]
+) -> None:
     channel, ends = kept.channel(), held_ends()
     send_all(kept, channel, [numbers(0, 3)])
     for interrupting in in_each_place(least=10):
-        with suppress(SignalError), control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
-            interrupting.call(partial(orders.acknowledge, {channel: 3}))
+        with suppress(SignalError):
+            use(kept, channel, interrupting)
         assert held_ends() == ends, interrupting.where
-    with control(kept.address, timeout_seconds=PATIENCE_SECONDS) as orders:
-        (position,) = orders.positions([channel])
-        assert position.acknowledged_row == 3
 
 
 @pytest.mark.filterwarnings("ignore:.*was dropped and hangs up:ResourceWarning")
