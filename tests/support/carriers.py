@@ -21,7 +21,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.carrier import Buffer, Carrier, Listener, Received
 from permitflow.transports.checksum import Checksums, with_checksum
 from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVICE, Options, server_options
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.transports.control_codec import reply_pieces
 from permitflow.transports.grpc_calls import Context
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -208,7 +208,7 @@ Act = Callable[[str, Context], Awaitable[None]]
 
 
 @asynccontextmanager
-async def answering_grpc(act: Act, options: Options = server_options()) -> AsyncIterator[str]:
+async def answering_grpc(act: Act, options: Options = SERVER_OPTIONS) -> AsyncIterator[str]:
     """The address of a server whose streams a test answers."""
 
     def handler(method: str) -> "grpc.RpcMethodHandler[bytes, bytes]":

@@ -79,6 +79,7 @@ def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds
 
 
 CLIENT_OPTIONS = client_options()
+SERVER_OPTIONS = server_options()
 
 
 # Several messages of gRPC.

@@ -101,7 +101,7 @@ async def test_nothing_can_be_sent_after_the_end(
     for send in (sender.send_nowait, sender.send_barrier_nowait, sender.send_watermark):
         with pytest.raises(error_type) as caught:
             send(chunk)
-        assert caught.value.undelivered is chunk
+        assert caught.value.facts["undelivered"] is chunk
     for late in (sender.send(chunk), sender.send(chunk * 20), sender.send_barrier(chunk)):
         with pytest.raises(error_type):
             await late

@@ -31,7 +31,7 @@ from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, Options, server_options
+from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
 from permitflow.transports.grpc_aio import EndOutcome, get, put
 from permitflow.transports.grpc_calls import Context, ServerCall
 from permitflow.transports.wire_errors import decode_error
@@ -54,7 +54,7 @@ from tests.support.peers_by_hand import (
 Script = Callable[[ByHand], Coroutine[Any, Any, None]]
 
 
-def lying(script: Script, options: Options = server_options()) -> AbstractAsyncContextManager[str]:
+def lying(script: Script, options: Options = SERVER_OPTIONS) -> AbstractAsyncContextManager[str]:
     """The address of a server that follows a script of its own."""
 
     async def act(_: str, context: Context) -> None:
