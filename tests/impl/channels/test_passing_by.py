@@ -40,11 +40,6 @@ def shown(receiver: LocalReceiver[str], most: int, most_rows: int) -> list[str]:
     ("kinds", "first"),
     [
         ("", ""),
-        ("2", "2"),
-        ("0", "0"),
-        ("9", "9"),
-        ("b", ""),
-        ("22", "22"),
         ("12b1", "12"),
         ("1902", "1902"),
         ("b2", ""),
@@ -57,7 +52,7 @@ def test_the_oldest_chunks_are_shown_up_to_the_first_other_message(kinds: str, f
     assert shown(receiver, 0, 99) == []
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_passed_by_chunks_are_consumed_as_if_they_had_been_taken(is_recorded: bool, count: int) -> None:
     def books(move: Callable[[LocalReceiver[str]], None]) -> tuple[ChannelStatistics, list[object]]:

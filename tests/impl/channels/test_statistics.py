@@ -70,21 +70,19 @@ def test_the_clock_stops_when_the_stream_is_over(ending: str) -> None:
         sender, receiver = channel()
         sender.send_nowait("x", 6)
         loop.now += 5
+        if ending == "end":
+            await sender.end()
+        loop.now += 5
         match ending:
             case "end":
-                await sender.end()
-                loop.now += 5
                 receiver.receive_nowait()
                 with pytest.raises(EndOfStream):
                     receiver.receive_nowait()
             case "abort":
-                loop.now += 5
                 sender.abort("no")
             case "close the sender":
-                loop.now += 5
                 sender.close()
             case _:
-                loop.now += 5
                 receiver.close()
         loop.now += 100
 

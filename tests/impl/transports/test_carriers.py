@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import pyarrow as pa
 import pytest
 
 from permitflow.errors import PeerGoneError, PermitflowError
@@ -187,43 +188,36 @@ async def test_an_acceptor_hears_that_the_dialler_left(
                 await far.read()
 
 
-@pytest.mark.parametrize("room", [1, 4])
-async def test_a_stream_runs_to_its_end_over_carriers_that_are_often_full(room: int) -> None:
-    dialler, acceptor = joined(MemoryCarrier(room), MemoryCarrier(room))
+async def numbers_over(dialler: MemoryCarrier, acceptor: MemoryCarrier, count: int) -> list[pa.RecordBatch]:
+    """What a receiver gets of so many chunks, until the end of the stream."""
     receiver = RemoteReceiver(DownstreamSession(Get(PROTOCOL_VERSION, "numbers")), dialler)
     sender = RemoteSender(UpstreamSession(), acceptor)
 
     async def send() -> None:
         await sender.dialled()
         sender.accept(SMALL, schema=SCHEMA, stream="s")
-        for number in range(40):
-            await sender.send(batch(number))
-        await sender.end()
-
-    async with asyncio.TaskGroup() as group:
-        for carrying in (receiver.run(), sender.run(), send()):
-            group.create_task(carrying)
-        await receiver.agreed()
-        assert [message.payload async for message in receiver] == [batch(number) for number in range(40)]
-
-
-async def test_a_message_that_a_lossy_carrier_loses_is_noticed_at_the_next_one() -> None:
-    """A carrier that loses nothing is what this protocol is made for."""
-    dialler, acceptor = joined(MemoryCarrier(), LossyCarrier(lambda number: number == 2))
-    receiver = RemoteReceiver(DownstreamSession(Get(PROTOCOL_VERSION, "numbers")), dialler)
-    sender = RemoteSender(UpstreamSession(), acceptor)
-
-    async def send() -> None:
-        await sender.dialled()
-        sender.accept(SMALL, schema=SCHEMA, stream="s")
-        for number in range(4):
+        for number in range(count):
             await sender.send(batch(number))
             await turns()
         await sender.end()
 
-    sending, serving = asyncio.create_task(send()), asyncio.create_task(sender.run())
+    carrying = [asyncio.create_task(work) for work in (receiver.run(), sender.run(), send())]
+    try:
+        await receiver.agreed()
+        return [message.payload async for message in receiver]
+    finally:
+        for task in carrying:
+            task.cancel()
+        await asyncio.wait(carrying)
+
+
+@pytest.mark.parametrize("room", [1, 4])
+async def test_a_stream_runs_to_its_end_over_carriers_that_are_often_full(room: int) -> None:
+    ends = joined(MemoryCarrier(room), MemoryCarrier(room))
+    assert await numbers_over(*ends, 40) == [batch(number) for number in range(40)]
+
+
+async def test_a_message_that_a_lossy_carrier_loses_is_noticed_at_the_next_one() -> None:
+    """A carrier that loses nothing is what this protocol is made for."""
     with pytest.raises(PermitflowError, match="or one before it was lost"):
-        await receiver.run()
-    for task in (sending, serving):
-        task.cancel()
-    await asyncio.wait({sending, serving})
+        await numbers_over(*joined(MemoryCarrier(), LossyCarrier(lambda number: number == 2)), 4)

@@ -1,73 +1,63 @@
 """A peer that gives no sign of life is given up, one whose silence is this end's own fault is not."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any
 
 import pytest
 
-from permitflow.transports import heartbeat
 from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.heartbeat import Heartbeat
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """A loop's time, which passes when a test says so; it may be late with what is due."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._calls: list[tuple[float, Callable[[], None]]] = []
+        self.look: Callable[[], None] = lambda: None
 
     def time(self) -> float:
         return self.now
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> "Clock":
-        self._calls.append((self.now + seconds, call))
+        self.look = call
         return self
 
     def cancel(self) -> None:
-        self._calls.clear()
+        """Nothing is called by itself."""
 
     def pass_seconds(self, seconds: float) -> None:
-        end = self.now + seconds
-        while self._calls and self._calls[0][0] <= end:
-            self.now, call = self._calls.pop(0)
-            call()
-        self.now = end
-
-    def be_busy(self, seconds: float) -> None:
-        """Nothing runs meanwhile; what was due runs late."""
         self.now += seconds
-        late, self._calls = self._calls, []
-        for _, call in late:
-            call()
-
-
-class Watched:
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.silences: list[float] = []
-        loop = cast("asyncio.AbstractEventLoop", self.clock)
-        self.pinged = threading.Event()
-        self.heartbeat = Heartbeat(
-            loop,
-            ping=self.pinged.set,
-            is_listening=lambda: True,
-            give_up=self.silences.append,
-            silence_seconds=SILENCE_SECONDS,
-        )
+        self.look()
 
 
 @pytest.fixture
-def watched() -> Iterator[Watched]:
-    watched = Watched()
-    yield watched
-    watched.heartbeat.stop()
+def clock() -> Clock:
+    return Clock()
 
 
-def test_a_busy_loop_gives_up_no_peer(watched: Watched) -> None:
+@pytest.fixture
+def silences(clock: Clock) -> Iterator[list[float]]:
+    """How long the peer had been silent when it was given up."""
+    loop: Any = clock
+    found: list[float] = []
+    heartbeat = Heartbeat(
+        loop, ping=lambda: None, is_listening=lambda: True, give_up=found.append, silence_seconds=SILENCE_SECONDS
+    )
+    yield found
+    heartbeat.stop()
+
+
+def test_a_silent_peer_is_given_up(clock: Clock, silences: list[float]) -> None:
+    for _ in range(int(SILENCE_SECONDS)):
+        clock.pass_seconds(1)
+    assert silences == []
+    clock.pass_seconds(1)
+    assert silences == [SILENCE_SECONDS + 1]
+
+
+def test_a_busy_loop_gives_up_no_peer(clock: Clock, silences: list[float]) -> None:
     for _ in range(10):
-        watched.clock.be_busy(3 * SILENCE_SECONDS)
-        watched.clock.pass_seconds(heartbeat._PING_EVERY_SECONDS)
-    assert watched.silences == []
+        clock.pass_seconds(3 * SILENCE_SECONDS)
+        clock.pass_seconds(1)
+    assert silences == []
