@@ -5,18 +5,20 @@ returns the permits of rows that are in its journal already.  So a journal also 
 """
 
 import asyncio
+import inspect
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import chain, count, pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,7 @@ from permitflow.errors import (
     PermitflowError,
 )
 from permitflow.protocol.gate import GateParameters
+from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.same_host import SameHost
 from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
 
@@ -44,12 +47,6 @@ SCHEMA = pa.schema([("number", pa.int64()), ("inverse", pa.int64()), ("multiple"
 INVERSE = 0x5A5A_5A5A_5A5A
 MULTIPLE = 3
 
-AGREEMENT_SECONDS = 15.0
-# Of a blocking client: for each permit and each chunk; the longest stop is shorter.
-WAIT_SECONDS = 20.0
-# How each kind of client dials.
-DIALLING: dict[str, Any] = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": AGREEMENT_SECONDS}
-BLOCKING: dict[str, Any] = {"same_host": SameHost.NEVER, "timeout_seconds": WAIT_SECONDS}
 RETRY_SECONDS = 0.3
 MOST_TRIES = 4
 # Without any progress; black holes and stops take less until they are noticed and over.
@@ -117,6 +114,42 @@ class Journal:
         return time.monotonic() - self.last_progress < PATIENCE_SECONDS
 
 
+AGREEMENT_SECONDS = 15.0
+# Of a blocking client: for each permit and each chunk; the longest stop is shorter.
+WAIT_SECONDS = 20.0
+
+
+class Doors(NamedTuple):
+    """How a kind of client dials: the ends of both have the same methods, some of which must be awaited."""
+
+    put: Callable[..., Any]
+    get: Callable[..., Any]
+    control: Callable[..., Any]
+
+
+def doors_of(client: Client) -> Doors:
+    # gRPC is loaded in this process, and not in the one that it was forked off.
+    from permitflow.transports import grpc_aio, grpc_blocking
+
+    if client is Client.ASYNCIO:
+        dialling: dict[str, Any] = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": AGREEMENT_SECONDS}
+        put, get = partial(grpc_aio.put, **dialling), partial(grpc_aio.get, schema=SCHEMA, **dialling)
+        return Doors(put, get, partial(grpc_aio.control, reply_timeout_seconds=WAIT_SECONDS))
+    dialling = {"same_host": SameHost.NEVER, "timeout_seconds": WAIT_SECONDS}
+    open_sink, open_source = (
+        partial(dial, **dialling) for dial in (grpc_blocking.open_sink, grpc_blocking.open_source)
+    )
+    return Doors(open_sink, open_source, partial(grpc_blocking.control, timeout_seconds=WAIT_SECONDS))
+
+
+async def entered(stack: AsyncExitStack, end: Any) -> Any:
+    return await stack.enter_async_context(end) if hasattr(end, "__aenter__") else stack.enter_context(end)
+
+
+async def settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
 class Role:
     """What both ends know."""
 
@@ -124,6 +157,7 @@ class Role:
         scheme = "tcp://" if schedule.carrier is Carrier.TCP else ""
         self.schedule, self.journal = schedule, journal
         self.own = schedule.producer if party is Party.PRODUCER else schedule.consumer
+        self.doors = doors_of(self.own.client)
         self.address = f"{scheme}127.0.0.1:{port}"
         self.dice: Random = generator(schedule.seed, schedule.number, party)
         self.keeps = schedule.retention is Retention.REPLAY
@@ -132,42 +166,21 @@ class Role:
             floating = schedule.row_permits - schedule.exclusive
             self.wanted = GateParameters(inputs=2, exclusive=schedule.exclusive, floating=floating)
 
-    def play(self) -> None:
-        if self.own.client is Client.ASYNCIO:
-            # All tries in one event loop: gRPC keeps the first one of a process.
-            asyncio.run(self._play_on())
-            return
+    async def play(self) -> None:
+        """All tries in one event loop: gRPC keeps the first one of a process."""
         while True:
             try:
-                self.play_blocking()
+                await self.play_once()
             except PermitflowError as error:
-                if self._is_over(error):
-                    return
-                time.sleep(RETRY_SECONDS)
-                continue
-            self.journal.tell("over")
-            return
-
-    async def _play_on(self) -> None:
-        while True:
-            try:
-                await self.play_asyncio()
-            except PermitflowError as error:
-                if self._is_over(error):
+                self.journal.failed(error)
+                if not self.journal.has_patience or self.is_final(error):
                     return
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self.journal.tell("over")
             return
 
-    def _is_over(self, error: PermitflowError) -> bool:
-        self.journal.failed(error)
-        return not self.journal.has_patience or self.is_final(error)
-
-    async def play_asyncio(self) -> None:
-        raise NotImplementedError
-
-    def play_blocking(self) -> None:
+    async def play_once(self) -> None:
         raise NotImplementedError
 
     def is_final(self, error: PermitflowError) -> bool:
@@ -185,34 +198,23 @@ class Producer(Role):
             yield chunk(row, count)
             row += count
 
-    def begin(self, first_row: int | None) -> int:
-        first_row = first_row or 0
-        self.journal.tell("began", row=first_row)
-        if first_row:
-            self.journal.last_progress = time.monotonic()
-        return first_row
-
-    def has_ended(self, positions: Sequence[Any]) -> bool:
-        """Was the end confirmed, and the confirmation lost?"""
-        (position,) = positions
-        if position.state.value != "ended":
-            return False
-        self.journal.ended(f"kept {position.next_row}")
-        return True
-
-    async def play_asyncio(self) -> None:
-        from permitflow.transports.grpc_aio import control, put
-
-        if self.keeps:
-            async with control(self.address, reply_timeout_seconds=WAIT_SECONDS) as orders:
-                if self.has_ended(await orders.positions([CHANNEL])):
+    async def play_once(self) -> None:
+        names: dict[str, Any] = {"producer": "maker"} if self.keeps else {"wanted": self.wanted} if self.wanted else {}
+        async with AsyncExitStack() as stack:
+            if self.keeps:
+                orders = await entered(stack, self.doors.control(self.address))
+                (position,) = await settled(orders.positions([CHANNEL]))
+                if position.state.value == "ended":  # that was confirmed, and the confirmation lost
+                    self.journal.ended(f"kept {position.next_row}")
                     return
-        name = "maker" if self.keeps else ""
-        async with put(self.address, CHANNEL, SCHEMA, producer=name, wanted=self.wanted, **DIALLING) as sender:
+            sender = await entered(stack, self.doors.put(self.address, CHANNEL, SCHEMA, **names))
             try:
-                sent, barriers = self.begin(sender.first_row), 0
+                sent, barriers = sender.first_row or 0, 0
+                self.journal.tell("began", row=sent)
+                if sent:
+                    self.journal.last_progress = time.monotonic()
                 for batch in self.chunks(sent):
-                    await sender.send(batch)
+                    await settled(sender.send(batch))
                     sent += batch.num_rows
                     while self.wanted and sent >= (barriers + 1) * self.schedule.epoch_rows:
                         barriers += 1
@@ -221,31 +223,9 @@ class Producer(Role):
                         await asyncio.sleep(self.own.pause_seconds)
                 await asyncio.sleep(self.own.idle_seconds)
                 self.journal.tell("ending")
-                outcome: object = await sender.end(closes_channel=True)
-                self.journal.ended(outcome)
+                self.journal.ended(await settled(sender.end(closes_channel=True)))
             finally:
                 self.journal.note(sender.statistics())
-
-    def play_blocking(self) -> None:
-        from permitflow.transports.grpc_blocking import control, open_sink
-
-        if self.keeps:
-            with control(self.address, timeout_seconds=WAIT_SECONDS) as orders:
-                if self.has_ended(orders.positions([CHANNEL])):
-                    return
-        name = "maker" if self.keeps else ""
-        with open_sink(self.address, CHANNEL, SCHEMA, producer=name, **BLOCKING) as sink:
-            try:
-                for batch in self.chunks(self.begin(sink.first_row)):
-                    sink.send(batch)
-                    if self.own.pause_seconds:
-                        time.sleep(self.own.pause_seconds)
-                time.sleep(self.own.idle_seconds)
-                self.journal.tell("ending")
-                outcome: object = sink.end(closes_channel=True)
-                self.journal.ended(outcome)
-            finally:
-                self.journal.note(sink.statistics())
 
     def is_final(self, error: PermitflowError) -> bool:
         """One without a name cannot know what was taken of its rows."""
@@ -256,11 +236,8 @@ class Consumer(Role):
     """Takes rows, writes down which, and only then returns their permits, or acknowledges them."""
 
     tries = 0
-
-    def begin(self) -> int | None:
-        """From which row on: if the channel keeps them, the first that is not written down."""
-        self.unacknowledged, self.has_taken = 0, False
-        return self.journal.rows if self.keeps else None
+    taken_chunks = 0
+    """With the last call."""
 
     def took(self, batch: pa.RecordBatch) -> bool:
         """Write it down; is it time to acknowledge?"""
@@ -269,51 +246,55 @@ class Consumer(Role):
         self.unacknowledged += batch.num_rows
         return self.keeps and self.unacknowledged >= self.own.largest_chunk_rows
 
-    async def play_asyncio(self) -> None:
-        from contextlib import AsyncExitStack
-
-        from permitflow.transports.grpc_aio import control, get
-        from permitflow.transports.joined import JoinedChunks
-
+    async def play_once(self) -> None:
+        self.unacknowledged, self.has_taken = 0, False
         if self.wanted:
             await self.play_gate(self.wanted)
             return
         async with AsyncExitStack() as stack:
-            first_row = self.begin()
-            if self.keeps:
-                orders = await stack.enter_async_context(control(self.address, reply_timeout_seconds=WAIT_SECONDS))
-                await orders.acknowledge({CHANNEL: self.journal.rows})
-            source = get(self.address, CHANNEL, schema=SCHEMA, from_row=first_row, **DIALLING)
-            receiver = await stack.enter_async_context(source)
+            # From which row on: if the channel keeps them, the first that is not written down.
+            first_row = self.journal.rows if self.keeps else None
+            orders: Any = await entered(stack, self.doors.control(self.address)) if self.keeps else None
+
+            async def acknowledge() -> None:
+                if orders is not None:
+                    self.unacknowledged = 0
+                    await settled(orders.acknowledge({CHANNEL: self.journal.rows}))
+
+            await acknowledge()
+            receiver = await entered(stack, self.doors.get(self.address, CHANNEL, from_row=first_row))
             self.journal.tell("began", row=first_row or 0)
             await asyncio.sleep(self.own.idle_seconds)
             try:
                 while True:
-                    taken = await receiver.take_joined() if self.dice.random() < 0.3 else await receiver.take()
-                    batch, chunks = (taken.batch, len(taken)) if isinstance(taken, JoinedChunks) else (taken.payload, 1)
-                    is_due = self.took(batch)
-                    receiver.consume(chunks)
-                    if is_due:
-                        self.unacknowledged = 0
-                        await orders.acknowledge({CHANNEL: self.journal.rows})
+                    if self.took(await self.next_rows(receiver)):
+                        await acknowledge()
                     if self.own.pause_seconds:
                         await asyncio.sleep(self.own.pause_seconds)
             except EndOfStream:
                 self.journal.tell("ended")
             finally:
                 self.journal.note(receiver.statistics())
-            if self.keeps:
-                await orders.acknowledge({CHANNEL: self.journal.rows})
+            await acknowledge()
+
+    async def next_rows(self, receiver: Any) -> pa.RecordBatch:
+        """What was taken before is consumed now, after it was written down."""
+        is_joined = self.dice.random() < 0.3
+        if self.own.client is Client.BLOCKING:
+            taken = receiver.receive_joined() if is_joined else receiver.receive()
+        else:
+            if self.has_taken:
+                receiver.consume(self.taken_chunks)
+            taken = await (receiver.take_joined() if is_joined else receiver.take())
+            self.taken_chunks = len(taken) if isinstance(taken, JoinedChunks) else 1
+        return taken.batch if isinstance(taken, JoinedChunks) else taken.payload
 
     async def play_gate(self, wanted: GateParameters) -> None:
         """Align the channel's barriers with those of an input of this process, which is always ahead."""
-        from permitflow.transports.grpc_aio import get
-
-        self.begin()
         gate: InputGate[pa.RecordBatch] = InputGate(wanted)
         async with (
             gate,
-            get(self.address, CHANNEL, schema=SCHEMA, wanted=wanted, group=gate.group, **DIALLING) as receiver,
+            self.doors.get(self.address, CHANNEL, wanted=wanted, group=gate.group) as receiver,
         ):
             gate.add(receiver)
             ahead = asyncio.create_task(self.run_ahead(gate.open_channel("ahead")))
@@ -348,36 +329,6 @@ class Consumer(Role):
             with suppress(PermitflowError):
                 sender.end_nowait()
 
-    def play_blocking(self) -> None:
-        from contextlib import ExitStack
-
-        from permitflow.transports.grpc_blocking import JoinedChunks, control, open_source
-
-        with ExitStack() as stack:
-            first_row = self.begin()
-            if self.keeps:
-                orders = stack.enter_context(control(self.address, timeout_seconds=WAIT_SECONDS))
-                orders.acknowledge({CHANNEL: self.journal.rows})
-            source = stack.enter_context(open_source(self.address, CHANNEL, from_row=first_row, **BLOCKING))
-            self.journal.tell("began", row=first_row or 0)
-            time.sleep(self.own.idle_seconds)
-            try:
-                while True:
-                    # This consumes what was received before.
-                    taken = source.receive_joined() if self.dice.random() < 0.3 else source.receive()
-                    batch = taken.batch if isinstance(taken, JoinedChunks) else taken.payload
-                    if self.took(batch):
-                        self.unacknowledged = 0
-                        orders.acknowledge({CHANNEL: self.journal.rows})
-                    if self.own.pause_seconds:
-                        time.sleep(self.own.pause_seconds)
-            except EndOfStream:
-                self.journal.tell("ended")
-            finally:
-                self.journal.note(source.statistics())
-            if self.keeps:
-                orders.acknowledge({CHANNEL: self.journal.rows})
-
     def is_final(self, error: PermitflowError) -> bool:
         """A channel that is read once takes another consumer if the first has taken nothing."""
         if self.keeps or isinstance(error, ChannelBusyError):
@@ -387,38 +338,30 @@ class Consumer(Role):
         return is_over or self.has_taken or self.tries == MOST_TRIES
 
 
-def serve_command(schedule: Schedule, address: str, folder: Path) -> Sequence[str]:
-    """The arguments of ``permitflow``."""
-    replay = ["--retention", "replay", "--store", str(folder / "store")]
+def serve(schedule: Schedule, address: str, folder: Path) -> None:
+    """The exchange, as its command line starts it."""
+    from permitflow.cli import main
+
     flow: tuple[str, ...] = ("--row-permits", str(schedule.row_permits))
     if schedule.is_gate:
         numbers = (f"exclusive={schedule.exclusive}", f"floating={schedule.row_permits - schedule.exclusive}")
         flow = ("--flow", "gate", *chain.from_iterable(("--parameter", number) for number in numbers))
-    return [
-        *("serve", "--stream", STREAM, "--address", address, *flow),
+    replay = ("--retention", "replay", "--store", str(folder / "store"))
+    sys.argv = [
+        *("permitflow", "serve", "--stream", STREAM, "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),
         *(replay if schedule.retention is Retention.REPLAY else ()),
         *(() if schedule.checksums else ("--no-checksums",)),
     ]
+    main()
 
 
-def take_part(party: Party, arguments: Sequence[str]) -> None:
-    """What a process of its own does: serve as the command line says, or play an end.
-
-    The arguments of an end are the schedule, the port where it finds the exchange, its journal, and how many lives it
-    had before.
-    """
-    if party is Party.EXCHANGE:
-        from permitflow.cli import main
-
-        sys.argv = ["permitflow", *arguments]
-        main()
-        return
-    schedule = Schedule.from_json(arguments[0])
-    journal = Journal(Path(arguments[2]), int(arguments[3]))
-    role: Role = (Producer if party is Party.PRODUCER else Consumer)(schedule, party, int(arguments[1]), journal)
+def play(party: Party, schedule: Schedule, port: int, journal_file: Path, lives: int) -> None:
+    """An end that finds the exchange at this port, and has had so many lives before."""
+    journal = Journal(journal_file, lives)
+    role: Role = (Producer if party is Party.PRODUCER else Consumer)(schedule, party, port, journal)
     try:
-        role.play()
+        asyncio.run(role.play())
     except BaseException:
         journal.tell("crashed", traceback=traceback.format_exc())
         raise

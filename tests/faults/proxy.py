@@ -1,19 +1,10 @@
-"""A network between both ends and the exchange, which does what the schedule says.
-
-    python -m tests.faults.proxy '<JSON of a Schedule>' HOST:PORT
-
-The first line that it prints says at which ports the producer and the consumer find the exchange; each other one, which
-fault has come.  Where a process is to be stopped or killed it passes nothing on in that direction until a line on its
-input says that this was done.  It ends with its input.
-"""
+"""A network between both ends and the exchange, which does what the schedule says, in the event loop of the run."""
 
 import asyncio
-import json
 import socket
 import struct
-import sys
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
 
@@ -47,7 +38,7 @@ class Connection:
         while self.is_alive and (content := await reader.read(self.read_bytes)):
             for piece, fault in self.link.pieces(direction, content):
                 await self._write(writer, piece)
-                if fault is not None and not await self._suffer(fault, writer):
+                if fault is not None and not self._suffer(fault, writer):
                     return
         await self._vanish()
         if self.is_alive and not writer.is_closing():
@@ -69,9 +60,9 @@ class Connection:
         if self.is_black_hole:
             await asyncio.Event().wait()
 
-    async def _suffer(self, fault: Fault, writer: StreamWriter) -> bool:
+    def _suffer(self, fault: Fault, writer: StreamWriter) -> bool:
         """Let it happen; may this direction go on?"""
-        await self.link.proxy.tell(fault)
+        self.link.proxy.tell(fault)
         match fault.kind:
             case Kind.CUT:
                 for connection in self.link.connections:
@@ -141,53 +132,60 @@ class Link:
         self._open_at = asyncio.get_running_loop().time() + seconds
 
     async def accept(self, near: StreamReader, writer: StreamWriter) -> None:
-        await asyncio.sleep(self._open_at - asyncio.get_running_loop().time())
         try:
+            await asyncio.sleep(self._open_at - asyncio.get_running_loop().time())
             far, far_writer = await asyncio.open_connection(*self.proxy.target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             writer.transport.abort()
             return
         connection = Connection(self, writer, far_writer, self.dice.choice(READ_BYTES))
         self.connections.append(connection)
-        await connection.carry(near, far)
+        try:
+            await connection.carry(near, far)
+        except asyncio.CancelledError:
+            connection.cut(resets=True)
 
 
 class Proxy:
-    def __init__(self, schedule: Schedule, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self.schedule, self.target = schedule, (host, int(port))
-        self._done: dict[int, asyncio.Event] = {}
+    def __init__(self, schedule: Schedule, tell: Callable[[int], None]) -> None:
+        """``tell`` is called with the number of each fault that comes; it stops or kills a process at once."""
+        self.schedule = schedule
+        self.ports: dict[Party, int] = {}
+        """Where each end finds the exchange."""
+        self._tell = tell
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
 
-    async def serve(self) -> None:
-        ports = {}
-        tasks = set()
+    async def listen(self, target: str) -> None:
+        """Pass on what comes to this address, HOST:PORT."""
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
         dice = generator(self.schedule.seed, self.schedule.number, "proxy")
         for party in (Party.PRODUCER, Party.CONSUMER):
             link = Link(self, party, Random(dice.random()))
 
             def accept(reader: StreamReader, writer: StreamWriter, link: Link = link) -> None:
-                tasks.add(asyncio.create_task(link.accept(reader, writer)))
+                self._connections.add(asyncio.create_task(link.accept(reader, writer)))
 
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
-            ports[party] = server.sockets[0].getsockname()[1]
-        print(json.dumps(ports), flush=True)
-        commands = StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(commands), sys.stdin.buffer
-        )
-        while line := await commands.readline():
-            self._done[int(line)].set()
-        for task in tasks:
-            task.cancel()
+            self._servers.append(server)
+            self.ports[party] = server.sockets[0].getsockname()[1]
 
-    async def tell(self, fault: Fault) -> None:
-        """A fault has come; if it is about a process, wait until that was seen to."""
-        number = self.schedule.faults.index(fault)
-        done = self._done[number] = asyncio.Event()
-        print(json.dumps({"fault": number}), flush=True)
-        if fault.victim is not None:
-            await done.wait()
+    def tell(self, fault: Fault) -> None:
+        self._tell(self.schedule.faults.index(fault))
 
+    async def close(self) -> None:
+        """End all connections.
 
-if __name__ == "__main__":
-    asyncio.run(Proxy(Schedule.from_json(sys.argv[1]), sys.argv[2]).serve())
+        Raises:
+            Exception: the proxy itself has failed.
+        """
+        for server in self._servers:
+            server.close()
+        for connection in self._connections:
+            connection.cancel()
+        for found in await asyncio.gather(*self._connections, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found
+        for server in self._servers:
+            await server.wait_closed()

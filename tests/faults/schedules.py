@@ -4,12 +4,10 @@ Everything is drawn from a seed and a number.  Faults happen where so many bytes
 link, so that a seed replays as far as operating systems let it.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
-from typing import Any
 
 ROW_BYTES = 24
 """Of the three numbers of a row; what else is on the wire comes on top."""
@@ -152,27 +150,6 @@ class Schedule:
     @property
     def has_flips(self) -> bool:
         return any(fault.kind is Kind.BIT_FLIP for fault in self.faults)
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "Schedule":
-        facts: dict[str, Any] = json.loads(text)
-        facts["faults"] = tuple(_fault(fault) for fault in facts["faults"])
-        facts["producer"], facts["consumer"] = (_end(facts[who]) for who in ("producer", "consumer"))
-        facts["carrier"], facts["retention"] = Carrier(facts["carrier"]), Retention(facts["retention"])
-        return Schedule(**facts)
-
-
-def _fault(facts: Mapping[str, Any]) -> Fault:
-    enums = {"kind": Kind(facts["kind"]), "link": Party(facts["link"]), "direction": Direction(facts["direction"])}
-    victim = None if facts["victim"] is None else Party(facts["victim"])
-    return Fault(**{**facts, **enums, "victim": victim})
-
-
-def _end(facts: Mapping[str, Any]) -> End:
-    return End(**{**facts, "client": Client(facts["client"])})
 
 
 def generator(seed: int, number: int, party: str) -> Random:
