@@ -79,13 +79,13 @@ bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
 
 bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
-	@$(BIN)/python benchmarks/soak_grpc.py --rows 500000 --slow-seconds 5
+	@$(BIN)/python -m benchmarks.soak_grpc --rows 500000 --slow-seconds 5
 	@$(BIN)/python -m benchmarks.stalled_stages --seconds 2
 	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 2
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
-	@$(BIN)/python benchmarks/soak_grpc.py --rows 10000000 --slow-seconds 60
+	@$(BIN)/python -m benchmarks.soak_grpc --rows 10000000 --slow-seconds 60
 
 stalled-stages: setup  ## a consumer that stands still at the end of stages stops their producer; memory stays flat (ten minutes)
 	@$(BIN)/python -m benchmarks.stalled_stages --seconds 600
@@ -100,7 +100,7 @@ trace-evidence: setup  ## two processes: recorded, judged by model and TLC; sabo
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_two_processes --with-tlc
 
 kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (ten minutes)
-	@$(WITH_JAVA) $(BIN)/python tools/killed_pipeline.py
+	@$(WITH_JAVA) $(BIN)/python -m tools.killed_pipeline
 
 hostile-peers: setup  ## what a neighbour notices of a peer that asks for too much: round trips and memory (a minute)
 	@$(BIN)/python -m benchmarks.hostile_peers

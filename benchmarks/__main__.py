@@ -1,8 +1,8 @@
-"""The command: ``python -m benchmarks run``, then ``python -m benchmarks show`` or ``update-docs``."""
+"""The command: ``python -m benchmarks run``, then ``python -m benchmarks update-docs``."""
 
 import time
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,19 +10,64 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.documents import can_draw, draw_all, update_documents
-from benchmarks.field import FULL, SMOKE
+from benchmarks.call_windows import measure_call_windows
+from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
+from benchmarks.documents import draw_all, update_documents
+from benchmarks.field import FULL, SMOKE, Field, Settings, open_field
+from benchmarks.gate import measure_gate
 from benchmarks.harness import CHECKOUT
-from benchmarks.jobs import PAYLOADS
-from benchmarks.measuring import COMPARISON, CURVES, PARTS, measure
+from benchmarks.idle_channels import measure_idle_channels
+from benchmarks.imbalance import measure_imbalance
+from benchmarks.local_channel import measure_local
+from benchmarks.model_checking import measure_checking
 from benchmarks.peers.way import find_ways
-from benchmarks.results import RESULTS_FILE, UNMEASURED, Results
+from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, Row, describe_machine
+from benchmarks.schedules import measure_schedules
+from benchmarks.stages import measure_stages
+from benchmarks.stores import measure_stores
 from benchmarks.tables import TABLES
+from benchmarks.throughput import measure_latency, measure_stream_ends, measure_throughput
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
 DOCUMENTS = CHECKOUT / "docs"
-# The others are in tables.md.
-MAIN_TABLES = ("throughput", "latency", "local", "imbalance", "verdicts")
+
+
+def measure_spark_jobs(settings: Settings) -> Sequence[Row]:
+    """Spark is loaded only if it is asked for."""
+    from benchmarks.spark_exchange import measure_spark
+
+    return measure_spark(settings)
+
+
+# Parts that start processes of their own, or none.
+ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
+    "imbalance": measure_imbalance,
+    "gate": measure_gate,
+    "local": measure_local,
+    "stages": measure_stages,
+    "spark": measure_spark_jobs,
+    "stores": measure_stores,
+    "channels": measure_idle_channels,
+    "checking": measure_checking,
+    "schedules": measure_schedules,
+    "call_windows": measure_call_windows,
+}
+# Parts in which the ways compete.
+AMONG_WAYS: dict[str, Callable[[Field], Sequence[Row]]] = {
+    "throughput": measure_throughput,
+    "latency": measure_latency,
+    "ends": measure_stream_ends,
+    "windows": measure_windows,
+    "batches": measure_batches,
+    "delays": measure_delays,
+    "stalled": measure_stalled,
+}
+PARTS = (*ALONE, *AMONG_WAYS)
+# Ours beside others.
+COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
+# How our own figures depend on numbers: minutes more, and nothing that others are compared with.
+CURVES = ("stores", "channels", "schedules", "call_windows", "windows", "batches", "delays", "stalled")
+
 
 application = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, rich_markup_mode=None
@@ -37,9 +82,7 @@ def run(
     part: Annotated[list[str] | None, typer.Option(help=f"Only this part, of {', '.join(PARTS)}; repeatable.")] = None,
     curves: Annotated[bool, typer.Option(help=f"Only {', '.join(CURVES)}.")] = False,
     ways: Annotated[list[str] | None, typer.Option(help="Only ways with this in their name; repeatable.")] = None,
-    size: Annotated[list[str] | None, typer.Option(help=f"Only {' or '.join(PAYLOADS)} rows; repeatable.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = FULL.rounds,
-    seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = FULL.seed,
     smoke: Annotated[bool, typer.Option(help="Does it still run? Seconds; nothing is judged.")] = False,
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
@@ -51,28 +94,42 @@ def run(
     """
     if part and curves:
         raise typer.BadParameter("--curves stands for parts: leave it out, or --part")
-    require_known("part", part, PARTS)
-    require_known("size", size, PAYLOADS)
-    require_ways(ways)
+    if unknown := set(part or ()) - set(PARTS):
+        raise typer.BadParameter(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    for wanted in ways or ():
+        if not any(wanted in name for name in find_ways()[0]):
+            raise typer.BadParameter(f"no way has {wanted!r} in its name; there are {', '.join(find_ways()[0])}")
     chosen = part or list(CURVES if curves else PARTS if smoke else COMPARISON)
-    settings = SMOKE if smoke else replace(FULL, rounds=rounds)
-    settings = replace(settings, seed=seed, ways=tuple(ways or FULL.ways), payloads=tuple(size or settings.payloads))
+    settings = replace(SMOKE if smoke else replace(FULL, rounds=rounds), ways=tuple(ways or FULL.ways))
     former = measured(folder) if (folder / RESULTS_FILE).exists() else None
     began = time.monotonic()
-    results = measure(chosen, settings, progress)
+    results = measure(chosen, settings)
     if former is not None:
         results.keep(former)
-    tell(results, folder, all_tables=bool(part or curves))
+    results.write(folder)
+    tables = {name: made for name, table in TABLES.items() if (made := table(results)) != UNMEASURED}
+    sections = "\n".join(f"## {name}\n\n{made}\n" for name, made in tables.items())
+    (folder / "tables.md").write_text(sections)
+    output.print(Markdown(sections))
+    for path in draw_all(results, folder):
+        progress.print(f"drew {path.name}")
     output.print(f"measured in {time.monotonic() - began:.0f} s; see {folder}")
     if results.failures:
         output.print(f"{len(results.failures)} jobs failed", style="red")
         raise typer.Exit(1)
 
 
-@application.command()
-def show(folder: Folder = DEFAULT_FOLDER) -> None:
-    """Write and print tables and plots of earlier results."""
-    tell(measured(folder), folder, all_tables=True)
+def measure(parts: Collection[str], settings: Settings) -> Results:
+    results = Results(machine=describe_machine(), settings=asdict(settings))
+    for part in (part for part in ALONE if part in parts):
+        progress.print(f"{part} …")
+        results.put(part, ALONE[part](settings))
+    if any(part in AMONG_WAYS for part in parts):
+        with open_field(settings, progress) as field:
+            for part in (part for part in AMONG_WAYS if part in parts):
+                results.put(part, AMONG_WAYS[part](field))
+            results.failures = field.failures
+    return results
 
 
 @application.command(name="update-docs")
@@ -85,18 +142,6 @@ def update_docs(folder: Folder = DEFAULT_FOLDER) -> None:
         output.print(f"wrote {changed.relative_to(CHECKOUT)}")
 
 
-def require_known(what: str, wanted: Iterable[str] | None, known: Collection[str]) -> None:
-    if unknown := set(wanted or ()) - set(known):
-        raise typer.BadParameter(f"no such {what}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-
-
-def require_ways(wanted: Iterable[str] | None) -> None:
-    names = find_ways()[0]
-    for part in wanted or ():
-        if not any(part in name for name in names):
-            raise typer.BadParameter(f"no way has {part!r} in its name; there are {', '.join(names)}")
-
-
 def measured(folder: Path) -> Results:
     try:
         return Results.read(folder)
@@ -106,24 +151,6 @@ def measured(folder: Path) -> Results:
         raise typer.BadParameter(
             f"{folder / RESULTS_FILE} cannot be read: {error}; delete it, and measure again"
         ) from None
-
-
-def tables_of(results: Results) -> dict[str, str]:
-    tables = {name: made(results) for name, made in TABLES.items()}
-    return {name: made for name, made in tables.items() if made != UNMEASURED}
-
-
-def tell(results: Results, folder: Path, *, all_tables: bool) -> None:
-    """Write everything that can be made of results; print all tables, or those that matter most."""
-    results.write(folder)
-    tables = tables_of(results)
-    sections = {name: f"## {name}\n\n{made}\n" for name, made in tables.items()}
-    (folder / "tables.md").write_text("\n".join(sections.values()))
-    output.print(Markdown("\n".join(made for name, made in sections.items() if all_tables or name in MAIN_TABLES)))
-    if not can_draw():
-        progress.print("no plots: they need matplotlib: pip install 'permitflow[bench]'", markup=False)
-    for path in draw_all(results, folder):
-        progress.print(f"drew {path.name}")
 
 
 if __name__ == "__main__":

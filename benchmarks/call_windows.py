@@ -8,7 +8,6 @@ and for comparison with the plain loops of grpc.aio.
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from multiprocessing.connection import Connection
@@ -18,7 +17,7 @@ import grpc
 
 from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
-from benchmarks.results import Record, Series
+from benchmarks.results import COMPACT, Row, Series
 from permitflow.stages import Source
 from permitflow.stages.calls import CallCounts, Window, respond, source
 
@@ -33,26 +32,11 @@ ANY_SIZE = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_len
 SERVICE = "permitflow.benchmarks.CallWindows"
 
 
-@dataclass(frozen=True)
-class CallWindow(Record):
-    """One window with messages of one size."""
-
-    window_bytes: int | None
-    """None: gRPC's own, which it fits to the connection."""
-    message_bytes: int
-    most_unread: int | None
-    """Messages sent and not read, as stated."""
-    unread: int
-    """As measured, at most."""
-    per_second: Series
-    plain_per_second: Series
-
-
-def measure_call_windows(settings: Settings) -> list[CallWindow]:
+def measure_call_windows(settings: Settings) -> list[Row]:
     windows, sizes = ((1_024,), (100,)) if settings.is_smoke else (WINDOWS, MESSAGE_BYTES)
     # grpc.aio keeps the first event loop of a process: each end has a process.
     with Partner(_serve) as server, Partner(_read, server.hears(), windows, sizes, settings) as client:
-        found: list[CallWindow] = client.hears()
+        found: list[Row] = client.hears()
     return found
 
 
@@ -105,22 +89,23 @@ def _read(
 ) -> None:
     with asyncio.Runner() as runner:
         order = random.Random(settings.seed)
-        found = []
+        found: list[Row] = []
         for size_bytes, message_bytes in product(windows, sizes):
-            cell = _Cell(address, None if size_bytes is None else Window(size_bytes), message_bytes)
-            stops = 3 if settings.is_smoke else STOPS
-            unread = runner.run(cell.unread(stops, order))
+            window = None if size_bytes is None else Window(size_bytes)
+            cell = _Cell(address, window, message_bytes)
+            unread = runner.run(cell.unread(3 if settings.is_smoke else STOPS, order))
             ways = {name: partial(_rated, runner, cell, name) for name in ("Ours", "Plain")}
-            rates = in_turns(ways, settings.rounds, order)
+            ours, plain = map(Series.of, in_turns(ways, settings.rounds, order).values())
             found.append(
-                CallWindow(
-                    window_bytes=size_bytes,
-                    message_bytes=message_bytes,
-                    most_unread=None if cell.window is None else cell.window.most_unread(message_bytes),
-                    unread=unread,
-                    per_second=Series.of(rates["Ours"]),
-                    plain_per_second=Series.of(rates["Plain"]),
-                )
+                {
+                    # gRPC fits its own window to the connection.
+                    "Window": "gRPC's own" if size_bytes is None else f"{size_bytes:,} bytes",
+                    "messages of": f"{message_bytes:,} bytes",
+                    "unread at most, stated": None if window is None else window.most_unread(message_bytes),
+                    "measured": unread,
+                    "messages/s": ours,
+                    "÷ plain grpc.aio": ours.ratio_to(plain, COMPACT),
+                }
             )
         pipe.send(found)
 

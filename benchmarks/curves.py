@@ -1,7 +1,7 @@
 """How our own figures depend on row_permits, permit_batch and distance; and what a consumer that has stopped holds."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from rich.progress import track
@@ -9,7 +9,7 @@ from rich.progress import track
 from benchmarks.field import Field, Pair, Sample
 from benchmarks.jobs import PAYLOADS, WIDE_ROW_BYTES, Job
 from benchmarks.peers.way import find_ways, ways_for
-from benchmarks.results import Record, Series
+from benchmarks.results import COMPACT, MEBIBYTES, Row, Series
 from benchmarks.throughput import Entry, in_rounds, judged_ways
 from permitflow.protocol.permits import ChannelParameters, StatedParameters
 from permitflow.simulation.chunk_sizes import ConstantSize
@@ -31,39 +31,24 @@ FULL_SHARE = 0.9
 DELAYS_SECONDS = (0.001, 0.005, 0.02)
 
 
-@dataclass(frozen=True)
-class Point(Record):
-    """One way with one window and batch, as fast as it can."""
-
-    way: str
-    payload: str
-    row_permits: int
-    permit_batch: int
-    chunks_per_second: Series
-    median_milliseconds: Series
-    """On the way, while the channel is full."""
-    percentile_99_milliseconds: Series
-    peak_memory_bytes: Series
-    """The sum over both processes."""
-
-
 def default_batch(row_permits: int) -> int:
     """permit_batch, if nothing is said about it."""
     return ChannelParameters(row_permits=row_permits).permit_batch
 
 
-def measure_windows(field: Field) -> list[Point]:
+def measure_windows(field: Field) -> list[Row]:
     """Windows from 2,048 rows on, returned by the default batch."""
-    return _curve(field, [(window, default_batch(window)) for window in WINDOWS], "windows")
+    return _curve(field, [(window, default_batch(window)) for window in WINDOWS], "row_permits", "windows")
 
 
-def measure_batches(field: Field) -> list[Point]:
+def measure_batches(field: Field) -> list[Row]:
     """Batches from one row to half the window."""
     row_permits = PAYLOADS["64"].row_permits
-    return _curve(field, [(row_permits, batch) for batch in BATCHES], "batches")
+    return _curve(field, [(row_permits, batch) for batch in BATCHES], "permit_batch", "batches")
 
 
-def _curve(field: Field, numbers: list[tuple[int, int]], what: str) -> list[Point]:
+def _curve(field: Field, numbers: list[tuple[int, int]], varied: str, what: str) -> list[Row]:
+    """Each way with each window and batch: throughput, and with stamped chunks the time on the way."""
     if field.settings.is_smoke:
         numbers = numbers[:1]
     entries: list[Entry] = []
@@ -75,42 +60,25 @@ def _curve(field: Field, numbers: list[tuple[int, int]], what: str) -> list[Poin
                 jobs = [replace(job, row_permits=window, permit_batch=batch) for window, batch in usable]
                 entries += [Entry(way, replace(each, stamps=stamps)) for each in jobs for stamps in (False, True)]
     measured = dict(in_rounds(field, entries, what))
-    pairs = [(entry, Entry(entry.way, replace(entry.job, stamps=True))) for entry in measured if not entry.job.stamps]
-    return [_point(plain, measured[plain], measured[stamped]) for plain, stamped in pairs if stamped in measured]
+    found: list[Row] = []
+    for entry in (entry for entry in measured if not entry.job.stamps):
+        plain, stamped = measured[entry], measured.get(Entry(entry.way, replace(entry.job, stamps=True)))
+        if stamped is not None:
+            found.append(
+                {
+                    "": f"{entry.way.name}, {entry.job.payload} rows",
+                    varied: getattr(entry.job, varied),
+                    "chunks/s": Series.of(sample.chunks_per_second for sample in plain),
+                    "p50 ms, full": Series.of((sample.latencies_ns[0] / 1e6 for sample in stamped), COMPACT),
+                    "p99 ms, full": Series.of((sample.latencies_ns[1] / 1e6 for sample in stamped), COMPACT),
+                    "MiB": Series.of((sample.peak_memory_bytes / 2**20 for sample in plain), MEBIBYTES),
+                    "_chunk_rows": entry.job.shape.rows,
+                }
+            )
+    return found
 
 
-def _point(entry: Entry, plain: list[Sample], stamped: list[Sample]) -> Point:
-    return Point(
-        way=entry.way.name,
-        payload=entry.job.payload,
-        row_permits=entry.job.row_permits,
-        permit_batch=entry.job.permit_batch,
-        chunks_per_second=Series.of(sample.chunks_per_second for sample in plain),
-        median_milliseconds=Series.of(sample.latencies_ns[0] / 1e6 for sample in stamped),
-        percentile_99_milliseconds=Series.of(sample.latencies_ns[1] / 1e6 for sample in stamped),
-        peak_memory_bytes=Series.of(sample.peak_memory_bytes for sample in plain),
-    )
-
-
-@dataclass(frozen=True)
-class DelayPoint(Record):
-    """The remote way over a distance."""
-
-    rtt_milliseconds: float
-    row_permits: int
-    rows_per_second: Series
-    predicted_rows_per_second: float
-    """By the simulation of the same channel, with the fastest rate of this run as the consumer's."""
-    is_bound_by_window: bool
-    """Does the simulation say that the window limits the channel?"""
-
-    @property
-    def turn_around_milliseconds(self) -> float:
-        """The time that both processes add to the round trip, if the window limits the channel."""
-        return self.rtt_milliseconds * (self.predicted_rows_per_second / self.rows_per_second.median - 1)
-
-
-def measure_delays(field: Field) -> list[DelayPoint]:
+def measure_delays(field: Field) -> list[Row]:
     """Windows over several distances; what the simulation says beside it."""
     way, *_ = ways_for("remote")
     module, _ = find_ways()[0][way.name]
@@ -136,18 +104,31 @@ def _affordable(job: Job, delay_seconds: float, seconds: float) -> int:
     return max(32, min(job.chunks, int(round_trips * job.row_permits / job.shape.rows)))
 
 
-def _compared(found: Iterable[tuple[float, Job, list[Sample]]]) -> list[DelayPoint]:
+def _compared(found: Sequence[tuple[float, Job, list[Sample]]]) -> list[Row]:
+    """The simulation of the same channel has the fastest rate of this run as its consumer's."""
     rates = [
         (delay, job, Series.of(sample.chunks_per_second * job.shape.rows for sample in samples))
         for delay, job, samples in found
         if samples
     ]
     fastest = max((rate.median for _, _, rate in rates), default=0.0)
-    points = []
+    rows: list[Row] = []
     for delay, job, rate in rates:
-        predicted = _predicted(job, delay, fastest)
-        points.append(DelayPoint(2e3 * delay, job.row_permits, rate, predicted, predicted < FULL_SHARE * fastest))
-    return points
+        predicted, rtt = _predicted(job, delay, fastest), 2e3 * delay
+        # The time that both processes add to the round trip, if the window limits the channel.
+        turn_around = rtt * (predicted / rate.median - 1) if predicted < FULL_SHARE * fastest else None
+        rows.append(
+            {
+                "round trip": f"{rtt:g} ms",
+                "row_permits": job.row_permits,
+                "rows/s": rate,
+                "simulated": predicted,
+                "turn-around of both processes": "the pipe is full" if turn_around is None else f"{turn_around:.1f} ms",
+                "_rtt_milliseconds": rtt,
+                "_turn_around_milliseconds": turn_around,
+            }
+        )
+    return rows
 
 
 def _predicted(job: Job, delay_seconds: float, consumer_rate: float) -> float:
@@ -166,38 +147,27 @@ def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_r
     )
 
 
-@dataclass(frozen=True)
-class FullPipe:
-    """The window from which on a distance no longer matters: by the rule of thumb, and as measured."""
+def full_pipes(points: Sequence[Row]) -> list[Row]:
+    """The window from which on a distance no longer matters: by the rule of thumb, and as measured.
 
-    rtt_milliseconds: float
-    turn_around_milliseconds: float
-    """The time that both processes add to the round trip: the median over the windows that limit the channel."""
-    by_network: int
-    """By the rule, with the round trip of the network alone."""
-    by_both: int
-    """By the rule, with the turn-around as well."""
-    measured: int | None
-    """The smallest of the windows that came close to the fastest; None if none did."""
-
-
-def full_pipes(points: Sequence[DelayPoint]) -> list[FullPipe]:
-    """One for each distance.  All windows are powers of two, so that rule and measurement can be equal."""
-    fastest = max((point.rows_per_second.median for point in points), default=0.0)
-    found = []
-    for rtt in dict.fromkeys(point.rtt_milliseconds for point in points):
-        mine = [point for point in points if point.rtt_milliseconds == rtt]
-        bound = [point.turn_around_milliseconds for point in mine if point.is_bound_by_window]
+    All windows are powers of two, so that rule and measurement can be equal.
+    """
+    fastest = max((point["rows/s"].median for point in points), default=0.0)
+    largest = max((point["row_permits"] for point in points), default=0)
+    found: list[Row] = []
+    for rtt in dict.fromkeys(point["_rtt_milliseconds"] for point in points):
+        mine = [point for point in points if point["_rtt_milliseconds"] == rtt]
+        bound = [at for point in mine if (at := point["_turn_around_milliseconds"]) is not None]
         turn_around = max(0.0, median(bound)) if bound else 0.0
-        full = [point.row_permits for point in mine if point.rows_per_second.median >= FULL_SHARE * fastest]
+        full = [point["row_permits"] for point in mine if point["rows/s"].median >= FULL_SHARE * fastest]
         found.append(
-            FullPipe(
-                rtt,
-                turn_around,
-                by_network=_enough(rtt, fastest),
-                by_both=_enough(rtt + turn_around, fastest),
-                measured=min(full, default=None),
-            )
+            {
+                "round trip": f"{rtt:g} ms",
+                "turn-around": f"{turn_around:.1f} ms",
+                "by the rule": _enough(rtt, fastest),
+                "by the rule, turn-around included": _enough(rtt + turn_around, fastest),
+                "measured": min(full) if full else f"more than {largest:,}",
+            }
         )
     return found
 
@@ -221,19 +191,7 @@ SMOKE_STALL_SECONDS = 0.1
 WINDOWS_SENT = 3
 
 
-@dataclass(frozen=True)
-class Stalled(Record):
-    way: str
-    row_permits: int
-    peak_memory_bytes: Series
-    """The sum over both processes."""
-
-    @property
-    def window_bytes(self) -> int:
-        return self.row_permits * WIDE_ROW_BYTES
-
-
-def measure_stalled(field: Field) -> list[Stalled]:
+def measure_stalled(field: Field) -> list[Row]:
     """Our ways for which targets exist."""
     is_smoke = field.settings.is_smoke
     jobs = [
@@ -248,7 +206,14 @@ def measure_stalled(field: Field) -> list[Stalled]:
     ]
     # The smallest first: a process does not always give memory back.
     entries = [Entry(way, job) for way in judged_ways(field) for job in jobs]
+    found = in_rounds(field, entries, "a consumer that has stopped", in_order=True)
     return [
-        Stalled(entry.way.name, entry.job.row_permits, Series.of(sample.peak_memory_bytes for sample in samples))
-        for entry, samples in in_rounds(field, entries, "a consumer that has stopped", in_order=True)
+        {
+            "rows of 500 bytes": entry.way.name,
+            "row_permits": entry.job.row_permits,
+            "MiB in a window": f"{(mebibytes := entry.job.row_permits * WIDE_ROW_BYTES / 2**20):.0f}",
+            "MiB of both processes": Series.of((sample.peak_memory_bytes / 2**20 for sample in samples), MEBIBYTES),
+            "_window_mebibytes": mebibytes,
+        }
+        for entry, samples in found
     ]

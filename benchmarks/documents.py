@@ -12,12 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.curves import DelayPoint, Point
-from benchmarks.gate import SETTINGS, GateRun
+from benchmarks.gate import SETTINGS
 from benchmarks.jobs import PAYLOADS
-from benchmarks.results import Results, Series
+from benchmarks.results import Results
 from benchmarks.tables import TABLES
-from benchmarks.throughput import Cell
+from tools.marks import pasted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,19 +26,18 @@ Drawing = Callable[["Axes", Results], bool]
 
 
 def throughput(axes: "Axes", results: Results) -> bool:
-    cells = results.get("throughput", Cell)
-    tuned = {cell.way for cell in cells if cell.is_tuned}
-    cells = [cell for cell in cells if cell.is_tuned or cell.way not in tuned]
+    cells = results.get("throughput")
+    tuned = {cell["_way"] for cell in cells if cell["_is_tuned"]}
+    cells = [cell for cell in cells if cell["_is_tuned"] or cell["_way"] not in tuned]
     sizes = list(PAYLOADS)
-    for number, name in enumerate(dict.fromkeys(cell.way for cell in cells)):
+    for number, name in enumerate(dict.fromkeys(cell["_way"] for cell in cells)):
         is_ours = name.startswith("permitflow")
         # Wide rows are another kind of chunk, not a larger one: no line leads there.
         for is_wide in (False, True):
-            mine = [cell for cell in cells if cell.way == name and PAYLOADS[cell.payload].is_wide is is_wide]
-            rates = [cell.chunks_per_second.median for cell in mine]
+            mine = [cell for cell in cells if cell["_way"] == name and PAYLOADS[cell["_payload"]].is_wide is is_wide]
             axes.plot(
-                [sizes.index(cell.payload) for cell in mine],
-                rates,
+                [sizes.index(cell["_payload"]) for cell in mine],
+                [cell["chunks/s"].median for cell in mine],
                 marker="o" if is_ours else ".",
                 linewidth=2.5 if is_ours else 1,
                 color=f"C{number}",
@@ -51,16 +49,11 @@ def throughput(axes: "Axes", results: Results) -> bool:
 
 
 def curve(part: str, number: str, label: str, axes: "Axes", results: Results) -> bool:
-    points = results.get(part, Point)
-    for way, payload in dict.fromkeys((point.way, point.payload) for point in points):
-        mine = [point for point in points if (point.way, point.payload) == (way, payload)]
-        rows = PAYLOADS[payload].rows
-        axes.plot(
-            [getattr(point, number) for point in mine],
-            [point.chunks_per_second.median * rows for point in mine],
-            marker="o",
-            label=f"{way}, chunks of {payload}",
-        )
+    points = results.get(part)
+    for name in dict.fromkeys(point[""] for point in points):
+        mine = [point for point in points if point[""] == name]
+        rates = [point["chunks/s"].median * point["_chunk_rows"] for point in mine]
+        axes.plot([point[number] for point in mine], rates, marker="o", label=name)
     axes.set_xscale("log", base=2)
     axes.set(yscale="log", xlabel=label, ylabel="rows per second")
     return bool(points)
@@ -68,22 +61,21 @@ def curve(part: str, number: str, label: str, axes: "Axes", results: Results) ->
 
 def delays(axes: "Axes", results: Results) -> bool:
     """Rows per second against the window, near and far; dashed, what the simulation says."""
-    points = results.get("delays", DelayPoint)
-    for number, rtt in enumerate(dict.fromkeys(point.rtt_milliseconds for point in points)):
-        mine = [point for point in points if point.rtt_milliseconds == rtt]
-        numbers = [point.row_permits for point in mine]
-        rates = [point.rows_per_second.median for point in mine]
-        axes.plot(numbers, rates, marker="o", color=f"C{number}", label=f"round trip {rtt:g} ms")
-        predicted = [point.predicted_rows_per_second for point in mine]
-        axes.plot(numbers, predicted, "--", color=f"C{number}", label=f"round trip {rtt:g} ms, simulated")
+    points = results.get("delays")
+    for number, rtt in enumerate(dict.fromkeys(point["round trip"] for point in points)):
+        mine = [point for point in points if point["round trip"] == rtt]
+        windows = [point["row_permits"] for point in mine]
+        rates, simulated = [point["rows/s"].median for point in mine], [point["simulated"] for point in mine]
+        axes.plot(windows, rates, marker="o", color=f"C{number}", label=f"round trip {rtt}")
+        axes.plot(windows, simulated, "--", color=f"C{number}", label=f"round trip {rtt}, simulated")
     axes.set_xscale("log", base=2)
     axes.set(yscale="log", xlabel="row permits", ylabel="rows per second")
     return bool(points)
 
 
-def gate(read: Callable[[GateRun], Series], label: str, axes: "Axes", results: Results) -> bool:
+def gate(column: str, label: str, axes: "Axes", results: Results) -> bool:
     """Bars: the settings beside each other, by carrier and ratio of rates; lines from the least to the most."""
-    runs = {(run.carrier, run.rates, run.setting): read(run) for run in results.get("gate", GateRun)}
+    runs = {(run["_carrier"], run["_rates"], run["_setting"]): run[column] for run in results.get("gate")}
     places = list(dict.fromkeys((carrier, rates) for carrier, rates, _ in runs))
     width = 0.8 / len(SETTINGS)
     for number, setting in enumerate(SETTINGS):
@@ -107,18 +99,14 @@ DRAWINGS: dict[str, Drawing] = {
     "windows": partial(curve, "windows", "row_permits", "row permits, returned by the default batch"),
     "batches": partial(curve, "batches", "permit_batch", "permit batch, of a window of 32,768 rows"),
     "delays": delays,
-    "gate-alignment": partial(gate, lambda run: run.alignment_milliseconds, "ms from injection to alignment"),
-    "gate-start": partial(gate, lambda run: run.first_rows, "rows received within 20 ms after the alignment"),
+    "gate-alignment": partial(gate, "alignment, ms", "ms from injection to alignment"),
+    "gate-start": partial(gate, "rows in 20 ms", "rows received within 20 ms after the alignment"),
 }
-
-
-def can_draw() -> bool:
-    return find_spec("matplotlib") is not None
 
 
 def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]:
     """All plots of the measurements, as SVG; none without matplotlib."""
-    if not can_draw():
+    if find_spec("matplotlib") is None:
         return
     import matplotlib
     from matplotlib.figure import Figure
@@ -138,13 +126,13 @@ def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]
             yield path
 
 
-MARKED = re.compile(r"(?<=<!-- measured: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(?<=<!-- measured: )\w+(?= -->)")
 PICTURES = "pictures"
 
 
 def tables_asked_for(document: Path) -> list[str]:
     """The names in its marks, in order."""
-    return [found[1] for found in MARKED.finditer(document.read_text(encoding="utf-8"))]
+    return MARKED.findall(document.read_text(encoding="utf-8"))
 
 
 def update_documents(folder: Path, results: Results) -> list[Path]:
@@ -155,16 +143,8 @@ def update_documents(folder: Path, results: Results) -> list[Path]:
     """
     pages = [page for page in sorted(folder.rglob("*.md")) if tables_asked_for(page)]
     for page in pages:
-        update_document(page, results)
+        text = page.read_text(encoding="utf-8")
+        for name in tables_asked_for(page):
+            text = pasted(text, f"measured: {name}", f"{TABLES[name](results)}\n")
+        page.write_text(text, encoding="utf-8")
     return [*pages, *draw_all(results, folder / PICTURES, prefix="performance-")]
-
-
-def update_document(document: Path, results: Results) -> None:
-    """Paste the tables that a page asks for.
-
-    Raises:
-        KeyError: it asks for one that does not exist.
-    """
-    text = document.read_text(encoding="utf-8")
-    text = MARKED.sub(lambda found: f"{found[1]}{found[2]}{TABLES[found[1]](results)}\n", text)
-    document.write_text(text, encoding="utf-8")

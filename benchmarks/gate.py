@@ -17,13 +17,13 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, product
 from multiprocessing.connection import Connection
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from benchmarks import delay_proxy
 from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
 from benchmarks.imbalance import Work
-from benchmarks.results import Record, Series
+from benchmarks.results import COMPACT, RANGE, Row, Series
 from permitflow.channels.gate import AlignedBarrier, GateChunk, GateItem, InputGate
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.local import LocalReceiver, open_channel
@@ -142,6 +142,7 @@ async def _produce_apart(pipe: Connection) -> None:
 # The consumer's side: a gate, or what a consumer does without one.
 
 Receiver: TypeAlias = LocalReceiver[pa.RecordBatch] | RemoteReceiver
+Senders: TypeAlias = dict[str, SendEnd[pa.RecordBatch]]
 
 
 class Aligning(Protocol):
@@ -163,101 +164,66 @@ class Gate:
         return sum(each.channel.inbox_rows for each in self._gate.statistics().inputs)
 
 
-@dataclass(eq=False)
-class _Input:
-    name: str
-    receiver: Receiver
-    stored: deque[Message[pa.RecordBatch]] = field(default_factory=deque)
-    is_blocked: bool = False
-    is_over: bool = False
-
-    def next(self) -> Message[pa.RecordBatch] | None:
-        """What is stored comes first; a chunk that is not stored is consumed later."""
-        if self.stored:
-            return self.stored.popleft()
-        try:
-            return self.receiver.take_nowait()
-        except WouldBlock:
-            return None
-        except EndOfStream:
-            self.is_over = True
-            return None
-
-    def store(self) -> None:
-        """Take in what is here: its permits return."""
-        while (message := self._received()) is not None:
-            self.stored.append(message)
-
-    def _received(self) -> Message[pa.RecordBatch] | None:
-        try:
-            return self.receiver.receive_nowait()
-        except (WouldBlock, EndOfStream):
-            return None
-
-
 class PermitAligner:
     """A consumer that aligns barriers of channels with permits: nothing from a blocked input before the others come."""
 
     def __init__(self, receivers: Sequence[Receiver], *, stores: bool) -> None:
-        """``stores``: it reads blocked inputs nevertheless."""
-        self._inputs = [_Input(name, receiver) for name, receiver in zip(INPUTS, receivers, strict=True)]
+        """``stores``: it reads blocked inputs nevertheless, so that their permits return."""
+        self._receivers = dict(zip(INPUTS, receivers, strict=True))
+        self._stored: dict[str, deque[Message[pa.RecordBatch]]] = {name: deque() for name in INPUTS}
         self._stores = stores
-        self._turn = 0
-        self._unconsumed: _Input | None = None
+        self._turns = [*INPUTS]
+        self._blocked: set[str] = set()
+        self._ended: set[str] = set()
 
     @property
     def held_rows(self) -> int:
         """Rows that are here and not consumed."""
-        stored = sum(message.rows for each in self._inputs for message in each.stored)
-        return stored + sum(each.receiver.statistics().inbox_rows for each in self._inputs)
+        stored = sum(message.rows for messages in self._stored.values() for message in messages)
+        return stored + sum(receiver.statistics().inbox_rows for receiver in self._receivers.values())
 
     async def receive(self) -> GateItem[pa.RecordBatch]:
-        """Finish the last item, and wait for the next one.
+        """Wait for the next item.
 
         Raises:
             EndOfStream: all inputs have ended.
         """
-        if self._unconsumed is not None:
-            self._unconsumed.receiver.consume()
-            self._unconsumed = None
-        while True:
-            if self._stores:
-                for each in self._inputs:
-                    if each.is_blocked:
-                        each.store()
-            if (item := self._next()) is not None:
-                return item
-            if all(each.is_over for each in self._inputs):
-                raise EndOfStream
-            await self._until_some()
+        while len(self._ended) < len(INPUTS) or any(self._stored.values()):
+            for name in self._blocked if self._stores else ():
+                while (message := self._read(name)) is not None:
+                    self._stored[name].append(message)
+            for name in [each for each in self._turns if each not in self._blocked]:
+                stored = self._stored[name]
+                if (message := stored.popleft() if stored else self._read(name)) is None:
+                    continue
+                self._turns.remove(name)
+                self._turns.append(name)
+                if message.kind is Kind.CHUNK:
+                    return GateChunk(name, message.payload, message.rows)
+                self._blocked.add(name)
+                if len(self._blocked) == len(INPUTS):
+                    self._blocked.clear()
+                    assert isinstance(message.payload, int), "barriers have numbers"
+                    return AlignedBarrier(message.payload, {})
+                break
+            else:
+                await self._until_some()
+        raise EndOfStream
 
-    def _next(self) -> GateItem[pa.RecordBatch] | None:
-        for _ in self._inputs:
-            each = self._inputs[self._turn % len(self._inputs)]
-            self._turn += 1
-            if each.is_blocked or each.is_over:
-                continue
-            was_stored = bool(each.stored)
-            if (message := each.next()) is None:
-                continue
-            if message.kind is Kind.CHUNK:
-                self._unconsumed = None if was_stored else each
-                return GateChunk(each.name, message.payload, message.rows)
-            if not was_stored:
-                each.receiver.consume()
-            each.is_blocked = True
-            if all(other.is_blocked for other in self._inputs):
-                for other in self._inputs:
-                    other.is_blocked = False
-                assert isinstance(message.payload, int), "barriers have numbers"
-                return AlignedBarrier(message.payload, {})
-            return self._next()
-        return None
+    def _read(self, name: str) -> Message[pa.RecordBatch] | None:
+        try:
+            return self._receivers[name].receive_nowait()
+        except WouldBlock:
+            return None
+        except EndOfStream:
+            self._ended.add(name)
+            return None
 
     async def _until_some(self) -> None:
-        awaited = [each for each in self._inputs if not each.is_over and (self._stores or not each.is_blocked)]
-        waits = [asyncio.ensure_future(each.receiver.until_takeable()) for each in awaited]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        left = (self._blocked if not self._stores else set()) | self._ended
+        waits = [asyncio.ensure_future(self._receivers[name].until_takeable()) for name in INPUTS if name not in left]
+        if waits:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         # The end of a stream shows when its next message is taken.
@@ -265,74 +231,51 @@ class PermitAligner:
 
 
 @asynccontextmanager
-async def aligning_here(setting: str) -> AsyncIterator[tuple[Aligning, dict[str, SendEnd[pa.RecordBatch]]]]:
-    senders: dict[str, SendEnd[pa.RecordBatch]] = {}
-    if isinstance(parameters := SETTINGS[setting], GateParameters):
-        gate: InputGate[pa.RecordBatch]
-        async with InputGate(parameters) as gate:
-            for name in INPUTS:
-                senders[name] = gate.open_channel(name)
-            yield Gate(gate), senders
-        return
-    receivers: list[Receiver] = []
-    for name in INPUTS:
-        receiver: LocalReceiver[pa.RecordBatch]
-        senders[name], receiver = open_channel(parameters, name=name)
-        receivers.append(receiver)
-    yield PermitAligner(receivers, stores=setting == STORED), senders
-
-
-@asynccontextmanager
-async def aligning_apart(setting: str, address: str, prefix: str) -> AsyncIterator[Aligning]:
-    """Inputs of an exchange at the address."""
+async def aligning_inputs(setting: str, address: str = "", prefix: str = "") -> AsyncIterator[tuple[Aligning, Senders]]:
+    """Inputs of an exchange at the address; without one those of this process, with their senders."""
+    parameters, receivers, senders = SETTINGS[setting], list[Receiver](), Senders()
     async with AsyncExitStack() as stack:
         gate: InputGate[pa.RecordBatch] | None = None
-        if isinstance(parameters := SETTINGS[setting], GateParameters):
+        if isinstance(parameters, GateParameters):
             gate = await stack.enter_async_context(InputGate(parameters))
-        receivers = [
-            await stack.enter_async_context(
-                get(
-                    address,
-                    prefix + name,
-                    wanted=parameters,
-                    same_host=SameHost.NEVER,
-                    group=None if gate is None else gate.group,
+        for name in INPUTS:
+            if address:
+                group = None if gate is None else gate.group
+                end = get(address, prefix + name, wanted=parameters, same_host=SameHost.NEVER, group=group)
+                receivers.append(await stack.enter_async_context(end))
+            elif gate is not None:
+                senders[name] = gate.open_channel(name)
+            else:
+                ends: tuple[SendEnd[pa.RecordBatch], LocalReceiver[pa.RecordBatch]] = open_channel(
+                    parameters, name=name
                 )
-            )
-            for name in INPUTS
-        ]
+                senders[name], receiver = ends
+                receivers.append(receiver)
         if gate is None:
-            yield PermitAligner(receivers, stores=setting == STORED)
+            yield PermitAligner(receivers, stores=setting == STORED), senders
             return
-        for receiver in receivers:
-            gate.add(receiver)
-        yield Gate(gate)
+        for each in receivers:
+            gate.add(each)
+        yield Gate(gate), senders
 
 
 # One run.
 
 # After an alignment: the consumer could consume 200 rows.
 START_SECONDS = 0.020
+COLUMNS = {
+    "alignment, ms": RANGE,
+    "rows held then": COMPACT,
+    "most rows held": COMPACT,
+    "rows/s": RANGE,
+    "first row, ms": COMPACT,
+    "rows in 20 ms": COMPACT,
+}
+"""What a consumer sees in one run but for the warm-up, and how it is shown; of alignments, the median.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Alignment:
-    seconds: float
-    """Since it was due."""
-    held_rows: int
-    first_row_seconds: float
-    """From here to the next row."""
-    first_rows: int
-    """Received within ``START_SECONDS``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What a consumer saw in one run, but for the warm-up."""
-
-    alignments: list[Alignment]
-    peak_held_rows: int
-    rows_per_second: float
+Rows that are held when a barrier is aligned are all behind it.
+"""
+Observed: TypeAlias = dict[str, float]
 
 
 async def consume(aligning: Aligning, schedule: Schedule) -> Observed:
@@ -365,33 +308,24 @@ async def consume(aligning: Aligning, schedule: Schedule) -> Observed:
             received.append(now)
             await work.do_beside_others()
     assert len(aligned) == schedule.barriers, f"{len(aligned)} of {schedule.barriers} barriers came"
-    return _observed(received, aligned, peak_held, schedule)
-
-
-def _observed(
-    received: Sequence[float], aligned: Sequence[tuple[float, int]], peak_held: int, schedule: Schedule
-) -> Observed:
     began, ended = aligned[schedule.warm_up_barriers - 1][0], aligned[-1][0]
-    alignments = []
     # Behind the last barrier nothing comes.
-    for number, (at, held) in list(enumerate(aligned, 1))[schedule.warm_up_barriers : -1]:
-        behind = [came - at for came in received if came > at]
-        alignments.append(
-            Alignment(
-                seconds=at - schedule.due(number),
-                held_rows=held,
-                # Barriers may follow each other if the machine is busy.
-                first_row_seconds=min(behind, default=ended - at),
-                first_rows=CHUNK_ROWS * sum(after <= START_SECONDS for after in behind),
-            )
-        )
-    rows = CHUNK_ROWS * sum(began < came <= ended for came in received)
-    return Observed(alignments=alignments, peak_held_rows=peak_held, rows_per_second=rows / (ended - began))
+    judged = list(enumerate(aligned, 1))[schedule.warm_up_barriers : -1]
+    behind = [[came - at for came in received if came > at] for _, (at, _) in judged]
+    return {
+        "alignment, ms": 1e3 * statistics.median(at - schedule.due(number) for number, (at, _) in judged),
+        "rows held then": statistics.median(held for _, (_, held) in judged),
+        "most rows held": peak_held,
+        "rows/s": CHUNK_ROWS * sum(began < came <= ended for came in received) / (ended - began),
+        # Barriers may follow each other if the machine is busy.
+        "first row, ms": 1e3 * statistics.median(min(after, default=ended - began) for after in behind),
+        "rows in 20 ms": CHUNK_ROWS * statistics.median(sum(s <= START_SECONDS for s in after) for after in behind),
+    }
 
 
 async def run_here(setting: str, rates: str, schedule: Schedule) -> Observed:
-    schedule = _beginning(schedule)
-    async with aligning_here(setting) as (aligning, senders), asyncio.TaskGroup() as group:
+    schedule = replace(schedule, begins=time.monotonic())
+    async with aligning_inputs(setting) as (aligning, senders), asyncio.TaskGroup() as group:
         for name, seconds in chunk_seconds(rates).items():
             group.create_task(produce(senders[name], seconds, schedule))
         return await consume(aligning, schedule)
@@ -403,85 +337,46 @@ async def run_apart(
     """Inputs in another process, through its exchange."""
     producers.tell((prefix, setting, rates))
     producers.hears()
-    async with aligning_apart(setting, address, prefix) as aligning:
-        schedule = _beginning(schedule)
+    async with aligning_inputs(setting, address, prefix) as (aligning, _):
+        schedule = replace(schedule, begins=time.monotonic())
         producers.tell(schedule)
         observed = await consume(aligning, schedule)
     producers.tell()
     return observed
 
 
-def _beginning(schedule: Schedule) -> Schedule:
-    return Schedule(
-        barriers=schedule.barriers,
-        warm_up_barriers=schedule.warm_up_barriers,
-        interval_seconds=schedule.interval_seconds,
-        begins=time.monotonic(),
-    )
-
-
 # All settings, in shuffled rounds.
 
 
-@dataclass(frozen=True)
-class GateRun(Record):
-    """One setting at one ratio of rates; of alignments, each round has their median."""
-
-    carrier: str
-    rates: str
-    setting: str
-    alignment_milliseconds: Series
-    """From the time at which a barrier is due at all inputs until it is aligned."""
-    held_rows: Series
-    """At the consumer when a barrier is aligned: all of them are behind it."""
-    peak_held_rows: Series
-    """The most at the consumer at any time."""
-    rows_per_second: Series
-    first_row_milliseconds: Series
-    """From the alignment to the next row."""
-    first_rows: Series
-    """Received within the first 20 ms after the alignment."""
-
-
-def measure_gate(settings: Settings) -> list[GateRun]:
+def measure_gate(settings: Settings) -> list[Row]:
+    """Each setting at each ratio of rates; some figures also as multiples of the fixed window's, round by round."""
     schedule = SMOKE if settings.is_smoke else FULL
     rates = ["1:10"] if settings.is_smoke else list(RATES)
     with ExitStack() as stack:
-        runs = _runs(stack, schedule)
-        variants = {key: partial(runs[key[0]], *key[1:]) for key in product(CARRIERS, rates, SETTINGS)}
+        producers = stack.enter_context(Partner(produce_apart))
+        near = producers.hears()
+        far = stack.enter_context(Partner(delay_proxy.serve, near, FAR_SECONDS / 2)).hears()
+        addresses = {LOCAL: "", NEAR: near, FAR: far}
+        prefixes: Iterator[str] = (f"{number}/" for number in count())
+
+        def run(carrier: str, rates: str, setting: str) -> Observed:
+            if carrier == LOCAL:
+                return asyncio.run(run_here(setting, rates, schedule))
+            return asyncio.run(run_apart(producers, addresses[carrier], next(prefixes), setting, rates, schedule))
+
+        variants = {key: partial(run, *key) for key in product(CARRIERS, rates, SETTINGS)}
         found = in_turns(variants, settings.rounds, random.Random(settings.seed))
-    return [_record(*key, observed) for key, observed in found.items()]
+    series = {
+        key: {name: Series.of((each[name] for each in rounds), shown) for name, shown in COLUMNS.items()}
+        for key, rounds in found.items()
+    }
+    return [_row(*key, columns, series[key[0], key[1], UNREAD]) for key, columns in series.items()]
 
 
-def _runs(stack: ExitStack, schedule: Schedule) -> dict[str, Callable[[str, str], Observed]]:
-    """By carrier: one run at these rates with this setting."""
-    producers = stack.enter_context(Partner(produce_apart))
-    near = producers.hears()
-    proxy = stack.enter_context(Partner(delay_proxy.serve, near, FAR_SECONDS / 2))
-    far = proxy.hears()
-    prefixes: Iterator[str] = (f"{number}/" for number in count())
-
-    def here(rates: str, setting: str) -> Observed:
-        return asyncio.run(run_here(setting, rates, schedule))
-
-    def apart(address: str, rates: str, setting: str) -> Observed:
-        return asyncio.run(run_apart(producers, address, next(prefixes), setting, rates, schedule))
-
-    return {LOCAL: here, NEAR: partial(apart, near), FAR: partial(apart, far)}
-
-
-def _record(carrier: str, rates: str, setting: str, rounds: Sequence[Observed]) -> GateRun:
-    def medians(read: Callable[[Alignment], float]) -> Series:
-        return Series.of(statistics.median(map(read, each.alignments)) for each in rounds)
-
-    return GateRun(
-        carrier=carrier,
-        rates=rates,
-        setting=setting,
-        alignment_milliseconds=medians(lambda each: 1e3 * each.seconds),
-        held_rows=medians(lambda each: each.held_rows),
-        peak_held_rows=Series.of(each.peak_held_rows for each in rounds),
-        rows_per_second=Series.of(each.rows_per_second for each in rounds),
-        first_row_milliseconds=medians(lambda each: 1e3 * each.first_row_seconds),
-        first_rows=medians(lambda each: each.first_rows),
-    )
+def _row(carrier: str, rates: str, setting: str, columns: dict[str, Series], fixed: dict[str, Series]) -> Row:
+    row: dict[str, Any] = {"rates, setting": f"{rates}, {setting}"}
+    for name, series in columns.items():
+        row[name] = series
+        if series.shown == RANGE:
+            row[f"{name.removesuffix(', ms')} ÷ not read"] = series.ratio_to(fixed[name], "{:.2f}")
+    return row | {"_carrier": carrier, "_rates": rates, "_setting": setting}

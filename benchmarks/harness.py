@@ -74,6 +74,10 @@ class Partner:
                 return self._pipe.recv()
         raise PartnerFailedError("a process has ended; its reason stands above")
 
+    def has_told(self) -> bool:
+        """Is there a message, or its end?"""
+        return self._pipe.poll()
+
     @property
     def pid(self) -> int:
         assert self._process.pid is not None, "it was started"

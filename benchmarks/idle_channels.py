@@ -9,9 +9,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -19,7 +17,7 @@ import pyarrow as pa
 from benchmarks.field import Settings
 from benchmarks.harness import Partner
 from benchmarks.jobs import PAYLOADS
-from benchmarks.results import Record
+from benchmarks.results import Row, Series
 from permitflow import LocalReceiver, LocalSender, open_channel
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -37,48 +35,35 @@ CARRIERS = {"gRPC": SameHost.NEVER, "same host": SameHost.REQUIRE}
 MOST_ON_SAME_HOST = 100
 
 
-class Cost(NamedTuple):
-    memory_bytes: int
-    cpu_share: float
-
-
-@dataclass(frozen=True)
-class IdleChannels(Record):
-    """A number of channels of one kind."""
-
-    kind: str
-    """The carrier between two processes; or none, within one."""
-    channels: int
-    bytes_per_channel: float
-    """Resident memory, at both ends together."""
-    cpu_share_per_channel: float
-    """Share of one processor, at both ends together."""
-
-
-def measure_idle_channels(settings: Settings) -> list[IdleChannels]:
+def measure_idle_channels(settings: Settings) -> list[Row]:
     counts, seconds = (SMOKE_COUNTS, SMOKE_SECONDS) if settings.is_smoke else (COUNTS, SECONDS)
-    found = [_joined("in a process", count, [_local(count, seconds)]) for count in counts]
+    found = [_row("in a process", count, _local(count, seconds)) for count in counts]
     for kind, same_host in CARRIERS.items():
         for count in counts:
             if same_host is SameHost.NEVER or count <= MOST_ON_SAME_HOST:
-                found.append(_joined(kind, count, _remote(count, seconds, same_host)))
+                found.append(_row(kind, count, _remote(count, seconds, same_host)))
     return found
 
 
-def _joined(kind: str, count: int, ends: list[Cost]) -> IdleChannels:
-    return IdleChannels(
-        kind,
-        count,
-        bytes_per_channel=sum(end.memory_bytes for end in ends) / count,
-        cpu_share_per_channel=sum(end.cpu_share for end in ends) / count,
-    )
+Cost = tuple[int, float]
+"""Bytes of resident memory, and the share of one processor."""
 
 
-def _local(count: int, seconds: float) -> Cost:
+def _row(kind: str, count: int, ends: list[Cost]) -> Row:
+    """Of both ends together."""
+    size_bytes, share = (sum(each) / count for each in zip(*ends, strict=True))
+    return {
+        "idle channels": kind,
+        "number": count,
+        "KiB each": Series.of([size_bytes / 1024], "{:,.0f}"),
+        "of a core, each": Series.of([share], "{:.3%}"),
+    }
+
+
+def _local(count: int, seconds: float) -> list[Cost]:
     with Partner(_run, local, count, seconds) as process:
         process.tell()
-        cost: Cost = process.hears()
-        return cost
+        return [process.hears()]
 
 
 def _remote(count: int, seconds: float, same_host: SameHost) -> list[Cost]:
@@ -98,50 +83,45 @@ def _run(pipe: Connection, role: Callable[..., Coroutine[None, None, None]], *ar
     asyncio.run(role(pipe, *arguments))
 
 
-class Watch:
-    """Memory from now on, and processor time while everything is idle."""
+def _memory_bytes() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
 
-    def __init__(self) -> None:
-        self._bytes_before = self._bytes()
 
-    @staticmethod
-    def _bytes() -> int:
-        gc.collect()
-        return int(psutil.Process().memory_info().rss)
-
-    async def tell(self, pipe: Connection, seconds: float) -> None:
-        await asyncio.to_thread(pipe.recv)
-        opened = self._bytes() - self._bytes_before
-        began = time.process_time()
-        await asyncio.sleep(seconds)
-        pipe.send(Cost(opened, (time.process_time() - began) / seconds))
-        # Streams that are left halfway would be broken off one by one, with words; this ends all of them at once.
-        os._exit(0)
+async def _tell_cost(pipe: Connection, bytes_before: int, seconds: float) -> None:
+    """When it is asked for: memory since then, and processor time while everything is idle."""
+    await asyncio.to_thread(pipe.recv)
+    opened = _memory_bytes() - bytes_before
+    began = time.process_time()
+    await asyncio.sleep(seconds)
+    pipe.send((opened, (time.process_time() - began) / seconds))
+    # Streams that are left halfway would be broken off one by one, with words; this ends all of them at once.
+    os._exit(0)
 
 
 async def local(pipe: Connection, count: int, seconds: float) -> None:
     chunk = PAYLOAD.distinct()[0]
-    watch = Watch()
+    before = _memory_bytes()
     channels: list[tuple[LocalSender[pa.RecordBatch], LocalReceiver[pa.RecordBatch]]]
     channels = [open_channel() for _ in range(count)]
     for sender, receiver in channels:
         await sender.send(chunk)
         await receiver.receive()
-    await watch.tell(pipe, seconds)
+    await _tell_cost(pipe, before, seconds)
 
 
 async def serve(pipe: Connection, count: int, seconds: float) -> None:
     chunk, exchange = PAYLOAD.distinct()[0], Exchange()
     async with ExchangeServer(exchange) as server:
-        watch = Watch()
+        before = _memory_bytes()
         for number in range(count):
             await exchange.add_channel(f"idle/{number}", schema=PAYLOAD.schema).sender.send(chunk)
         pipe.send(server.address)
-        await watch.tell(pipe, seconds)
+        await _tell_cost(pipe, before, seconds)
 
 
 async def read(pipe: Connection, count: int, seconds: float, address: str, same_host: SameHost) -> None:
-    watch, dialling = Watch(), asyncio.Semaphore(DIALLING)
+    before, dialling = _memory_bytes(), asyncio.Semaphore(DIALLING)
     async with AsyncExitStack() as stack:
 
         async def open_one(number: int) -> None:
@@ -153,4 +133,4 @@ async def read(pipe: Connection, count: int, seconds: float, address: str, same_
 
         await asyncio.gather(*map(open_one, range(count)))
         pipe.send("ready")
-        await watch.tell(pipe, seconds)
+        await _tell_cost(pipe, before, seconds)

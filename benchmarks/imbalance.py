@@ -10,23 +10,21 @@ import asyncio
 import math
 import os
 import random
-import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import NamedTuple, Self
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
 from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
-from benchmarks.results import Record, Series
+from benchmarks.results import Row, Series
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.errors import PermitflowError, WouldBlock
 from permitflow.exchange.registry import Exchange
@@ -105,6 +103,10 @@ class Work:
         self._due += self._seconds
         time.sleep(max(0.0, self._due - time.monotonic()))
 
+    async def do_alone(self) -> None:
+        """The same for those that await it."""
+        self.do()
+
     async def do_beside_others(self) -> None:
         """A piece, during which other tasks run."""
         self._due += self._seconds
@@ -128,9 +130,7 @@ class Meter:
         self._waiting_since = time.monotonic()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         since, self._waiting_since = self._waiting_since, None
         assert since is not None, "it has begun"
         self._waited += time.monotonic() - since
@@ -142,20 +142,40 @@ class Meter:
         return waiting / (now - self._began)
 
 
+async def produce(
+    chunk: pa.RecordBatch,
+    work: Callable[[], Awaitable[None]],
+    begin: Callable[[], None],
+    meter: Meter,
+    ways: tuple[Callable[[pa.RecordBatch], None], Callable[[pa.RecordBatch], Awaitable[None]]],
+) -> None:
+    """Make a chunk and send it, without end; ``ways`` are one that does not wait, and one that does."""
+    send_nowait, send = ways
+    begin()
+    while True:
+        await work()
+        try:
+            send_nowait(chunk)
+        except (asyncio.QueueFull, WouldBlock):
+            with meter:
+                await send(chunk)
+            begin()
+
+
+def parameters_of(setup: Setup) -> ChannelParameters:
+    return ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
+
+
 # The upstream in another process: sends chunks until it is told to stop, then tells its back-pressure rate.
 
 CHANNEL = "remote"
-LENGTH_BYTES = 8
 
 
 def send(pipe: Connection, setup: Setup) -> None:
     """Serve one join; the first message is the address."""
     meter = Meter()
     threading.Thread(target=_obey, args=(pipe, meter), daemon=True).start()
-    if setup.uses_permits:
-        asyncio.run(send_with_permits(pipe, setup, meter))
-    else:
-        send_within_window(pipe, setup, meter)
+    asyncio.run((send_with_permits if setup.uses_permits else send_within_window)(pipe, setup, meter))
 
 
 def _obey(pipe: Connection, meter: Meter) -> None:
@@ -171,47 +191,35 @@ def _obey(pipe: Connection, meter: Meter) -> None:
 
 async def send_with_permits(pipe: Connection, setup: Setup, meter: Meter) -> None:
     chunk, work = filtered_chunk(setup.row_bytes), Work(setup.remote_seconds)
-    parameters = ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch)
     exchange = Exchange()
-    channel = exchange.add_channel(CHANNEL, parameters, chunk.schema)
+    sender = exchange.add_channel(CHANNEL, parameters_of(setup), chunk.schema).sender
     async with ExchangeServer(exchange) as server:
         pipe.send(server.address)
-        work.begin()
-        while True:
-            await work.do_beside_others()
-            try:
-                channel.sender.send_nowait(chunk)
-            except WouldBlock:
-                with meter:
-                    await channel.sender.send(chunk)
-                work.begin()
+        await produce(chunk, work.do_beside_others, work.begin, meter, (sender.send_nowait, sender.send))
 
 
-def send_within_window(pipe: Connection, setup: Setup, meter: Meter) -> None:
+async def send_within_window(pipe: Connection, setup: Setup, meter: Meter) -> None:
     """A window of bytes, as in HTTP/2: the join gives back the bytes that it has read."""
-    content, work = bytes(CHUNK_ROWS * setup.row_bytes), Work(setup.remote_seconds)
-    window = BYTE_WINDOW
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        pipe.send(str(listener.getsockname()[1]))
-        connection, _ = listener.accept()
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    work.begin()
-    while True:
-        work.do()
-        if window < len(content):
-            with meter:
-                window += updates(connection, least=len(content) - window)
-            work.begin()
-        window -= len(content)
-        connection.sendall(len(content).to_bytes(LENGTH_BYTES, "little") + content)
+    work, window = Work(setup.remote_seconds), BYTE_WINDOW
+    with Listener(family="AF_UNIX") as listener:
+        pipe.send(listener.address)
+        connection = listener.accept()
 
+    def send_nowait(chunk: pa.RecordBatch) -> None:
+        nonlocal window
+        if window < CHUNK_ROWS * setup.row_bytes:
+            raise WouldBlock
+        window -= CHUNK_ROWS * setup.row_bytes
+        connection.send_bytes(bytes(CHUNK_ROWS * setup.row_bytes))
 
-def updates(connection: socket.socket, least: int) -> int:
-    """Wait until so many bytes have been given back."""
-    returned = 0
-    while returned < least:
-        returned += int.from_bytes(connection.recv(LENGTH_BYTES, socket.MSG_WAITALL), "little")
-    return returned
+    async def send(chunk: pa.RecordBatch) -> None:
+        nonlocal window
+        while window < CHUNK_ROWS * setup.row_bytes:
+            window += int.from_bytes(connection.recv_bytes(), "little")
+        send_nowait(chunk)
+
+    # A loop would sleep for whole milliseconds.
+    await produce(filtered_chunk(setup.row_bytes), work.do_alone, work.begin, meter, (send_nowait, send))
 
 
 # The join: a process that reads two upstreams for a while and tells how many rows came from each.
@@ -230,50 +238,37 @@ class Upstream(NamedTuple):
     """The share of the time since then for which its sender has waited."""
 
 
+_PRODUCING: set["asyncio.Task[None]"] = set()
+"""Keeps them alive."""
+
+
 def local_upstream(setup: Setup) -> Upstream:
     """A task beside the join, which produces as soon as the join lets it.
 
     Its chunks wait in an ``asyncio.Queue`` of 16 chunks, or in a local channel with permits.
     """
-    meter = Meter()
+    chunk, work, meter = filtered_chunk(setup.row_bytes), Work(setup.local_seconds), Meter()
+
+    def upstream(
+        ready: Callable[[], int], consume: Callable[[], int], *ways: Callable[[pa.RecordBatch], Any]
+    ) -> Upstream:
+        _PRODUCING.add(asyncio.create_task(produce(chunk, work.do_alone, work.begin, meter, (ways[0], ways[1]))))
+        return Upstream(ready, consume, meter.reset, meter.rate)
+
     if not setup.uses_permits:
         queue: asyncio.Queue[pa.RecordBatch] = asyncio.Queue(LOCAL_CHUNKS)
-        _PRODUCING.add(asyncio.create_task(_produce(setup, meter, queue.put_nowait, queue.put)))
-        return Upstream(queue.qsize, lambda: queue.get_nowait().num_rows, meter.reset, meter.rate)
+        return upstream(queue.qsize, lambda: queue.get_nowait().num_rows, queue.put_nowait, queue.put)
     sender: LocalSender[pa.RecordBatch]
     receiver: LocalReceiver[pa.RecordBatch]
-    sender, receiver = open_channel(ChannelParameters(row_permits=ROW_PERMITS, permit_batch=setup.permit_batch))
-    _PRODUCING.add(asyncio.create_task(_produce(setup, meter, sender.send_nowait, sender.send)))
+    sender, receiver = open_channel(parameters_of(setup))
     # All chunks have the same rows.
     ready = lambda: receiver.statistics().inbox_rows // CHUNK_ROWS  # noqa: E731
-    return Upstream(ready, lambda: receiver.receive_nowait().rows, meter.reset, meter.rate)
-
-
-_PRODUCING: set["asyncio.Task[None]"] = set()
-"""Keeps them alive."""
-
-
-async def _produce(
-    setup: Setup,
-    meter: Meter,
-    send_nowait: Callable[[pa.RecordBatch], None],
-    send: Callable[[pa.RecordBatch], Coroutine[None, None, None]],
-) -> None:
-    chunk, work = filtered_chunk(setup.row_bytes), Work(setup.local_seconds)
-    work.begin()
-    while True:
-        work.do()
-        try:
-            send_nowait(chunk)
-        except (asyncio.QueueFull, WouldBlock):
-            with meter:
-                await send(chunk)
-            work.begin()
+    return upstream(ready, lambda: receiver.receive_nowait().rows, sender.send_nowait, sender.send)
 
 
 def remote_upstream(setup: Setup, process: Partner) -> Upstream:
     """A process whose messages a thread of ours reads, as threads serve the network beside a join."""
-    inbox: deque[int] = deque()  # rows of each chunk
+    inbox: deque[int] = deque()  # rows of each chunk, or its bytes
     address = process.hears()
     consume = _over_grpc(address, inbox) if setup.uses_permits else _over_a_connection(address, inbox)
 
@@ -287,18 +282,15 @@ def remote_upstream(setup: Setup, process: Partner) -> Upstream:
 
 def _over_a_connection(address: str, inbox: deque[int]) -> Callable[[], int]:
     """Read chunks, put their bytes into ``inbox``, and return a function that gives a chunk's bytes back."""
-    connection = socket.create_connection(("127.0.0.1", int(address)))
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection = Client(address, family="AF_UNIX")
 
     def listen() -> None:
-        with suppress(ConnectionError), connection.makefile("rb") as file:
-            while head := file.read(LENGTH_BYTES):
-                length = int.from_bytes(head, "little")
-                file.read(length)
-                inbox.append(length)
+        with suppress(EOFError, ConnectionError):
+            while True:
+                inbox.append(len(connection.recv_bytes()))
 
     def consume() -> int:
-        connection.sendall(inbox.popleft().to_bytes(LENGTH_BYTES, "little"))
+        connection.send_bytes(inbox.popleft().to_bytes(8, "little"))
         return CHUNK_ROWS
 
     threading.Thread(target=listen, daemon=True).start()
@@ -334,50 +326,42 @@ WARM_UP_SHARE = 0.3
 IDLE_SECONDS = 0.0005
 
 
-class Reader:
-    """Reads all chunks that are ready, turn by turn."""
+async def read(setup: Setup, upstreams: Sequence[Upstream], seconds: float) -> list[int]:
+    """Read all chunks that are ready, turn by turn, for so long; other tasks run between two turns.
 
-    def __init__(self, setup: Setup, upstreams: tuple[Upstream, Upstream]) -> None:
-        """``upstreams`` are asked in this order."""
-        self._yields_after_each_chunk = setup.yields_after_each_chunk
-        self._upstreams = upstreams
-        self._work = Work(setup.join_seconds)
-        self.rows = [0, 0]
-
-    async def read_until(self, time_seconds: float) -> None:
-        """Run turn after turn; other tasks run between two turns."""
-        while time.monotonic() < time_seconds:
-            consumed = [await self._drain(number) for number in range(len(self._upstreams))]
-            await asyncio.sleep(0 if any(consumed) else IDLE_SECONDS)
-
-    async def _drain(self, number: int) -> int:
-        upstream = self._upstreams[number]
-        ready = min(upstream.ready(), 1) if self._yields_after_each_chunk else upstream.ready()
-        self._work.begin()
-        for _ in range(ready):
-            self._work.do()
-            self.rows[number] += upstream.consume()
-        if self._yields_after_each_chunk:
-            await asyncio.sleep(0)
-        return ready
+    Upstreams are asked in this order; the rows of each.
+    """
+    work, rows, until = Work(setup.join_seconds), [0] * len(upstreams), time.monotonic() + seconds
+    while time.monotonic() < until:
+        is_idle = True
+        for number, upstream in enumerate(upstreams):
+            ready = upstream.ready()
+            is_idle = is_idle and not ready
+            work.begin()
+            for _ in range(min(ready, 1) if setup.yields_after_each_chunk else ready):
+                work.do()
+                rows[number] += upstream.consume()
+            if setup.yields_after_each_chunk:
+                await asyncio.sleep(0)
+        await asyncio.sleep(IDLE_SECONDS if is_idle else 0)
+    return rows
 
 
-async def measure(setup: Setup, seconds: float) -> dict[str, list[float]]:
+Pair = tuple[float, float]
+Found = tuple[Pair, Pair]
+
+
+async def measure(setup: Setup, seconds: float) -> Found:
     """Rows per second and back-pressure rate of the local and the remote upstream."""
     with Partner(send, setup) as process:
-        upstreams = (local_upstream(setup), remote_upstream(setup, process))
-        reader = Reader(setup, upstreams)
-        await reader.read_until(time.monotonic() + WARM_UP_SHARE * seconds)
+        local, remote = upstreams = (local_upstream(setup), remote_upstream(setup, process))
+        await read(setup, upstreams, WARM_UP_SHARE * seconds)
         for upstream in upstreams:
             upstream.begin()
-        reader.rows = [0, 0]
         began = time.monotonic()
-        await reader.read_until(began + seconds)
+        rows = await read(setup, upstreams, seconds)
         took = time.monotonic() - began
-        return {
-            "rows_per_second": [rows / took for rows in reader.rows],
-            "back_pressure_rates": [upstream.back_pressure_rate() for upstream in upstreams],
-        }
+        return (rows[0] / took, rows[1] / took), (local.back_pressure_rate(), remote.back_pressure_rate())
 
 
 def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
@@ -394,44 +378,28 @@ SMOKE_SECONDS = 0.1
 MOST_ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Imbalance(Record):
-    """Rows from both upstreams in one setup."""
-
-    setup: str
-    local_rows_per_second: Series
-    remote_rows_per_second: Series
-    local_back_pressure_rate: Series
-    remote_back_pressure_rate: Series
-
-    @property
-    def ratio(self) -> Series:
-        """The faster upstream's rows per second as a multiple of the slower one's; infinite if that one had none."""
-        rounds = zip(self.local_rows_per_second.values, self.remote_rows_per_second.values, strict=True)
-        return Series.of(max(rates) / min(rates) if min(rates) else math.inf for rates in rounds)
-
-
-def measure_imbalance(settings: Settings) -> list[Imbalance]:
+def measure_imbalance(settings: Settings) -> list[Row]:
     seconds = SMOKE_SECONDS if settings.is_smoke else SECONDS
     runs = {setup.name: partial(_run, setup, seconds) for setup in SETUPS}
     found = in_turns(runs, min(settings.rounds, MOST_ROUNDS), random.Random(settings.seed))
-    return [_joined(name, runs) for name, runs in found.items()]
+    return [row_of(name, runs) for name, runs in found.items()]
 
 
-def _run(setup: Setup, seconds: float) -> dict[str, list[float]]:
+def _run(setup: Setup, seconds: float) -> Found:
     with Partner(measure_setup, setup, seconds) as join:
-        told: dict[str, list[float]] = join.hears()
-        return told
+        found: Found = join.hears()
+        return found
 
 
-def _joined(name: str, runs: list[dict[str, list[float]]]) -> Imbalance:
-    def series(what: str, upstream: int) -> Series:
-        return Series.of(run[what][upstream] for run in runs)
-
-    return Imbalance(
-        setup=name,
-        local_rows_per_second=series("rows_per_second", 0),
-        remote_rows_per_second=series("rows_per_second", 1),
-        local_back_pressure_rate=series("back_pressure_rates", 0),
-        remote_back_pressure_rate=series("back_pressure_rates", 1),
-    )
+def row_of(name: str, runs: Sequence[Found]) -> Row:
+    """The ratio is that of the faster upstream to the slower one; infinite if that one had no rows."""
+    (local, remote), (local_waits, remote_waits) = (zip(*each, strict=True) for each in zip(*runs, strict=True))
+    pairs = [(max(rates), min(rates)) for rates, _ in runs]
+    return {
+        "": name,
+        "local rows/s": Series.of(local),
+        "remote rows/s": Series.of(remote),
+        "ratio": Series.of(fast / slow if slow else math.inf for fast, slow in pairs),
+        "local waits": Series.of(local_waits, "{:.1%}"),
+        "remote waits": Series.of(remote_waits, "{:.1%}"),
+    }

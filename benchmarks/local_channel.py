@@ -13,7 +13,6 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -21,7 +20,7 @@ import anyio
 
 from benchmarks.field import Settings
 from benchmarks.harness import in_turns
-from benchmarks.results import Record, Series
+from benchmarks.results import Row, Series
 from permitflow import ChannelParameters, EndOfStream, LocalReceiver, LocalSender, open_channel
 
 ROW_PERMITS = 32_768
@@ -61,13 +60,11 @@ async def queue(chunks: Chunks, row_permits: int) -> int:
             await items.put(chunk)
         await items.put(None)
 
-    async def consume() -> int:
-        total = 0
-        while (chunk := await items.get()) is not None:
-            total += chunk.value
-        return total
-
-    return (await asyncio.gather(produce(), consume()))[1]
+    producing, total = asyncio.create_task(produce()), 0
+    while (chunk := await items.get()) is not None:
+        total += chunk.value
+    await producing
+    return total
 
 
 async def anyio_stream(chunks: Chunks, row_permits: int) -> int:
@@ -79,14 +76,12 @@ async def anyio_stream(chunks: Chunks, row_permits: int) -> int:
             for chunk in chunks:
                 await sending.send(chunk)
 
-    async def consume() -> int:
-        total = 0
-        async with receiving:
-            async for chunk in receiving:
-                total += chunk.value
-        return total
-
-    return (await asyncio.gather(produce(), consume()))[1]
+    producing, total = asyncio.create_task(produce()), 0
+    async with receiving:
+        async for chunk in receiving:
+            total += chunk.value
+    await producing
+    return total
 
 
 async def one_by_one(sender: LocalSender[Chunk], chunks: Chunks) -> None:
@@ -103,13 +98,7 @@ async def many(sender: LocalSender[Chunk], chunks: Chunks) -> None:
 
 
 async def received(receiver: LocalReceiver[Chunk]) -> int:
-    total = 0
-    try:
-        while True:
-            message = await receiver.receive()
-            total += message.payload.value
-    except EndOfStream:
-        return total
+    return sum([message.payload.value async for message in receiver])
 
 
 async def received_many(receiver: LocalReceiver[Chunk]) -> int:
@@ -148,19 +137,11 @@ CANDIDATES: dict[str, Candidate] = {
 }
 
 
-@dataclass(frozen=True)
-class LocalRate(Record):
-    """One candidate with chunks of one size."""
-
-    candidate: str
-    chunk_rows: int
-    million_messages_per_second: Series
-    """Seconds of processor time."""
-
-
-def measure_local(settings: Settings) -> list[LocalRate]:
-    order, found = random.Random(settings.seed), list[LocalRate]()
+def measure_local(settings: Settings) -> list[Row]:
+    """Million messages in a second of processor time, of each candidate with chunks of each size."""
+    order = random.Random(settings.seed)
     messages = SMOKE_MESSAGES if settings.is_smoke else MESSAGES
+    found: dict[str, Row] = {name: {"million messages/s": name} for name in CANDIDATES}
     # Else a collection would look through all that this process has loaded: longer than a round takes.
     gc.collect()
     gc.freeze()
@@ -168,9 +149,9 @@ def measure_local(settings: Settings) -> list[LocalRate]:
         chunks = [Chunk(rows, number) for number in range(messages)]
         variants = {name: partial(_seconds, candidate, chunks) for name, candidate in CANDIDATES.items()}
         for name, seconds in in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, order).items():
-            found.append(LocalRate(name, rows, Series.of(messages / each / 1e6 for each in seconds)))
+            found[name][f"{rows:,} rows"] = Series.of(messages / each / 1e6 for each in seconds)
     gc.unfreeze()
-    return found
+    return [*found.values()]
 
 
 def _seconds(candidate: Candidate, chunks: Chunks) -> float:

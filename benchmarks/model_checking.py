@@ -15,33 +15,23 @@ from typing import TYPE_CHECKING
 
 from benchmarks.field import Settings
 from benchmarks.harness import CHECKOUT, Partner
-from benchmarks.results import Record
+from benchmarks.results import Row
 from permitflow_model.tla_values import TlaValue
 
 if TYPE_CHECKING:
     from permitflow_model.manifest import Model
 
 
+TWO_SIZES = frozenset({1, 3})
 MODELS: dict[str, dict[str, TlaValue]] = {
     "every chunk size": {"RowPermits": 10, "PermitBatch": 3, "MaxChunkCost": 8, "Sizes": frozenset({1, 2, 3, 4})},
     "barriers and watermarks": {
-        "RowPermits": 4,
-        "PermitBatch": 2,
-        "MaxChunkCost": 3,
-        "Sizes": frozenset({1, 3}),
-        "BarrierPermits": 1,
-        "Watermarks": True,
-        "FlushIdle": True,
+        **{"RowPermits": 4, "PermitBatch": 2, "MaxChunkCost": 3, "Sizes": TWO_SIZES},
+        **{"BarrierPermits": 1, "Watermarks": True, "FlushIdle": True},
     },
     "numbered chunks": {
-        "RowPermits": 6,
-        "PermitBatch": 2,
-        "MaxChunkCost": 5,
-        "Sizes": frozenset({1, 3}),
-        "FlushIdle": True,
-        "Withdrawals": True,
-        "Waiters": 2,
-        "Tags": 9,
+        **{"RowPermits": 6, "PermitBatch": 2, "MaxChunkCost": 5, "Sizes": TWO_SIZES},
+        **{"FlushIdle": True, "Withdrawals": True, "Waiters": 2, "Tags": 9},
     },
 }
 """Models of PermitChannel larger than those of the manifest, by what makes them large; other constants as there."""
@@ -49,18 +39,6 @@ MODELS: dict[str, dict[str, TlaValue]] = {
 CHUNKS = 20_000
 """Of a recorded run."""
 FROM_ONE, FROM_TWO = "from one process", "from two processes"
-
-
-@dataclass(frozen=True)
-class CheckingSpeed(Record):
-    """Of one task, the best of its rounds."""
-
-    what: str
-    unit: str
-    """The counted things: states, events, theorems."""
-    count: int
-    cpu_seconds: float
-    """The sum over all processes."""
 
 
 # The measured things: each function imports what it needs, and returns a function that does the work and counts it.
@@ -152,12 +130,19 @@ TASKS = [
 ]
 
 
-def measure_checking(settings: Settings) -> list[CheckingSpeed]:
-    found = []
+def measure_checking(settings: Settings) -> list[Row]:
+    found: list[Row] = []
     for task in (task for task in TASKS if task.is_quick or not settings.is_smoke):
         rounds = [_measured(task) for _ in range(min(settings.rounds, task.most_rounds))]
         count, seconds = min(rounds, key=lambda each: each[1])
-        found.append(CheckingSpeed(task.what, task.unit, count, seconds))
+        found.append(
+            {
+                "What": task.what,
+                "of": f"{count:,} {task.unit}",
+                "CPU seconds": f"{seconds:.2f}",
+                "each second": count / seconds,
+            }
+        )
     return found
 
 

@@ -1,17 +1,23 @@
-"""All measurements of a run as one file; series of values, Markdown tables, and facts about the machine."""
+"""All measurements of a run as one file: of each part, rows whose values stand under the headings of its table."""
 
 import json
 import os
 import platform
+import re
 import statistics
-import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeAlias
 
 import psutil
+
+FORMAT = 2
+"""Of the file; another version's cannot be read."""
+RESULTS_FILE = "results.json"
+RANGE, COMPACT = "range", "compact"
+"""How a series is shown: its median and range, or the median alone."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +25,12 @@ class Series:
     """One value for each round, in the order of the rounds."""
 
     values: tuple[float, ...]
+    shown: str = RANGE
+    """``RANGE``, ``COMPACT``, or the format of the median."""
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Series":
-        return cls(tuple(values))
+    def of(cls, values: Iterable[float], shown: str = RANGE) -> "Series":
+        return cls(tuple(values), shown)
 
     @property
     def median(self) -> float:
@@ -32,86 +40,50 @@ class Series:
     def low(self) -> float:
         return min(self.values)
 
-    def ratio_to(self, other: "Series") -> "Series":
+    def ratio_to(self, other: "Series", shown: str = RANGE) -> "Series":
         """The ratio round by round, so that a disturbance affects both."""
-        return Series(tuple(mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
+        return Series.of((mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)), shown)
 
-    def told(self) -> str:
-        """Median and range, as in ``12.3k (11k to 13k)``."""
+    def __str__(self) -> str:
+        if self.shown != RANGE:
+            return compact(self.median) if self.shown == COMPACT else self.shown.format(self.median)
         return f"{compact(self.median)} ({compact(self.low)} to {compact(max(self.values))})"
 
 
 def compact(value: float) -> str:
     """Three digits at most, and k or M."""
-    for limit, divisor, unit in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
+    unit = ""
+    for limit, divisor, name in ((1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if value >= limit:
-            return f"{_three_digits(value / divisor)}{unit}"
-    return _three_digits(value)
-
-
-def _three_digits(value: float) -> str:
+            value, unit = value / divisor, name
+            break
     if value >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+        return f"{value:,.0f}{unit}"
+    return f"{value:.1f}{unit}" if value >= 10 else f"{value:.2f}{unit}"
 
 
-@dataclass(frozen=True)
-class Record:
-    """Figures that can be written as JSON, and read again."""
+MEBIBYTES = "{:.0f}"
 
-    @classmethod
-    def read(cls, facts: dict[str, Any]) -> Self:
-        """From a file, where a series is an object with its values."""
-        return cls(
-            **{name: Series.of(each["values"]) if isinstance(each, dict) else each for name, each in facts.items()}
-        )
-
-
+Row: TypeAlias = dict[str, Any]
+"""Texts, whole numbers and series; what begins with an underscore stands in no column of its own."""
 NOT_MEASURED = "-"
 UNMEASURED = "Not measured in this run."
-HEAD_LINES = 2
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers; a text if there are no rows."""
-    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > HEAD_LINES else UNMEASURED
+def table(rows: Sequence[Row], others: str = "---:") -> str:
+    """A table in Markdown whose first column is text and whose others are numbers; a text if there are no rows."""
+    if not rows:
+        return UNMEASURED
+    columns = [name for name in rows[0] if not name.startswith("_")]
+    lines = [columns, ["---", *(others for _ in columns[1:])]]
+    lines += [[_cell(row.get(name)) for name in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-PACKAGES = ("pyarrow", "grpcio", "protobuf", "rsocket", "anyio")
-_CPU_INFO = Path("/proc/cpuinfo")
-
-
-def describe_machine() -> dict[str, str]:
-    return {
-        "cores": str(os.cpu_count()),
-        "processor": _processor(),
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "kernel": f"{platform.system()} {platform.release().split('-')[0]}",
-        "load at the start": f"{os.getloadavg()[0]:.1f}",
-        "Python": platform.python_version(),
-    } | {name: found for name in PACKAGES if (found := _version(name))}
-
-
-def _processor() -> str:
-    if not _CPU_INFO.exists():
-        return platform.processor()
-    facts = dict(line.split(":", 1) for line in _CPU_INFO.read_text().splitlines() if ":" in line)
-    stripped = {name.strip(): value.strip() for name, value in facts.items()}
-    return stripped.get("model name", platform.machine())
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-RESULTS_FILE = "results.json"
-
-
-R = TypeVar("R", bound=Record)
+def _cell(value: object) -> str:
+    if value is None:
+        return NOT_MEASURED
+    return f"{value:,}" if isinstance(value, int) else compact(value) if isinstance(value, float) else str(value)
 
 
 @dataclass
@@ -119,12 +91,13 @@ class Results:
     machine: dict[str, str]
     settings: dict[str, Any]
     failures: list[str] = field(default_factory=list)
-    parts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    parts: dict[str, list[Row]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     """Of each part."""
+    format: int = FORMAT
 
-    def put(self, part: str, records: Sequence[Record]) -> None:
-        self.parts[part] = [asdict(record) for record in records]
+    def put(self, part: str, rows: Sequence[Row]) -> None:
+        self.parts[part] = [*rows]
         self.rounds[part] = self.settings["rounds"]
 
     def keep(self, former: "Results") -> None:
@@ -132,19 +105,13 @@ class Results:
         self.parts = former.parts | self.parts
         self.rounds = former.rounds | self.rounds
 
-    def get(self, part: str, kind: type[R]) -> list[R]:
-        """A part; empty if it was not measured, or by another version whose records this one does not understand."""
-        try:
-            return [kind.read(facts) for facts in self.parts.get(part, [])]
-        except TypeError as error:
-            warnings.warn(f"{part!r} was measured by another version, and is left out: {error}", stacklevel=2)
-            return []
+    def get(self, part: str) -> list[Row]:
+        """A part; empty if it was not measured."""
+        return self.parts.get(part, [])
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / RESULTS_FILE
-        path.write_text(json.dumps(self.__dict__, indent=1) + "\n")
-        return path
+        (folder / RESULTS_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
@@ -152,7 +119,36 @@ class Results:
 
         Raises:
             FileNotFoundError: nothing was measured yet.
+            ValueError: another version has written it.
         """
-        content = json.loads((folder / RESULTS_FILE).read_text())
-        # Other versions have written more.
-        return cls(**{each.name: content[each.name] for each in fields(cls) if each.name in content})
+        content = json.loads((folder / RESULTS_FILE).read_text(), object_hook=_revived)
+        if content.get("format") != FORMAT:
+            raise ValueError("another version has written it")
+        return cls(**content)
+
+
+def _revived(facts: dict[str, Any]) -> Any:
+    return Series(tuple(facts["values"]), facts["shown"]) if facts.keys() == {"values", "shown"} else facts
+
+
+PACKAGES = ("pyarrow", "grpcio", "protobuf", "rsocket", "anyio")
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def describe_machine() -> dict[str, str]:
+    model = re.search(r"^model name\s*: (.*)$", _CPU_INFO.read_text() if _CPU_INFO.exists() else "", re.MULTILINE)
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "kernel": f"{platform.system()} {platform.release().split('-')[0]}",
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
+        "Python": platform.python_version(),
+    } | {name: found for name in PACKAGES if (found := _version(name))}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

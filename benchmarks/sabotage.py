@@ -13,8 +13,6 @@ from permitflow.protocol.recording import End
 from permitflow.protocol.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
 
-__all__ = ["RETURN", "SABOTAGES", "first_wrong_event", "lose", "return_on_receipt", "return_twice"]
-
 RETURN = 2
 """Number of the return that is sabotaged; earlier ones are right.  A short run has few, because returns are joined."""
 
@@ -56,19 +54,14 @@ def return_on_receipt() -> None:
     setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010
 
 
-def _change_return(
-    change: Callable[[Feedback], list[DownstreamFrame]],
-    may: Callable[[Feedback, int], bool] = lambda _frame, _rows: True,
-) -> None:
-    """Change the second return, or the first later one that ``may`` allows, given the rows in the inbox."""
+def _change_return(change: Callable[[Feedback], list[DownstreamFrame]]) -> None:
     write_all = DownstreamSession[object].take_frames
     returns = count(1)
 
     def take_frames(self: DownstreamSession[object]) -> list[DownstreamFrame]:
         frames: list[DownstreamFrame] = []
         for frame in write_all(self):
-            if isinstance(frame, Feedback) and next(returns) >= RETURN and may(frame, self.inbound.inbox_rows):
-                setattr(DownstreamSession, "take_frames", write_all)  # noqa: B010 - once is enough
+            if isinstance(frame, Feedback) and next(returns) == RETURN:
                 frames += change(frame)
             else:
                 frames.append(frame)

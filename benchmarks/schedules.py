@@ -4,7 +4,6 @@ Messages are consumed one by one, each for a fixed time.  The producer never lac
 """
 
 import asyncio
-from dataclasses import dataclass
 from itertools import product
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from benchmarks import delay_proxy
 from benchmarks.field import Settings
 from benchmarks.harness import Partner
-from benchmarks.results import Record, Series
+from benchmarks.results import Row, Series
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import Demand
@@ -36,57 +35,30 @@ CHUNK = pa.record_batch({"n": [0]})
 CHANNEL = "schedule"
 
 
-@dataclass(frozen=True)
-class Schedule(Record):
-    """One schedule at one distance."""
-
-    schedule: str
-    size: int
-    batch: int
-    round_trip_milliseconds: float
-    simulated_per_second: float
-    simulated_idle_share: float
-    simulated_stalls_per_message: float
-    requests_per_message: float
-    """Counted where they arrived."""
-    per_second: Series
-    idle_share: Series
-    stalls_per_message: Series
-
-
-@dataclass(frozen=True)
-class _Sample:
-    per_second: float
-    idle_share: float
-    stalls_per_message: float
-    requests_per_message: float
-
-
-def measure_schedules(settings: Settings) -> list[Schedule]:
+def measure_schedules(settings: Settings) -> list[Row]:
     delays, messages = (DELAYS_MILLISECONDS[:1], 16) if settings.is_smoke else (DELAYS_MILLISECONDS, 320)
     return [_measured(name, delay, messages, settings.rounds) for delay, name in product(delays, SCHEDULES)]
 
 
-def _measured(name: str, delay_milliseconds: int, messages: int, rounds: int) -> Schedule:
+def _measured(name: str, delay_milliseconds: int, messages: int, rounds: int) -> Row:
     parameters, round_trip = SCHEDULES[name], 2 * delay_milliseconds
     simulated = simulate_schedule(parameters, round_trip=1_000 * round_trip, service=SERVICE_MICROSECONDS)
     samples = [asyncio.run(_over_tcp(parameters, delay_milliseconds / 1e3, messages)) for _ in range(rounds)]
-    return Schedule(
-        schedule=name,
-        size=parameters.size,
-        batch=parameters.batch,
-        round_trip_milliseconds=round_trip,
-        simulated_per_second=float(simulated.rate * 1_000_000),
-        simulated_idle_share=float(simulated.idle_share),
-        simulated_stalls_per_message=float(simulated.stalls_per_message),
-        requests_per_message=samples[0].requests_per_message,
-        per_second=Series.of(sample.per_second for sample in samples),
-        idle_share=Series.of(sample.idle_share for sample in samples),
-        stalls_per_message=Series.of(sample.stalls_per_message for sample in samples),
-    )
+    per_second, idle_share, stalls, requests = (Series.of(each) for each in zip(*samples, strict=True))
+    return {
+        "Schedule": f"{name}, {parameters.size}/{parameters.batch}",
+        "round trip": f"{round_trip:g} ms",
+        "messages/s, simulated": f"{float(simulated.rate * 1_000_000):.0f}",
+        "over TCP": per_second,
+        "idle, simulated": f"{float(simulated.idle_share):.0%}",
+        "idle over TCP": f"{idle_share.median:.0%}",
+        "stalls for 100 messages": f"{float(100 * simulated.stalls_per_message):.0f}; {100 * stalls.median:.0f}",
+        "requests": f"{100 * requests.values[0]:.0f}",
+    }
 
 
-async def _over_tcp(parameters: Demand, delay_seconds: float, messages: int) -> _Sample:
+async def _over_tcp(parameters: Demand, delay_seconds: float, messages: int) -> tuple[float, float, float, float]:
+    """What ``_consume`` finds, and the requests for each message, counted where they arrived."""
     trace = MemoryTrace()
     exchange = Exchange(record=trace.recorder)
     # Always full: what is measured is the demand of the consumer's stream.
@@ -108,7 +80,7 @@ async def _over_tcp(parameters: Demand, delay_seconds: float, messages: int) -> 
                         pass
             finally:
                 producing.cancel()
-    return _Sample(rate, idle_share, stalls, requests / messages)
+    return rate, idle_share, stalls, requests / messages
 
 
 async def _produce(exchange: Exchange) -> None:

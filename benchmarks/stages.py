@@ -8,8 +8,7 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from benchmarks.field import Settings
 from benchmarks.harness import in_turns
 from benchmarks.jobs import PAYLOADS
-from benchmarks.results import Record, Series
+from benchmarks.results import Row, Series
 from permitflow.stages import Source
 
 Work = Callable[[Any], Any]
@@ -58,22 +57,6 @@ COLUMN = "compute a column"
 ON_CHUNKS: dict[str, Work] = {FILTER: filtered, COLUMN: with_column, "select columns": selected, "identity": unchanged}
 ON_SINGLE: dict[str, Work] = {"identity": unchanged}
 CHUNK, SINGLE = f"chunk of {CHUNK_ROWS:,} rows", "single element"
-
-
-@dataclass(frozen=True)
-class StageCost(Record):
-    """One kind of step, by generators and by stages."""
-
-    element: str
-    work: str
-    steps: int
-    generator_microseconds: Series
-    """Of processor time, for each element."""
-    stage_microseconds: Series
-
-    @property
-    def ratio(self) -> Series:
-        return self.stage_microseconds.ratio_to(self.generator_microseconds)
 
 
 async def generated(elements: list[Any]) -> Stream:
@@ -132,7 +115,7 @@ Variant = tuple[str, str, int, bool]
 Opening = Callable[[list[Any], Work, int], Stream]
 
 
-def measure_stages(settings: Settings) -> list[StageCost]:
+def measure_stages(settings: Settings) -> list[Row]:
     count = SMOKE_ELEMENTS if settings.is_smoke else ELEMENTS
     chunks = [*PAYLOADS[f"{CHUNK_ROWS:,}"].chunks(count)]
     singles = [*range(count)]
@@ -152,11 +135,35 @@ def measure_stages(settings: Settings) -> list[StageCost]:
     gc.freeze()
     found = in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, random.Random(settings.seed))
     gc.unfreeze()
-    return [
-        StageCost(element, work, steps, Series.of(values), Series.of(found[element, work, steps, True]))
-        for (element, work, steps, is_ours), values in found.items()
-        if not is_ours
-    ]
+    return rows_of(found)
+
+
+def rows_of(found: Mapping[Variant, list[float]]) -> list[Row]:
+    rows: list[Row] = []
+    first: dict[tuple[str, str], tuple[Series, Series]] = {}
+    for (element, work, steps, is_ours), values in found.items():
+        if is_ours:
+            continue
+        by_hand, ours = Series.of(values), Series.of(found[element, work, steps, True])
+        once = first.setdefault((element, work), (by_hand, ours))
+        # What each step beyond the first costs with stages, as a multiple of what it costs with generators.
+        further = _difference(ours, once[1]).ratio_to(_difference(by_hand, once[0])) if steps > 1 else None
+        is_promised = (element, work) == (CHUNK, FILTER)
+        rows.append(
+            {
+                "": f"{element}, {work}" + (f", {steps} steps" if steps > 1 else ""),
+                "µs by hand": by_hand,
+                "µs by stages": ours,
+                "ratio": ours.ratio_to(by_hand),
+                "ratio of a further step": further,
+                "_promised": f"{steps} stages that {work} of a {element}" if is_promised else "",
+            }
+        )
+    return rows
+
+
+def _difference(later: Series, earlier: Series) -> Series:
+    return Series.of(a - b for a, b in zip(later.values, earlier.values, strict=True))
 
 
 def _microseconds(opening: Opening, elements: list[Any], work: Work, steps: int) -> float:
@@ -170,16 +177,3 @@ def _microseconds(opening: Opening, elements: list[Any], work: Work, steps: int)
         return seconds / seen * 1e6
 
     return asyncio.run(timed())
-
-
-def further(costs: list[StageCost], cost: StageCost) -> Series | None:
-    """What each step beyond the first costs with stages, as a multiple of what it costs with generators."""
-    first = next((each for each in costs if (each.element, each.work) == (cost.element, cost.work)), cost)
-    if cost.steps <= first.steps:
-        return None
-
-    def grown(of: Callable[[StageCost], Series]) -> Series:
-        pairs = zip(of(first).values, of(cost).values, strict=True)
-        return Series.of(later - earlier for earlier, later in pairs)
-
-    return grown(lambda each: each.stage_microseconds).ratio_to(grown(lambda each: each.generator_microseconds))

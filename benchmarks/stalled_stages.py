@@ -6,19 +6,17 @@ Each element is a chunk of Arrow of its own, made when it is asked for.  The con
     python -m benchmarks.stalled_stages --seconds 600
 """
 
-import argparse
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import grpc
 import psutil
 import pyarrow as pa
 
-from benchmarks.soak_grpc import WARM_UP_SHARE, growth_bytes_per_second
+from benchmarks.standstill import Report, main, watch
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.stages import Elements, Source, calls, open_run
 
@@ -26,7 +24,6 @@ CHUNK_ROWS = 131_072
 CHUNK_BYTES = CHUNK_ROWS * 8
 TAKEN_BEFORE = 3
 TAKEN_AFTER = 50
-SAMPLES = 300
 BUFFER, PREFETCH, WINDOW = 8, 16, 4
 
 ServicerContext: TypeAlias = "grpc.aio.ServicerContext[pa.RecordBatch, pa.RecordBatch]"
@@ -51,34 +48,6 @@ def number_of(chunk: pa.RecordBatch) -> int:
     return number
 
 
-@dataclass(frozen=True)
-class Report:
-    """Of one shape of stream."""
-
-    shape: str
-    most_ahead: int
-    """Chunks that the stages and channels may hold."""
-    ahead: int
-    """Chunks that were given out, and not consumed, when the consumer stood still."""
-    given_while_stalled: int
-    """Chunks given out after the first third of that time."""
-    growth_bytes: float
-    """Of this process's memory while the consumer stood still; the process runs all shapes."""
-    peak_mebibytes: float
-
-    def broken_promises(self) -> list[str]:
-        broken = []
-        if self.ahead > self.most_ahead:
-            broken.append(f"{self.shape}: {self.ahead} chunks were given out ahead, more than {self.most_ahead}")
-        if self.given_while_stalled:
-            broken.append(
-                f"{self.shape}: {self.given_while_stalled} chunks were given out to a consumer that stood still"
-            )
-        if self.growth_bytes > CHUNK_BYTES:
-            broken.append(f"{self.shape}: memory has grown by {self.growth_bytes / 2**20:.1f} MiB, more than a chunk")
-        return broken
-
-
 async def stalled(
     shape: str, most_ahead: int, producer: Producer, take: Callable[[], Awaitable[int]], seconds: float
 ) -> Report:
@@ -93,24 +62,16 @@ async def stalled(
             assert found == expected, f"{shape}: chunk {found} came in place of {expected}"
 
     await take_some(TAKEN_BEFORE)
-    process, times, sizes = psutil.Process(), list[float](), list[int]()
-    loop, settled = asyncio.get_running_loop(), None
-    began = loop.time()
-    while (now := loop.time()) - began < seconds:
-        times.append(now)
-        sizes.append(process.memory_info().rss)
-        if settled is None and now - began > WARM_UP_SHARE * seconds:
-            settled = producer.given
-        await asyncio.sleep(seconds / SAMPLES)
-    at_end = producer.given
+    watched = await watch([psutil.Process()], lambda: producer.given, seconds)
+    ahead = producer.given - TAKEN_BEFORE
     await take_some(TAKEN_AFTER)
     return Report(
-        shape,
-        most_ahead,
-        at_end - TAKEN_BEFORE,
-        at_end - (at_end if settled is None else settled),
-        growth_bytes_per_second(times, sizes) * seconds,
-        max(sizes) / 2**20,
+        shape=shape,
+        unit="chunks",
+        most_ahead=most_ahead,
+        ahead=ahead,
+        watched=watched,
+        most_growth_bytes=CHUNK_BYTES,
     )
 
 
@@ -227,31 +188,10 @@ async def at_the_end_of_calls(seconds: float) -> Report:
 SHAPES = (at_the_end_of_a_chain, at_the_end_of_channels, at_one_end_of_a_fan_out, at_the_end_of_calls)
 
 
-async def watch(seconds: float) -> list[Report]:
-    """All shapes at once, each for so many seconds."""
+async def run(seconds: float) -> list[Report]:
+    """All shapes at once, in one process."""
     return [*await asyncio.gather(*(shape(seconds) for shape in SHAPES))]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the consumers stand still")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    options = parser.parse_args(arguments)
-    reports = asyncio.run(watch(options.seconds))
-    broken = [promise for report in reports for promise in report.broken_promises()]
-    if options.json:
-        print(json.dumps({"runs": [asdict(report) for report in reports], "broken": broken}))
-    else:
-        print(f"chunks of {CHUNK_BYTES / 2**20:.0f} MiB, consumers that stand still for {options.seconds:g} s")
-        for report in reports:
-            print(
-                f"  {report.shape:32}{report.ahead:>4} of at most {report.most_ahead} chunks ahead, "
-                f"{report.given_while_stalled} more while it stood still, memory "
-                f"{report.growth_bytes / 1024:+.0f} KiB, peak {report.peak_mebibytes:.0f} MiB"
-            )
-        print(*(broken or ["every promise held"]), sep="\n")
-    return 1 if broken else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, run))

@@ -11,14 +11,13 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
 
 from benchmarks.field import Settings
 from benchmarks.harness import CHECKOUT, in_turns, serving
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
-from benchmarks.results import Record, Series
+from benchmarks.results import Row, Series
 from permitflow.transports.grpc_aio import AioControl, control, put
 
 STORES = ("memory", "disk")
@@ -29,34 +28,26 @@ ACKNOWLEDGE_EVERY_SECONDS = 0.005
 STREAM = "kept"
 
 
-@dataclass(frozen=True)
-class StoreRate(Record):
-    store: str
-    payload: str
-    """One of ``PAYLOADS``."""
-    channels: int
-    """Each with a producer."""
-    chunks_per_second: Series
-
-
-def measure_stores(settings: Settings) -> list[StoreRate]:
+def measure_stores(settings: Settings) -> list[Row]:
     sizes, seconds = (SIZES[:1], 0.02) if settings.is_smoke else (SIZES, SECONDS)
-    return [
-        rate
-        for size in sizes
-        for rate in _rates(PAYLOADS[size], settings.rounds, random.Random(settings.seed), seconds)
-    ]
+    rows: list[Row] = []
+    for payload in (PAYLOADS[size] for size in sizes):
+        with ExitStack() as stack:
+            addresses = {store: stack.enter_context(_serving(store, payload)) for store in STORES}
 
+            def rate(
+                store: str, channels: int, payload: Payload = payload, addresses: dict[str, str] = addresses
+            ) -> float:
+                return asyncio.run(_rate(addresses[store], payload, channels, seconds))
 
-def _rates(payload: Payload, rounds: int, chance: random.Random, seconds: float) -> list[StoreRate]:
-    with ExitStack() as stack:
-        addresses = {store: stack.enter_context(_serving(store, payload)) for store in STORES}
-
-        def rate(store: str, channels: int) -> float:
-            return asyncio.run(_rate(addresses[store], payload, channels, seconds))
-
-        found = in_turns({key: partial(rate, *key) for key in product(STORES, CHANNELS)}, rounds, chance)
-    return [StoreRate(store, payload.name, channels, Series.of(rates)) for (store, channels), rates in found.items()]
+            variants = {key: partial(rate, *key) for key in product(STORES, CHANNELS)}
+            found = in_turns(variants, settings.rounds, random.Random(settings.seed))
+        for channels in CHANNELS:
+            memory, disk = (Series.of(found[store, channels]) for store in STORES)
+            where = f"{payload.name} rows, {channels} channel{'s' * (channels > 1)}"
+            rates = {"kept in memory": memory, "kept on disk": disk, "ratio": disk.ratio_to(memory)}
+            rows.append({"chunks per second": where, **rates})
+    return rows
 
 
 @contextmanager

@@ -9,30 +9,26 @@ rows in memory, in batches of as many rows: what Spark itself can do here.
 
 import argparse
 import asyncio
+import random
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import islice
+from itertools import product
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
-from benchmarks.harness import Partner, serving
+from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
-from benchmarks.spark_exchange.peers import SLOTS, payload_of, session
+from benchmarks.spark_peers import CHUNK_ROWS, PAYLOAD, SLOTS, MemorySource, session
 from permitflow.channels.interface import stream_channels
 from permitflow.protocol.replay import DEFAULT_KEPT_ROWS
 
-CHUNK_ROWS = 8_192
 STREAM = "orders"
 BURST_CHUNKS = 16
 CHUNKS_OF_A_TASK = DEFAULT_KEPT_ROWS // 2 // CHUNK_ROWS
@@ -43,47 +39,13 @@ LEAST_BATCHES = 3
 SINKS = ("noop", "parquet")
 
 
-class MemoryStream(DataSource):
-    """``format("memory_stream")``: a stream without end, whose rows are in memory."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "memory_stream"
-
-    def schema(self) -> str:
-        return "serial BIGINT, double BIGINT, square BIGINT"
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """As many partitions as the exchange has channels."""
-        return _MemoryStreamReader()
-
-
-class _MemoryStreamReader(DataSourceStreamReader):
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"batch": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"batch": start["batch"] + 1}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(number) for number in range(SLOTS)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from payload_of(CHUNK_ROWS).chunks(CHUNKS_OF_A_TASK)
-
-
 async def _produce(address: str) -> None:
     from permitflow.transports.grpc_aio import put
 
-    payload = payload_of(CHUNK_ROWS)
-
     async def feed(channel: str) -> None:
-        async with put(address, channel, payload.schema) as sender:
+        async with put(address, channel, PAYLOAD.schema) as sender:
             while True:
-                await sender.send_many(deque(islice(payload.chunks(BURST_CHUNKS), BURST_CHUNKS)))
+                await sender.send_many(deque(PAYLOAD.chunks(BURST_CHUNKS)))
 
     await asyncio.gather(*(feed(channel) for channel in stream_channels(STREAM, SLOTS)))
 
@@ -126,7 +88,8 @@ def exchange_rate(spark: SparkSession, sink: str, seconds: float, window: Sequen
 
 
 def memory_rate(spark: SparkSession, sink: str, seconds: float) -> float:
-    return rows_per_second(spark.readStream.format("memory_stream").load(), sink, seconds)
+    data = spark.readStream.format("memory_chunks").option("chunks", CHUNKS_OF_A_TASK).load()
+    return rows_per_second(data, sink, seconds)
 
 
 def main() -> None:
@@ -134,21 +97,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each query in each round")
     parser.add_argument("--row-permits", type=int, action="append", default=[], help="another window; may be repeated")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     ways: dict[str, Callable[[SparkSession, str, float], float]] = {"the defaults": partial(exchange_rate, window=())}
-    for rows in arguments.row_permits:
+    for rows in options.row_permits:
         ways[f"--row-permits {rows}"] = partial(exchange_rate, window=("--row-permits", str(rows)))
     ways["rows in memory"] = memory_rate
-    rates: dict[str, dict[str, list[float]]] = {way: {sink: [] for sink in SINKS} for way in ways}
-    with tempfile.TemporaryDirectory() as folder, session(Path(folder), CHUNK_ROWS) as spark:
+    with tempfile.TemporaryDirectory() as folder, session(Path(folder)) as spark:
         spark.sparkContext.setLogLevel("OFF")  # a query that is stopped in the middle of a batch prints pages
-        spark.dataSource.register(MemoryStream)
-        for _ in range(arguments.rounds):
-            for way, rate in ways.items():
-                for sink in SINKS:
-                    rates[way][sink].append(rate(spark, sink, arguments.seconds))
-    head = ("streaming query of two channels, two task slots", *(f"rows/s into {sink}" for sink in SINKS))
-    print(table(head, [[way, *(Series.of(rates[way][sink]).told() for sink in SINKS)] for way in ways]))
+        spark.dataSource.register(MemorySource)
+        runs = {(way, sink): partial(ways[way], spark, sink, options.seconds) for way, sink in product(ways, SINKS)}
+        found = in_turns(runs, options.rounds, random.Random(1))
+    head = "streaming query of two channels, two task slots"
+    print(table([{head: w} | {f"rows/s into {sink}": Series.of(found[w, sink]) for sink in SINKS} for w in ways]))
 
 
 if __name__ == "__main__":

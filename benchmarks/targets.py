@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.curves import Stalled
-from benchmarks.idle_channels import IdleChannels
-from benchmarks.imbalance import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS, Imbalance
-from benchmarks.latency import LATENCY_PEERS, Latency
-from benchmarks.local_channel import ANYIO, LocalRate
+from benchmarks.imbalance import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
+from benchmarks.local_channel import ANYIO
 from benchmarks.peers.way import ways_for
-from benchmarks.results import Results, Series
-from benchmarks.spark_exchange import QUERY, SINK, SOURCE, SparkJob
-from benchmarks.stages import CHUNK, FILTER, StageCost
-from benchmarks.throughput import Cell, StreamEnds
+from benchmarks.results import Results, Row, Series
+from benchmarks.throughput import LATENCY_PEERS
 
 # Throughput as a multiple of Flight's DoExchange with permits by hand, by size of chunk; both with their best numbers.
 LEAST_MULTIPLES = {
@@ -32,7 +27,8 @@ MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.0
 MOST_POINTS_APART = 5.0
 # Latency as a multiple of another way's.
 MOST_LATENCY = {"remote": 1.2, "same host": 0.4}
-# Rows per second as a multiple of the peer's; and the seconds of a query.
+# Jobs of Spark.  Rows per second as a multiple of the peer's; and the seconds of a query.
+SOURCE, SINK, QUERY = "source", "sink", "TPC-H query 12"
 LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
 MOST_SPARK = {QUERY: 1.3}
 # What a step on a chunk costs, as a multiple of what it costs in an asynchronous generator.
@@ -60,21 +56,26 @@ class Verdict:
 
 
 def judge(results: Results) -> list[Verdict]:
-    return [
-        *_throughput(results.get("throughput", Cell)),
-        *_latency(results.get("latency", Latency)),
-        *_local(results.get("local", LocalRate)),
-        *_stages(results.get("stages", StageCost)),
-        *_ends(results.get("ends", StreamEnds)),
-        *_imbalance(results.get("imbalance", Imbalance)),
-        *_spark(results.get("spark", SparkJob)),
-        *_stopped(results.get("stalled", Stalled)),
-        *_idle(results.get("channels", IdleChannels)),
-    ]
+    judges = {
+        "throughput": _throughput,
+        "latency": _latency,
+        "local": _local,
+        "stages": _stages,
+        "ends": _ends,
+        "imbalance": _imbalance,
+        "spark": _spark,
+        "stalled": _stopped,
+        "channels": _idle,
+    }
+    return [verdict for part, judged in judges.items() for verdict in judged(results.get(part))]
 
 
-def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
-    rates = {(cell.way, cell.payload): cell.chunks_per_second for cell in cells if cell.is_tuned}
+def _most(promise: str, found: Series | float, target: float) -> Verdict:
+    return Verdict(promise, Series.of([found]) if isinstance(found, float) else found, target, is_upper_limit=True)
+
+
+def _throughput(cells: list[Row]) -> Iterator[Verdict]:
+    rates = {(cell["_way"], cell["_payload"]): cell["chunks/s"] for cell in cells if cell["_is_tuned"]}
     (peer,) = ways_for("peer")
     for target, least in LEAST_MULTIPLES.items():
         for way in ways_for(target):
@@ -84,85 +85,79 @@ def _throughput(cells: list[Cell]) -> Iterator[Verdict]:
                     yield Verdict(f"{way.name} ÷ {peer.name}, {payload}", mine.ratio_to(theirs), multiple)
 
 
-def _latency(latencies: list[Latency]) -> Iterator[Verdict]:
-    medians = {latency.way: latency.median_microseconds for latency in latencies}
+def _latency(latencies: list[Row]) -> Iterator[Verdict]:
+    medians = {row["µs, alone, every 2 ms"]: row["p50"] for row in latencies}
     for target, most in MOST_LATENCY.items():
         peer = LATENCY_PEERS[target]
         for way in ways_for(target):
             if way.name in medians and peer in medians:
                 what = f"latency of a lone chunk: {way.name} ÷ {peer}"
-                yield Verdict(what, medians[way.name].ratio_to(medians[peer]), most, is_upper_limit=True)
+                yield _most(what, medians[way.name].ratio_to(medians[peer]), most)
 
 
-def _local(rates: list[LocalRate]) -> Iterator[Verdict]:
-    by_candidate = {(rate.candidate, rate.chunk_rows): rate.million_messages_per_second for rate in rates}
-    for rate in rates:
-        if rate.candidate in LOCAL_CANDIDATES:
-            found = rate.million_messages_per_second.ratio_to(by_candidate[ANYIO, rate.chunk_rows])
-            yield Verdict(f"in a process: {rate.candidate} ÷ {ANYIO}, {rate.chunk_rows:,} rows", found, LEAST_LOCAL)
+def _local(rates: list[Row]) -> Iterator[Verdict]:
+    by_candidate = {row["million messages/s"]: row for row in rates}
+    for size in (name for name in (rates[0] if rates else ()) if name.endswith(" rows")):
+        for candidate in LOCAL_CANDIDATES:
+            found = by_candidate[candidate][size].ratio_to(by_candidate[ANYIO][size])
+            yield Verdict(f"in a process: {candidate} ÷ {ANYIO}, {size}", found, LEAST_LOCAL)
 
 
-def _stages(costs: list[StageCost]) -> Iterator[Verdict]:
+def _stages(costs: list[Row]) -> Iterator[Verdict]:
     for cost in costs:
-        if (cost.element, cost.work) == (CHUNK, FILTER):
-            what = f"{cost.steps} stages that {cost.work} of a {cost.element} ÷ generators"
-            yield Verdict(what, cost.ratio, MOST_STAGE, is_upper_limit=True)
+        if promised := cost["_promised"]:
+            yield _most(f"{promised} ÷ generators", cost["ratio"], MOST_STAGE)
 
 
-def _ends(ends: list[StreamEnds]) -> Iterator[Verdict]:
+def _ends(ends: list[Row]) -> Iterator[Verdict]:
     for end in ends:
-        what = f"{end.way}: failures in {end.streams:,} ends of streams with permits on their way"
-        yield Verdict(what, Series.of([end.failed]), 0.0, is_upper_limit=True)
+        what = f"{end['way']}: failures in {end['streams']:,} ends of streams with permits on their way"
+        yield _most(what, float(end["failed"]), 0.0)
 
 
-def _imbalance(found: list[Imbalance]) -> Iterator[Verdict]:
-    by_setup = {each.setup: each for each in found}
-    for limits, is_upper_limit in ((LEAST_IMBALANCE, False), (MOST_IMBALANCE, True)):
-        for name in (name for name in limits if name in by_setup):
-            yield Verdict(f"imbalance, {name}", by_setup[name].ratio, limits[name], is_upper_limit=is_upper_limit)
+def _imbalance(found: list[Row]) -> Iterator[Verdict]:
+    by_setup = {row[""]: row for row in found}
+    for name, least in LEAST_IMBALANCE.items():
+        if name in by_setup:
+            yield Verdict(f"imbalance, {name}", by_setup[name]["ratio"], least)
+    for name, most in MOST_IMBALANCE.items():
+        if name in by_setup:
+            yield _most(f"imbalance, {name}", by_setup[name]["ratio"], most)
     if (equal := by_setup.get(EQUAL_COSTS.name)) is not None:
-        pairs = zip(equal.local_back_pressure_rate.values, equal.remote_back_pressure_rate.values, strict=True)
+        pairs = zip(equal["local waits"].values, equal["remote waits"].values, strict=True)
         apart = Series.of(100 * abs(local - remote) for local, remote in pairs)
-        what = f"points between back-pressure rates, {equal.setup}"
-        yield Verdict(what, apart, MOST_POINTS_APART, is_upper_limit=True)
+        yield _most(f"points between back-pressure rates, {EQUAL_COSTS.name}", apart, MOST_POINTS_APART)
 
 
-def _spark(jobs: list[SparkJob]) -> Iterator[Verdict]:
+def _spark(jobs: list[Row]) -> Iterator[Verdict]:
     for job in jobs:
-        if job.job in LEAST_SPARK:
-            rate = job.peer_seconds.ratio_to(job.seconds)
-            yield Verdict(f"Spark {job.job}, rows/s ÷ {job.peer}", rate, LEAST_SPARK[job.job])
+        name, ours, peers = job["_job"], job["seconds with the exchange"], job["without"]
+        if name in LEAST_SPARK:
+            yield Verdict(f"Spark {name}, rows/s ÷ {job['_peer']}", peers.ratio_to(ours), LEAST_SPARK[name])
         else:
-            time = job.seconds.ratio_to(job.peer_seconds)
-            yield Verdict(
-                f"Spark, {job.job} through the exchange ÷ direct", time, MOST_SPARK[job.job], is_upper_limit=True
-            )
+            yield _most(f"Spark, {name} through the exchange ÷ direct", ours.ratio_to(peers), MOST_SPARK[name])
 
 
-def _stopped(stalled: list[Stalled]) -> Iterator[Verdict]:
-    for way in dict.fromkeys(each.way for each in stalled):
-        mine = sorted((each for each in stalled if each.way == way), key=lambda each: each.row_permits)
+def _stopped(stalled: list[Row]) -> Iterator[Verdict]:
+    for way in dict.fromkeys(row["rows of 500 bytes"] for row in stalled):
+        mine = sorted((row for row in stalled if row["rows of 500 bytes"] == way), key=lambda row: row["row_permits"])
         # The least of the rounds: a process does not always give back the memory of an earlier job.
-        memory = mine[-1].peak_memory_bytes.low - mine[0].peak_memory_bytes.low
-        window = mine[-1].window_bytes - mine[0].window_bytes
-        if window:
+        memory = mine[-1]["MiB of both processes"].low - mine[0]["MiB of both processes"].low
+        if window := mine[-1]["_window_mebibytes"] - mine[0]["_window_mebibytes"]:
             what = f"{way}: bytes of memory for each byte of window, of a consumer that has stopped"
-            yield Verdict(what, Series.of([memory / window]), MOST_BYTES_FOR_A_BYTE, is_upper_limit=True)
+            yield _most(what, memory / window, MOST_BYTES_FOR_A_BYTE)
 
 
-def _idle(found: list[IdleChannels]) -> Iterator[Verdict]:
-    for kind in dict.fromkeys(each.kind for each in found):
-        mine = sorted((each for each in found if each.kind == kind), key=lambda each: each.channels)
-        if len(mine) > 1:
-            memory, processors = _thousand_more(mine[0], mine[-1])
+def _idle(found: list[Row]) -> Iterator[Verdict]:
+    """A thousand more: what all channels share is in both numbers, and so in neither."""
+    for kind in dict.fromkeys(row["idle channels"] for row in found):
+        mine = [row for row in found if row["idle channels"] == kind]
+        few, many = (pick(mine, key=lambda row: row["number"]) for pick in (min, max))
+        if more := many["number"] - few["number"]:
+            kibibytes, cores = (
+                1_000 * (many["number"] * many[column].median - few["number"] * few[column].median) / more
+                for column in ("KiB each", "of a core, each")
+            )
             what = f"a thousand more idle channels, {kind}"
-            yield Verdict(f"{what}: GiB", Series.of([memory]), MOST_IDLE_GIBIBYTES, is_upper_limit=True)
-            yield Verdict(f"{what}: processors", Series.of([processors]), MOST_IDLE_CORES, is_upper_limit=True)
-
-
-def _thousand_more(few: IdleChannels, many: IdleChannels) -> tuple[float, float]:
-    """GiB and processors; what all channels share is in both, and so in neither."""
-    more = many.channels - few.channels
-    extra_bytes = many.channels * many.bytes_per_channel - few.channels * few.bytes_per_channel
-    extra_cores = many.channels * many.cpu_share_per_channel - few.channels * few.cpu_share_per_channel
-    return 1_000 * extra_bytes / more / 2**30, 1_000 * extra_cores / more
+            yield _most(f"{what}: GiB", kibibytes / 2**20, MOST_IDLE_GIBIBYTES)
+            yield _most(f"{what}: processors", cores, MOST_IDLE_CORES)

@@ -14,14 +14,9 @@ from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, S
 from permitflow.testing.kit.judging import PERMITS, judge_adapter, judge_pair
 from permitflow.testing.kit.rules import Outcome, Report, flows, rulebook_of
 from tests.support.memory_streams import CountedStream, StreamChannel
+from tools.marks import pasted
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/conformance-kit.md"
-OTHERS = [flow for flow in flows() if flow != PERMITS]
-MARKS = [
-    f"<!-- {what}, written by make docs -->\n"
-    for what in ("the rules", "the results", *(f"the rules of {flow}" for flow in OTHERS))
-]
-END = "<!-- end -->\n"
 CORE = "core pair"
 
 ADAPTERS: dict[str, type[ChannelAdapter]] = {
@@ -64,9 +59,10 @@ def rules(flow: str) -> str:
 
 
 def with_tables(document: str, reports: Mapping[str, Report]) -> str:
-    for mark, text in zip(MARKS, (rules(PERMITS), table(reports), *map(rules, OTHERS)), strict=True):
-        before, _, rest = document.partition(mark)
-        document = f"{before}{mark}\n{text}\n{END}{rest.partition(END)[2]}"
+    found = {"the rules": rules(PERMITS), "the results": table(reports)}
+    found |= {f"the rules of {flow}": rules(flow) for flow in flows() if flow != PERMITS}
+    for what, text in found.items():
+        document = pasted(document, f"{what}, written by make docs", f"\n{text}\n")
     return document
 
 

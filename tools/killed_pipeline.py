@@ -1,8 +1,8 @@
 """Run the streaming pipeline while its parts are killed, and write the result into docs/start/tutorial.md.
 
-    python tools/killed_pipeline.py                      TPC-H at scale 1, fifty kills, writes the table
-    python tools/killed_pipeline.py --scale 0.1          sooner
-    python tools/killed_pipeline.py --keep FOLDER        keep logs, recordings and databases
+    python -m tools.killed_pipeline                      TPC-H at scale 1, fifty kills, writes the table
+    python -m tools.killed_pipeline --scale 0.1          sooner
+    python -m tools.killed_pipeline --keep FOLDER        keep logs, recordings and databases
 
 Only a run without faults is written: no row lost or repeated, no channel above its permits, all recordings valid.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 from permitflow.cli.console import open_console
 from permitflow.demo import PipelineSettings, Progress, Report, run
 from permitflow.errors import DemoError, InvalidOptionError
+from tools.marks import pasted
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"
-BEGIN = "<!-- counts, written by make kills -->\n"
-END = "<!-- end -->\n"
+MARK = "counts, written by make kills"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,19 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(report.render())
     if not report.holds:
         return 1
-    DOCUMENT.write_text(updated(DOCUMENT.read_text(encoding="utf-8"), table(report)), encoding="utf-8")
+    found = pasted(DOCUMENT.read_text(encoding="utf-8"), MARK, f"\n{table(report)}\n")
+    DOCUMENT.write_text(found, encoding="utf-8")
     return 0
 
 
 def table(report: Report) -> str:
     lines = ["| | |", "|---|---:|", *(f"| {what} | {count} |" for what, count in report.figures.items())]
     return "\n".join(lines) + "\n"
-
-
-def updated(text: str, results: str) -> str:
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{results}\n{END}{after}"
 
 
 if __name__ == "__main__":

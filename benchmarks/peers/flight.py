@@ -6,6 +6,7 @@ and the consumer reads them joined.
 
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyarrow import flight
@@ -147,23 +148,17 @@ class TrainConsumer(ExchangeConsumer):
         tally.take_joined(item.data, struct.unpack(f"{rows.size // struct.calcsize('q')}q", rows))
 
 
+PERMITS = "one message for each chunk; permits return as metadata"
+TrainProducer = partial(FlightProducer, exchange_trains)
+TRAINS = "the same with small chunks concatenated, and read joined by the consumer"
 WAYS = (
     Way("Flight DoGet", Group.PLAIN, "one message for each chunk; only HTTP/2's windows", FlightProducer, GetConsumer),
-    Way(
-        "Flight DoExchange, permits by hand",
-        Group.PEER,
-        "one message for each chunk; permits return as metadata",
-        FlightProducer,
-        ExchangeConsumer,
-        target="peer",
-        is_tuned=True,
-    ),
+    Way("Flight DoExchange, permits by hand", Group.PEER, PERMITS, FlightProducer, ExchangeConsumer, target="peer"),
     Way(
         "Flight DoExchange, our trains by hand",
         Group.PEER,
-        "the same with small chunks concatenated, and read joined by the consumer",
-        lambda: FlightProducer(exchange_trains),
+        TRAINS,
+        partial(FlightProducer, exchange_trains),
         TrainConsumer,
-        is_tuned=True,
     ),
 )

@@ -79,13 +79,5 @@ class GrpcConsumer(Consumer):
             await call.read()
 
 
-WAYS = (
-    Way(
-        "grpc.aio, permits by hand",
-        Group.PEER,
-        "a bidirectional method on bytes, one message for each chunk",
-        GrpcProducer,
-        GrpcConsumer,
-        is_tuned=True,
-    ),
-)
+ABOUT = "a bidirectional method on bytes, one message for each chunk"
+WAYS = (Way("grpc.aio, permits by hand", Group.PEER, ABOUT, GrpcProducer, GrpcConsumer),)

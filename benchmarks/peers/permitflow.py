@@ -109,60 +109,40 @@ class BlockingConsumer(Consumer):
                 tally.take_joined(joined.batch, joined.rows)
 
 
+OVER_TCP = partial(ExchangeProducer, "tcp://127.0.0.1:0")
+ONE_BY_ONE = partial(ExchangeProducer, one_by_one=True), partial(ExchangeConsumer, read=read_one_by_one)
+BLOCKING = "`open_source` and `joined`"
+AS_OVER_GRPC = "as `permitflow, gRPC`,"
+
+
+def _ours(
+    carrier: str, about: str, producer: Callable[[], Producer], consumer: Callable[[str], Consumer], target: str = ""
+) -> Way:
+    return Way(f"permitflow, {carrier}", Group.OURS, about, producer, consumer, target)
+
+
 WAYS = (
-    Way(
-        "permitflow, gRPC",
-        Group.OURS,
-        "`send_many` and `receive_joined`",
-        ExchangeProducer,
-        ExchangeConsumer,
-        target="remote",
-        is_tuned=True,
-    ),
-    Way(
-        "permitflow, gRPC, one by one",
-        Group.OURS,
-        "`send` and `receive`, a call for each chunk",
-        partial(ExchangeProducer, one_by_one=True),
-        partial(ExchangeConsumer, read=read_one_by_one),
-    ),
-    Way(
-        "permitflow, gRPC, blocking client",
-        Group.OURS,
-        "`open_source` and `joined`, as Spark's workers use them",
-        ExchangeProducer,
-        BlockingConsumer,
-    ),
-    Way(
-        "permitflow, same host",
-        Group.OURS,
-        "as `permitflow, gRPC`, through shared memory",
+    _ours("gRPC", "`send_many` and `receive_joined`", ExchangeProducer, ExchangeConsumer, "remote"),
+    _ours("gRPC, one by one", "`send` and `receive`, a call for each chunk", *ONE_BY_ONE),
+    _ours("gRPC, blocking client", f"{BLOCKING}, as Spark's workers use them", ExchangeProducer, BlockingConsumer),
+    _ours(
+        "same host",
+        f"{AS_OVER_GRPC} through shared memory",
         ExchangeProducer,
         partial(ExchangeConsumer, same_host=SameHost.REQUIRE),
-        target="same host",
-        is_tuned=True,
+        "same host",
     ),
-    Way(
-        "permitflow, same host, blocking client",
-        Group.OURS,
-        "`open_source` and `joined` through shared memory, as Spark's workers use them",
+    _ours(
+        "same host, blocking client",
+        f"{BLOCKING} through shared memory, as Spark's workers use them",
         ExchangeProducer,
         partial(BlockingConsumer, same_host=SameHost.REQUIRE),
     ),
-    Way(
-        "permitflow, TCP",
-        Group.OURS,
-        "as `permitflow, gRPC`, an exchange at `tcp://`",
-        partial(ExchangeProducer, "tcp://127.0.0.1:0"),
-        ExchangeConsumer,
-        target="remote",
-        is_tuned=True,
-    ),
-    Way(
-        "permitflow, TCP, receive_many",
-        Group.OURS,
+    _ours("TCP", f"{AS_OVER_GRPC} an exchange at `tcp://`", OVER_TCP, ExchangeConsumer, "remote"),
+    _ours(
+        "TCP, receive_many",
         "the same, with each chunk as a batch of its own",
-        partial(ExchangeProducer, "tcp://127.0.0.1:0"),
+        OVER_TCP,
         partial(ExchangeConsumer, read=read_many),
     ),
 )

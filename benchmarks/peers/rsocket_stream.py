@@ -109,13 +109,5 @@ class RSocketConsumer(Consumer):
             await subscriber.is_done
 
 
-WAYS = (
-    Way(
-        "rsocket-py, request(n)",
-        Group.PEER,
-        "`request_stream` over TCP; `request(n)` counts messages, so that chunks of one size get the same window",
-        RSocketProducer,
-        RSocketConsumer,
-        is_tuned=True,
-    ),
-)
+ABOUT = "`request_stream` over TCP; `request(n)` counts messages, so that chunks of one size get the same window"
+WAYS = (Way("rsocket-py, request(n)", Group.PEER, ABOUT, RSocketProducer, RSocketConsumer),)

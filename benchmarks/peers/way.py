@@ -63,8 +63,11 @@ class Way:
     consumer: Callable[[str], Consumer]
     target: str = ""
     """Its part in the targets: ``remote``, ``same host``, or ``peer``, to which these are compared."""
-    is_tuned: bool = False
-    """Try the same numbers of batch and window for every way, so that a bad choice makes none look slow."""
+
+    @property
+    def is_tuned(self) -> bool:
+        """Are the same numbers of batch and window tried for it as for others, so that a bad choice makes none slow?"""
+        return self.group is Group.PEER or bool(self.target)
 
 
 _ORDER = list(Group)

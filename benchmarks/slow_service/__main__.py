@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from psutil import NoSuchProcess, Process
 
 from benchmarks.harness import Partner, serving
+from benchmarks.results import Row, table
 from benchmarks.slow_service import exchange_gateway, spark_jobs
 from benchmarks.slow_service.programs import Settings, gateway, serve, service
+from tools.marks import pasted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCUMENTS / "pictures/slow-service.svg"
 DOCUMENT = DOCUMENTS / "start/tutorial.md"
-BEGIN = "<!-- the results, written by make tutorial -->\n"
-END = "<!-- end -->\n"
+MARK = "the results, written by make tutorial"
 
 SAMPLE_SECONDS = 0.2
 
@@ -50,6 +51,17 @@ class Outcome:
     rows: int
     total: float
     """The sum of all scores: equal for both ways."""
+
+    @property
+    def row(self) -> Row:
+        """The figures that the tutorial quotes."""
+        return {
+            "Between the jobs": self.name,
+            "Memory at the beginning": f"{self.memory_bytes[0] / 1e6:,.0f} MB",
+            "Most above that": f"{max(self.growth_bytes) / 1e6:,.0f} MB",
+            "All handed over after": f"{self.sent_seconds:.0f} s",
+            "All scores after": f"{self.received_seconds:.0f} s",
+        }
 
     @property
     def growth_bytes(self) -> list[int]:
@@ -138,49 +150,25 @@ def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> No
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=Settings.rows, help="how many rows of 10,000 bytes")
+    parser.add_argument("--rows-per-second", type=int, default=Settings.rows_per_second, help="of the service")
+    parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw it; .svg, .png or .pdf")
+    parser.add_argument("--document", action="store_true", help="write the table into docs/start/tutorial.md")
+    options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="slow-service-") as folder:
         settings = Settings(rows=options.rows, rows_per_second=options.rows_per_second, work_dir=folder)
         outcomes = [run_with_queue(settings), run_with_exchange(settings)]
     if {(each.rows, each.total) for each in outcomes} != {(settings.rows, outcomes[0].total)}:
         print(f"the ways differ: {[(each.name, each.rows, each.total) for each in outcomes]}", file=sys.stderr)
         return 1
-    print(table(outcomes))
+    print(told := table([outcome.row for outcome in outcomes]))
     draw(outcomes, settings, options.picture)
     print(f"drawn: {options.picture}")
     if options.document:
-        update(DOCUMENT, table(outcomes))
+        text = pasted(DOCUMENT.read_text(encoding="utf-8"), MARK, f"\n{told}\n\n")
+        DOCUMENT.write_text(text, encoding="utf-8")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=Settings.rows, help="how many rows of 10,000 bytes")
-    parser.add_argument("--rows-per-second", type=int, default=Settings.rows_per_second, help="of the service")
-    parser.add_argument("--picture", type=Path, default=PICTURE, help="where to draw it; .svg, .png or .pdf")
-    parser.add_argument("--document", action="store_true", help="write the table into docs/start/tutorial.md")
-    return parser
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    """The figures that the tutorial quotes."""
-    lines = [
-        "| Between the jobs | Memory at the beginning | Most above that | All handed over after | All scores after |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for each in outcomes:
-        lines.append(
-            f"| {each.name} | {each.memory_bytes[0] / 1e6:,.0f} MB | {max(each.growth_bytes) / 1e6:,.0f} MB | "
-            f"{each.sent_seconds:.0f} s | {each.received_seconds:.0f} s |"
-        )
-    return "\n".join(lines)
-
-
-def update(path: Path, results: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{results}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

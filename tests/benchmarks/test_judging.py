@@ -1,18 +1,17 @@
 """What is measured is checked, and judged as it is."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from benchmarks.curves import Stalled
-from benchmarks.idle_channels import IdleChannels
+from benchmarks.imbalance import SETUPS, row_of
 from benchmarks.jobs import PAYLOADS, Job, Tally
-from benchmarks.results import Record, Results, Series
-from benchmarks.stages import CHUNK, FILTER, StageCost, further
+from benchmarks.results import Results, Row, Series
+from benchmarks.stages import CHUNK, FILTER, SINGLE, rows_of
 from benchmarks.tables import TABLES
 from benchmarks.targets import judge
-from benchmarks.throughput import Cell
 
 JOB = Job(payload="64", chunks=40, row_permits=32_768, permit_batch=4_096)
 PEER, OURS = "Flight DoExchange, permits by hand", "permitflow, gRPC"
@@ -44,15 +43,14 @@ def test_a_tally_notices_other_content() -> None:
         taken(JOB, [*chunks[:-1], *PAYLOADS["64"].stamped(chunks[-1:], lambda: 1)]).outcome()
 
 
-def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Cell:
-    rate = Series.of(rates)
-    return Cell(way, "1,024", is_tuned, 32_768, 4_096, 100, rate, rate, rate)
+def cell(way: str, rates: list[float], *, is_tuned: bool = True) -> Row:
+    return {"_way": way, "_payload": "1,024", "_is_tuned": is_tuned, "chunks/s": Series.of(rates)}
 
 
-def results(**parts: list[Record]) -> Results:
+def results(**parts: list[Row]) -> Results:
     found = Results(machine={"cores": "2"}, settings={"rounds": 3, "seed": 1})
-    for part, records in parts.items():
-        found.put(part, records)
+    for part, rows in parts.items():
+        found.put(part, rows)
     return found
 
 
@@ -63,7 +61,7 @@ def test_a_promise_is_judged_by_the_median_of_the_ratios(ours: list[float], told
 
 
 def test_ways_are_compared_with_their_best_numbers() -> None:
-    cells: list[Record] = [cell(PEER, [10.0]), cell(OURS, [12.0]), cell(OURS, [5.0], is_tuned=False)]
+    cells = [cell(PEER, [10.0]), cell(OURS, [12.0]), cell(OURS, [5.0], is_tuned=False)]
     for order in (cells, cells[::-1]):
         (verdict,) = judge(results(throughput=order))
         assert verdict.found == Series.of([1.2])
@@ -71,31 +69,53 @@ def test_ways_are_compared_with_their_best_numbers() -> None:
 
 
 def test_memory_of_a_stopped_consumer_is_judged_by_its_growth_with_the_window() -> None:
-    grown: list[Record] = [Stalled(OURS, rows, Series.of([200e6 + 1.2 * 500 * rows, 9e9])) for rows in (524_288, 8_192)]
+    grown = [
+        {
+            "rows of 500 bytes": OURS,
+            "row_permits": mebibytes,
+            "_window_mebibytes": mebibytes,
+            "MiB of both processes": Series.of([200 + 1.2 * mebibytes, 9e9]),
+        }
+        for mebibytes in (256, 4)
+    ]
     (verdict,) = judge(results(stalled=grown))
     assert (round(verdict.found.median, 6), verdict.told) == (1.2, "met")
 
 
 def test_idle_channels_are_judged_without_what_they_share() -> None:
-    # Two thousand more cost a million bytes each, and a tenth of a processor together.
-    one, many = IdleChannels("gRPC", 1, 9e9, 0.5), IdleChannels("gRPC", 2_001, 11e9 / 2_001, 0.6 / 2_001)
-    memory, processors = judge(results(channels=[many, one]))
-    assert (round(memory.found.median, 3), memory.told) == (round(1e9 / 2**30, 3), "met")
+    # Two thousand more cost a MiB each, and a tenth of a processor together.
+    def idle(number: int, mebibytes: float, cores: float) -> Row:
+        each = {"KiB each": Series.of([1024 * mebibytes / number]), "of a core, each": Series.of([cores / number])}
+        return {"idle channels": "gRPC", "number": number, **each}
+
+    memory, processors = judge(results(channels=[idle(2_001, 11_000, 0.6), idle(1, 9_000, 0.5)]))
+    assert (round(memory.found.median, 3), memory.told) == (round(1_000 / 1024, 3), "met")
     assert (round(processors.found.median, 3), processors.told) == (0.05, "met")
-
-
-def cost(steps: int, by_hand: list[float], by_stages: list[float], *, element: str = CHUNK) -> StageCost:
-    return StageCost(element, FILTER, steps, Series.of(by_hand), Series.of(by_stages))
 
 
 @pytest.mark.parametrize(("by_stages", "told"), [([12.0, 20.0, 11.0], "met"), ([12.1, 20.0, 11.0], "not met")])
 def test_a_stage_is_judged_on_chunks_whose_rows_are_worked_on(by_stages: list[float], told: str) -> None:
-    costs: list[Record] = [cost(1, [10.0] * 3, by_stages), cost(1, [1.0] * 3, [9.0] * 3, element="single element")]
-    (verdict,) = judge(results(stages=costs))
+    found = {(CHUNK, FILTER, 1, False): [10.0] * 3, (CHUNK, FILTER, 1, True): by_stages}
+    found |= {(SINGLE, FILTER, 1, False): [1.0] * 3, (SINGLE, FILTER, 1, True): [9.0] * 3}
+    (verdict,) = judge(results(stages=rows_of(found)))
     assert (verdict.target, verdict.told) == (1.2, told)
 
 
 def test_a_further_step_costs_what_four_cost_more_than_one() -> None:
-    costs = [cost(1, [10.0, 20.0], [14.0, 28.0]), cost(4, [40.0, 80.0], [50.0, 100.0])]
-    assert further(costs, costs[0]) is None
-    assert further(costs, costs[1]) == Series.of([36 / 30, 72 / 60])
+    found = {(CHUNK, FILTER, 1, False): [10.0, 20.0], (CHUNK, FILTER, 1, True): [14.0, 28.0]}
+    found |= {(CHUNK, FILTER, 4, False): [40.0, 80.0], (CHUNK, FILTER, 4, True): [50.0, 100.0]}
+    one, four = rows_of(found)
+    assert one["ratio of a further step"] is None
+    assert four["ratio of a further step"] == Series.of([36 / 30, 72 / 60])
+
+
+@pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met"), (0.0, "met")])
+def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
+    (verdict,) = judge(results(imbalance=[row_of(SETUPS[0].name, [((local, 1.0), (0.5, 0.5))])]))
+    assert verdict.told == told
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    written = results(throughput=[cell(OURS, [1.0, 2.0])])
+    written.write(tmp_path)
+    assert Results.read(tmp_path) == written

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.measuring import PARTS
+from benchmarks.__main__ import PARTS
 from benchmarks.tables import TABLES
 
 # Guards against hangs: the run starts some forty processes, two of them Spark's, which other tests may hold up.
@@ -43,7 +43,7 @@ def test_all_parts_run(repository: Path, tmp_path: Path) -> None:
     [
         (("run", "--part", "speed"), "no such part: speed"),
         (("run", "--ways", "carrier pigeon"), "no way has 'carrier pigeon'"),
-        (("show", "--folder", "nowhere"), "nothing was measured"),
+        (("update-docs", "--folder", "nowhere"), "nothing was measured"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_is_possible(

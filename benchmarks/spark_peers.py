@@ -1,4 +1,4 @@
-"""The peers: a Python source whose rows are in memory already, and a Python sink that throws all rows away.
+"""The peers of the exchange in Spark: a Python source with its rows in memory, and a Python sink that throws rows away.
 
 They run as users run Spark: with all of its compilers, on two task slots.
 """
@@ -14,24 +14,25 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceWriter,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Payload
 from permitflow.demo.spark_session import local_session
 
-
-def payload_of(rows: int) -> Payload:
-    """Chunks of so many rows, as in the other comparisons."""
-    return Payload(f"{rows:,}", rows)
+SLOTS = 2
+CHUNK_ROWS = 8_192
+PAYLOAD = Payload(f"{CHUNK_ROWS:,}", CHUNK_ROWS)
 
 
 class MemorySource(DataSource):
-    """``format("memory_chunks")``: yields a few chunks again and again."""
+    """``format("memory_chunks")``: yields a few chunks again and again, so many (``chunks``) in each task."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,20 +42,42 @@ class MemorySource(DataSource):
         return "serial BIGINT, double BIGINT, square BIGINT"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """As many partitions, and chunks in each, as the options say."""
-        options = self.options
-        return _MemoryReader(int(options["partitions"]), int(options["chunks"]), int(options["rows"]))
+        return _MemoryReader(int(self.options["chunks"]))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A stream without end."""
+        return _MemoryStreamReader(int(self.options["chunks"]))
 
 
 class _MemoryReader(DataSourceReader):
-    def __init__(self, partitions: int, chunks: int, rows: int) -> None:
-        self._partitions, self._chunks, self._rows = partitions, chunks, rows
+    def __init__(self, chunks: int) -> None:
+        self._chunks = chunks
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(self._partitions)]
+        return [InputPartition(number) for number in range(SLOTS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from payload_of(self._rows).chunks(self._chunks)
+        yield from PAYLOAD.chunks(self._chunks)
+
+
+class _MemoryStreamReader(DataSourceStreamReader):
+    def __init__(self, chunks: int) -> None:
+        self._chunks = chunks
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"batch": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"batch": start["batch"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(SLOTS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from PAYLOAD.chunks(self._chunks)
 
 
 class NullSink(DataSource):
@@ -75,17 +98,14 @@ class _NullWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
-SLOTS = 2
-
-
 @contextmanager
-def session(work_folder: Path, chunk_rows: int = 8_192) -> Iterator[SparkSession]:
-    """A session whose Arrow batches have so many rows."""
+def session(work_folder: Path) -> Iterator[SparkSession]:
+    """A session whose Arrow batches are as large as the chunks."""
     # Workers import the peers from here.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
     settings = {
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(chunk_rows),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(CHUNK_ROWS),
     }
     with local_session("benchmark", master=f"local[{SLOTS}]", work_dir=work_folder, settings=settings) as spark:
         yield spark
