@@ -165,19 +165,11 @@ def test_arrows_point_one_way(architecture: Architecture) -> None:
     [
         ("permitflow.protocol.permits", "import asyncio"),
         ("permitflow.protocol.permits", "from time import monotonic"),
-        ("permitflow.protocol.permits", "from permitflow.channels import local"),
         ("permitflow.protocol.permits", "from ..channels import local"),
         ("permitflow.protocol.permits", "import permitflow"),
-        ("permitflow.channels.local", "import pyarrow"),
         ("permitflow.channels.local", "def send():\n    import grpc"),
         ("permitflow.channels.local", "import importlib\nimportlib.import_module('grpc')"),
-        ("permitflow.channels.local", "from permitflow import transports"),
         ("permitflow.transports.codec", "import permitflow_model"),
-        ("permitflow.transports.codec", "from permitflow.exchange.registry import Exchange"),
-        ("permitflow.exchange.server", "import permitflow.spark.source"),
-        ("permitflow_model.permit_channel", "import random"),
-        ("permitflow_model.permit_channel", "from permitflow.protocol import messages"),
-        ("permitflow_model.permit_channel", "import permitflow_proofs"),
         ("permitflow_model.permit_channel", "import z3"),
         ("permitflow.helpers", ""),
     ],
@@ -227,45 +219,31 @@ def test_nothing_generic_in_the_implementation_names_the_specification_of_a_flow
     assert naming == set()
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Top-level names of the modules that a statement loads in a fresh interpreter."""
-    return {name.partition(".")[0] for name in modules_loaded_by(statement)}
+ONLY_STANDARD = "import permitflow, permitflow.stages, permitflow.reactive"
+ONLY_MODEL = "import permitflow_model.permit_channel, permitflow_model.kernel.explore"
 
 
 def modules_loaded_by(statement: str) -> set[str]:
-    """Their whole names."""
+    """Whole names of the modules that a statement loads in a fresh interpreter."""
     program = f"import sys; before = set(sys.modules); {statement}; print(*(m for m in sys.modules if m not in before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=250)
     return set(done.stdout.split())
 
 
-def test_importing_permitflow_loads_no_third_party_package() -> None:
-    loaded = loaded_by("import permitflow, permitflow.stages, permitflow.reactive")
-    assert "permitflow" in loaded
-    assert loaded - set(sys.stdlib_module_names) == {"permitflow"}
-
-
-def test_importing_the_model_loads_no_third_party_package() -> None:
-    loaded = loaded_by("import permitflow_model.permit_channel, permitflow_model.kernel.explore")
-    assert loaded - set(sys.stdlib_module_names) == {"permitflow_model"}
-
-
-def test_a_loaded_third_party_package_would_be_seen() -> None:
-    assert "pyarrow" in loaded_by("import pyarrow")
-
-
-def test_spark_finds_the_data_source_without_loading_grpc() -> None:
-    """gRPC must be imported in the worker, after the fork."""
-    loaded = loaded_by("import pyspark_permitflow, pyspark_permitflow_grpc")
-    assert "pyspark" in loaded
-    assert "grpc" not in loaded
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [(ONLY_STANDARD, {"permitflow"}), (ONLY_MODEL, {"permitflow_model"}), ("import pyarrow", {"pyarrow", "numpy"})],
+)
+def test_facade_and_model_load_no_third_party_package(statement: str, found: set[str]) -> None:
+    loaded = {name.partition(".")[0] for name in modules_loaded_by(statement)}
+    assert loaded - set(sys.stdlib_module_names) == found
 
 
 def test_a_worker_of_spark_does_not_load_what_only_drivers_use() -> None:
-    """Each of them imports the package, and short jobs wait for it."""
-    loaded = modules_loaded_by("import pyspark_permitflow")
-    assert "permitflow.spark.source" in loaded
-    assert not loaded & {"permitflow.audit", "permitflow.checking", "permitflow.pictures"}
+    """Each imports the data sources, and short jobs wait for it; gRPC must be imported after the fork."""
+    loaded = modules_loaded_by("import pyspark_permitflow, pyspark_permitflow_grpc")
+    assert {"pyspark", "permitflow.spark.source"} <= loaded
+    assert not loaded & {"grpc", "permitflow.audit", "permitflow.checking", "permitflow.pictures"}
 
 
 def test_packages_of_drivers_load_on_demand() -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,7 +27,6 @@ ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 README = REPOSITORY / "README.md"
 # What the README's programs dial; the tests have its exchange elsewhere.
 EXCHANGE = "127.0.0.1:50051"
-WIDTH = "120"
 # A guard against hangs only: a program that starts Spark takes half a minute, and several on a machine that has other
 # things to do.
 LONGEST_SECONDS = 300
@@ -51,18 +50,13 @@ def blocks(kind: str) -> Iterator[tuple[str, str, str]]:
                 yield f"{document.relative_to(REPOSITORY)}:{line}", block[2], block[3] or ""
 
 
-def commands() -> list[Example]:
-    """All commands of all console blocks."""
-    return [
-        Example(where, command, printed)
-        for where, text, _ in blocks("console")
-        for command, printed in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
-    ]
-
-
-def programs() -> list[Example]:
-    """All Python programs."""
-    return [Example(*block) for block in blocks("python")]
+COMMANDS = [
+    Example(where, command, printed)
+    for where, text, _ in blocks("console")
+    for command, printed in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+]
+PROGRAMS = [Example(*block) for block in blocks("python")]
+OF_THE_README = [example for example in PROGRAMS if example.where.startswith("README.md")]
 
 
 def assert_prints(example: Example, stdout: str) -> None:
@@ -74,14 +68,27 @@ def assert_prints(example: Example, stdout: str) -> None:
         pytest.fail(f"{example.where} says otherwise:\n{difference}")
 
 
-def environment() -> dict[str, str]:
-    """That of a user who has activated .venv."""
-    return {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "COLUMNS": WIDTH,
-        "PYSPARK_PYTHON": sys.executable,
-    }
+# That of a user who has activated .venv.
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "COLUMNS": "120",
+    "PYSPARK_PYTHON": sys.executable,
+}
+
+
+def run(command: str | Sequence[str], folder: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+        **options,
+    )
 
 
 @contextmanager
@@ -89,7 +96,7 @@ def exchange_of_the_readme() -> Iterator[str]:
     """The exchange that the README starts, at a free port; its address."""
     (command,) = re.findall(r"^    (permitflow serve .*)$", README.read_text(), re.MULTILINE)
     more = ["--address", "127.0.0.1:0", "--quiet"]
-    process = subprocess.Popen([*command.split(), *more], stdout=subprocess.PIPE, text=True, env=environment())
+    process = subprocess.Popen([*command.split(), *more], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().removeprefix("listening at ").rstrip("\n")
@@ -98,53 +105,31 @@ def exchange_of_the_readme() -> Iterator[str]:
         process.communicate()
 
 
-@pytest.mark.parametrize("example", commands(), ids=lambda example: f"{example.where} {example.program}")
+@pytest.mark.parametrize("example", COMMANDS, ids=lambda example: f"{example.where} {example.program}")
 def test_a_command_prints_what_the_document_says(example: Example) -> None:
-    done = subprocess.run(
-        example.program,
-        shell=True,
-        cwd=REPOSITORY,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
-    assert_prints(example, done.stdout)
+    assert_prints(example, run(example.program, REPOSITORY, shell=True, stderr=subprocess.STDOUT).stdout)
 
 
 def assert_runs(example: Example, program: str, folder: Path) -> None:
     path = folder / "example.py"
     path.write_text(program, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
+    done = run([sys.executable, "-W", "error", str(path)], folder, stderr=subprocess.PIPE)
     assert done.returncode == 0, f"{example.where}:\n{done.stderr}"
     assert_prints(example, done.stdout)
 
 
 def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_path: Path) -> None:
     with exchange_of_the_readme() as address:
-        for example in programs():
-            if example.where.startswith("README.md"):
-                assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
+        for example in OF_THE_README:
+            assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
 
 
 @pytest.mark.parametrize(
     "example",
     [
         pytest.param(example, marks=[pytest.mark.long] if "writeStream" in example.program else [], id=example.where)
-        for example in programs()
-        if not example.where.startswith("README.md")
+        for example in PROGRAMS
+        if example not in OF_THE_README
     ],
 )
 def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:

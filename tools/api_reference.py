@@ -65,18 +65,16 @@ MODULES = {
     "permitflow_model.kernel.replay": "",
 }
 
-# The names that users need of otherwise internal modules.
+# Of otherwise internal modules, the names that users need.
 ONLY = {
-    "permitflow.channels.gate": (
-        *("InputGate", "GateChunk", "AlignedBarrier", "MergedWatermark", "GateStatistics", "InputStatistics"),
-    ),
-    "permitflow.protocol.gate": ("GateParameters",),
-    "permitflow.protocol.replay": ("Retention",),
-    "permitflow.protocol.frames": ("Staging",),
-    "permitflow.protocol.stop_and_wait": ("StopAndWait",),
-    "permitflow.protocol.demand": ("Demand",),
-    "permitflow.protocol.squelch": ("SquelchParameters",),
-    "permitflow.protocol.control": ("ChannelPosition", "Published", "StagedPart"),
+    "permitflow.channels.gate": "InputGate GateChunk AlignedBarrier MergedWatermark GateStatistics InputStatistics",
+    "permitflow.protocol.gate": "GateParameters",
+    "permitflow.protocol.replay": "Retention",
+    "permitflow.protocol.frames": "Staging",
+    "permitflow.protocol.stop_and_wait": "StopAndWait",
+    "permitflow.protocol.demand": "Demand",
+    "permitflow.protocol.squelch": "SquelchParameters",
+    "permitflow.protocol.control": "ChannelPosition Published StagedPart",
 }
 
 
@@ -96,7 +94,8 @@ def _section(module: ModuleType, extra: str) -> Iterator[str]:
     yield f"## {module.__name__}"
     needs = f" Needs `permitflow[{extra}]`." if extra and "eeds permitflow[" not in _first_line(module) else ""
     yield _first_line(module) + needs
-    rows = [row for name in ONLY.get(module.__name__, module.__all__) for row in _rows(name, getattr(module, name))]
+    names = ONLY[module.__name__].split() if module.__name__ in ONLY else module.__all__
+    rows = [row for name in names for row in _rows(name, getattr(module, name))]
     yield "\n".join(["| Name | |", "|---|---|", *rows])
 
 

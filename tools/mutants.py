@@ -24,8 +24,9 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -73,24 +74,20 @@ class Mutant:
     """Arguments for pytest."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The fate of a mutant."""
-
-    mutant: Mutant
-    killer: str
-    """The first test that failed, "time-out", or nothing."""
-    seconds: float
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants (TOML)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
+    parser.add_argument("--of", type=Path, metavar="FILE", help="try mutants of this file, made by cosmic-ray")
+    parser.add_argument("tests", nargs="*", help="with --of: instead of the tests that mirror the file")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
+    options = parser.parse_args(arguments)
     if options.of is not None:
         return try_file(options.of.resolve().relative_to(CHECKOUT), options.tests)
     mutants = read_mutants(options.list)
-    chosen = [mutant for mutant in mutants if not options.only or mutant.name in options.only]
     if unknown := set(options.only) - {mutant.name for mutant in mutants}:
         _refuse(f"no mutant is called {sorted(unknown)[0]!r}")
+    chosen = [mutant for mutant in mutants if not options.only or mutant.name in options.only]
     for mutant in chosen:
         mutated(mutant)
     started = time.monotonic()
@@ -98,26 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     width = max(len(mutant.name) for mutant in chosen)
     survivors: list[Mutant] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for outcome in pool.map(try_mutant, chosen):
-            print(
-                f"{outcome.mutant.name:<{width}}  {outcome.seconds:5.1f} s  {outcome.killer or 'SURVIVED'}", flush=True
-            )
-            if not outcome.killer:
-                survivors.append(outcome.mutant)
+        for mutant, (killer, seconds) in zip(chosen, pool.map(try_mutant, chosen), strict=True):
+            print(f"{mutant.name:<{width}}  {seconds:5.1f} s  {killer or 'SURVIVED'}", flush=True)
+            if not killer:
+                survivors.append(mutant)
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} noticed, {time.monotonic() - started:.0f} s")
     for mutant in survivors:
         print(f"\n{mutant.name} ({mutant.file}) survived {' '.join(mutant.killed_by)}\n  {mutant.why}")
     return 1 if survivors else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants (TOML)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
-    parser.add_argument("--of", type=Path, metavar="FILE", help="try mutants of this file, made by cosmic-ray")
-    parser.add_argument("tests", nargs="*", help="with --of: instead of the tests that mirror the file")
-    parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
-    return parser
 
 
 def read_mutants(path: Path) -> list[Mutant]:
@@ -142,30 +127,30 @@ def mutated(mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def try_mutant(mutant: Mutant) -> Outcome:
-    """Run the tests that should notice the mistake, in a copy that has it."""
+def try_mutant(mutant: Mutant) -> tuple[str, float]:
+    """Run the tests that should notice the mistake, in a copy that has it.
+
+    The first test that failed, "time-out", or nothing; and the seconds that it took.
+    """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = _copied(Path(folder))
+    with copied() as copy:
         (copy / mutant.file).write_text(mutated(mutant))
         code, output = _run_tests(copy, mutant.killed_by, TIMEOUT_SECONDS)
     if code not in (0, TESTS_FAILED, None):
         _refuse(f"mutant {mutant.name!r}: pytest ended with {code}:\n{output[-2000:]}")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-    return Outcome(mutant, failed.group(1) if failed else "" if code == 0 else "time-out", time.monotonic() - started)
+    return failed.group(1) if failed else "" if code == 0 else "time-out", time.monotonic() - started
 
 
 def try_file(file: Path, tests: Sequence[str]) -> int:
     """Let cosmic-ray make mutants of a file, in a copy of the checkout, and print those that no test noticed."""
     tests = tests or mirroring(file)
-    command = [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, f"--timeout={TEST_TIMEOUT_SECONDS}", *tests]
     print(f"mutants of {file}, tried with {' '.join(tests)}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = _copied(Path(folder))
+    with copied() as copy:
         (copy / "cosmic-ray.toml").write_text(
             "[cosmic-ray]\n"
             f"module-path = {json.dumps(str(file))}\n"
-            f"test-command = {json.dumps(shlex.join(command))}\n"
+            f"test-command = {json.dumps(shlex.join(_pytest(tests)))}\n"
             f"timeout = {TIMEOUT_SECONDS}.0\n"
             "excluded-modules = []\n"
             "distributor.name = 'local'\n"
@@ -178,12 +163,10 @@ def try_file(file: Path, tests: Sequence[str]) -> int:
             "cosmic-ray exec cosmic-ray.toml session.sqlite",
             "cr-report --surviving-only --show-diff session.sqlite",
         ):
-            program, *rest = step.split()
-            done = subprocess.run(
-                [str(Path(sys.executable).parent / program), *rest], cwd=copy, env=_environment(copy), check=False
-            )
-            if done.returncode != 0:
-                _refuse(f"{step} ended with {done.returncode}")
+            command = f"{Path(sys.executable).parent}/{step}".split()
+            code = subprocess.run(command, cwd=copy, env=_environment(copy), check=False).returncode
+            if code != 0:
+                _refuse(f"{step} ended with {code}")
     return 0
 
 
@@ -199,27 +182,26 @@ def mirroring(file: Path) -> list[str]:
 
 def _check_unmutated(killers: Iterable[str]) -> None:
     # A test that fails without a mistake would kill every mutant.
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = _copied(Path(folder))
-        where = "import permitflow; print(permitflow.__file__)"
-        found = subprocess.run(
-            [sys.executable, "-c", where], env=_environment(copy), capture_output=True, text=True, check=True
-        )
-        if not found.stdout.startswith(str(copy)):
-            _refuse(f"the copy would not be tested, but {found.stdout.strip()}")
+    with copied() as copy:
+        where = [sys.executable, "-c", "import permitflow; print(permitflow.__file__)"]
+        found = subprocess.run(where, env=_environment(copy), capture_output=True, text=True, check=True).stdout
+        if not found.startswith(str(copy)):
+            _refuse(f"the copy would not be tested, but {found.strip()}")
         code, output = _run_tests(copy, sorted(killers), UNMUTATED_TIMEOUT_SECONDS)
     if code != 0:
         _refuse(f"without any mistake the tests end with {code or 'a time-out'}:\n{output[-2000:]}")
 
 
-def _copied(folder: Path) -> Path:
-    for name in COPIED:
-        source = CHECKOUT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=IGNORED)
-        else:
-            shutil.copy(source, folder / name)
-    return folder.resolve()
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the checkout for the block."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        for name in COPIED:
+            if (source := CHECKOUT / name).is_dir():
+                shutil.copytree(source, Path(folder) / name, ignore=IGNORED)
+            else:
+                shutil.copy(source, folder)
+        yield Path(folder).resolve()
 
 
 def _environment(copy: Path) -> dict[str, str]:
@@ -227,10 +209,14 @@ def _environment(copy: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / root) for root in ("impl", "model", "proofs"))}
 
 
+def _pytest(tests: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, f"--timeout={TEST_TIMEOUT_SECONDS}", *tests]
+
+
 def _run_tests(copy: Path, tests: Sequence[str], timeout_seconds: float) -> tuple[int | None, str]:
     """Pytest's exit code and output; None after a time-out."""
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *PYTEST_OPTIONS, f"--timeout={TEST_TIMEOUT_SECONDS}", *tests],
+        _pytest(tests),
         cwd=copy,
         env=_environment(copy),
         stdout=subprocess.PIPE,

@@ -29,14 +29,19 @@ OLDEST_JAVA = 17  # Spark 4 demands it; TLC would run on an older one
 PIP_ATTEMPTS = 3
 PIP_PAUSE_SECONDS = 5.0
 
-# The first package that exists is installed, and its version is checked afterwards.
+# How each package manager installs, and its packages of Java: the first that exists; its version is checked afterwards.
+MANAGERS = {
+    "apt-get": ["install", "--yes", "--quiet", "--no-install-recommends"],
+    "dnf": ["install", "--assumeyes", "--quiet"],
+    "apk": ["add", "--quiet"],
+}
 JAVA_PACKAGES = {
     "apt-get": ["openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless"],
     "dnf": ["java-17-openjdk-headless", "java-21-openjdk-headless", "java-latest-openjdk-headless"],
     "apk": ["openjdk17-jre-headless", "openjdk21-jre-headless"],
 }
 # Ubuntu's chromium-browser does not help: without snap it installs nothing.
-CHROMIUM_PACKAGES = {"apt-get": ["chromium"], "dnf": ["chromium"], "apk": ["chromium"]}
+CHROMIUM_PACKAGES = {manager: ["chromium"] for manager in MANAGERS}
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_TRIED_FILE = VENV / "chromium_tried"
 JAVA_PLACES = (
@@ -50,7 +55,10 @@ JAVA_PLACES = (
 
 def main() -> None:
     if sys.version_info < OLDEST_PYTHON:
-        continue_with_newer_python()
+        give_up(
+            f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}, but permitflow needs "
+            f"{OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer. Install one, then run: make setup PYTHON=/path/to/python3"
+        )
     began = time.monotonic()
     fingerprint = fingerprint_of_inputs()
     if not is_up_to_date(fingerprint):
@@ -74,28 +82,13 @@ def give_up(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def continue_with_newer_python() -> NoReturn:
-    """Continue with a newer Python if there is one under its usual name."""
-    for minor in range(OLDEST_PYTHON[1] + 5, OLDEST_PYTHON[1] - 1, -1):
-        newer = shutil.which(f"python3.{minor}")
-        # A version manager's shim may stand for a Python that is not there.
-        if newer is not None and run([newer, "-c", ""], quiet=True):
-            os.execv(newer, [newer, *sys.argv])
-    give_up(
-        f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}, but permitflow needs "
-        f"{OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer. Install one, then run: make setup PYTHON=/path/to/python3"
-    )
-
-
 # The Python environment.
 
 
 def fingerprint_of_inputs() -> str:
     """A digest of all inputs of the environment; the checkout's path is one, since scripts in .venv contain it."""
-    digest = hashlib.sha256()
-    for part in (Path(__file__).read_bytes(), (CHECKOUT / "pyproject.toml").read_bytes(), os.fsencode(CHECKOUT)):
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()
+    inputs = (Path(__file__).read_bytes(), (CHECKOUT / "pyproject.toml").read_bytes(), os.fsencode(CHECKOUT))
+    return hashlib.sha256(b"\0".join(inputs)).hexdigest()
 
 
 def is_up_to_date(fingerprint: str) -> bool:
@@ -105,24 +98,19 @@ def is_up_to_date(fingerprint: str) -> bool:
 
 def make_venv() -> None:
     """Create the environment unless a working one is there already."""
-    if is_working(VENV_PYTHON):
+    check = f"import pip, sys; sys.exit(sys.version_info < {OLDEST_PYTHON})"
+    if VENV_PYTHON.exists() and run([str(VENV_PYTHON), "-c", check], quiet=True):
         return
     say(f"creating .venv with {sys.executable}")
+    venv = [sys.executable, "-m", "venv", "--clear", str(VENV)]
     if run([sys.executable, "-c", "import ensurepip"], quiet=True):
-        if not run([sys.executable, "-m", "venv", "--clear", str(VENV)]):
+        if not run(venv):
             give_up("creating .venv failed; the reason stands above")
         return
     # Debian puts ensurepip into a package of its own, python3-venv; pip can install itself without it.
-    bare = run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)])
-    if not bare or not run([sys.executable, "-m", "pip", "--python", str(VENV_PYTHON), "install", "--quiet", "pip"]):
+    pip = [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON), "install", "--quiet", "pip"]
+    if not (run([*venv, "--without-pip"]) and run(pip)):
         give_up(f"creating .venv failed: {sys.executable} has neither ensurepip nor a pip that could stand in for it")
-
-
-def is_working(python: Path) -> bool:
-    """Is this a Python of a sufficient version that has pip?"""
-    return python.exists() and run(
-        [str(python), "-c", f"import pip, sys; sys.exit(sys.version_info < {OLDEST_PYTHON})"], quiet=True
-    )
 
 
 def install_requirements() -> None:
@@ -144,21 +132,14 @@ def provide_connect() -> None:
     It needs pandas; and where pandas is in reach, pyarrow loads it into every process, of benchmarks too.
     """
     pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet"]
-    resolve = [*pip, "--dry-run", "--report", "-", "--editable", ".[connect]"]
-    done = subprocess.run(
-        resolve, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
-    )
-    wanted = missing_packages(done.stdout) if done.returncode == 0 else None
-    if wanted is None or (wanted and not run([*pip, "--no-deps", "--upgrade", "--target", str(CONNECT), *wanted])):
-        say("the packages of a Spark Connect client cannot be installed; its tests are skipped")
-
-
-def missing_packages(report: str) -> list[str]:
-    """The packages that pip would install, from its report in JSON, without the project itself."""
-    if not report:
-        return []
-    found = [package["metadata"] for package in json.loads(report)["install"]]
-    return [f"{package['name']}=={package['version']}" for package in found if package["name"] != "permitflow"]
+    report = VENV / "connect.json"
+    report.unlink(missing_ok=True)
+    if run([*pip, "--dry-run", "--report", str(report), "--editable", ".[connect]"]) and report.is_file():
+        found = [package["metadata"] for package in json.loads(report.read_text())["install"]]
+        wanted = [f"{each['name']}=={each['version']}" for each in found if each["name"] != "permitflow"]
+        if not wanted or run([*pip, "--no-deps", "--upgrade", "--target", str(CONNECT), *wanted]):
+            return
+    say("the packages of a Spark Connect client cannot be installed; its tests are skipped")
 
 
 # Java.
@@ -166,15 +147,15 @@ def missing_packages(report: str) -> list[str]:
 
 def provide_java() -> None:
     """Find Java, else install it, and note its home for the other targets."""
-    home = find_java()
-    if home is None:
-        obstacle = install_java()
+    obstacle = None
+    if (home := find_java()) is None:
+        obstacle = install(JAVA_PACKAGES, f"Java {OLDEST_JAVA} or newer")
         home = find_java()
-        if home is None:
-            give_up(
-                f"Java {OLDEST_JAVA} or newer, which TLC and Spark need, is neither at JAVA_HOME nor on the PATH "
-                f"nor at {', '.join(JAVA_PLACES)}; and {obstacle}. Install one, then run make setup again"
-            )
+    if home is None:
+        give_up(
+            f"Java {OLDEST_JAVA} or newer, which TLC and Spark need, is neither at JAVA_HOME nor on the PATH "
+            f"nor at {', '.join(JAVA_PLACES)}; and {obstacle}. Install one, then run make setup again"
+        )
     text = f"{home}\n"
     if not JAVA_HOME_FILE.is_file() or JAVA_HOME_FILE.read_text() != text:
         JAVA_HOME_FILE.write_text(text)
@@ -214,28 +195,18 @@ def java_version(home: Path) -> int:
     return int(version.group(1)) if version else 0
 
 
-def install_java() -> str:
-    """Install the distribution's Java if that needs no password; return the obstacle otherwise."""
-    return install(JAVA_PACKAGES, f"Java {OLDEST_JAVA} or newer")
-
-
 # Chromium.
 
 
 def provide_chromium(fingerprint: str) -> None:
     """Find Chromium, else try to install it, once: without it, the tests that look at pages are skipped."""
-    if find_chromium() is not None or (
-        CHROMIUM_TRIED_FILE.is_file() and CHROMIUM_TRIED_FILE.read_text() == fingerprint
-    ):
+    was_tried = CHROMIUM_TRIED_FILE.is_file() and CHROMIUM_TRIED_FILE.read_text() == fingerprint
+    if was_tried or any(map(shutil.which, CHROMIUM_NAMES)):
         return
     obstacle = install(CHROMIUM_PACKAGES, "Chromium")
-    if find_chromium() is None:
+    if not any(map(shutil.which, CHROMIUM_NAMES)):
         CHROMIUM_TRIED_FILE.write_text(fingerprint)
         say(f"there is no Chromium, and {obstacle}: the tests that look at pages in a browser will be skipped")
-
-
-def find_chromium() -> str | None:
-    return next((path for path in map(shutil.which, CHROMIUM_NAMES) if path is not None), None)
 
 
 # The distribution.
@@ -254,19 +225,11 @@ def install(packages: Mapping[str, Sequence[str]], what: str) -> str:
     say(f"{what} not found; installing it with {manager}")
     if manager == "apt-get":
         run([*as_root, "apt-get", "update", "--quiet"])
+    quietly = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", manager, *MANAGERS[manager]]
     for package in packages[manager]:
-        if run([*as_root, *install_command(manager), package]):
+        if run([*quietly, package]):
             return f"the package {package} brought none"
     return f"{manager} could install none of {', '.join(packages[manager])}"
-
-
-def install_command(manager: str) -> list[str]:
-    if manager == "apt-get":
-        options = ["install", "--yes", "--quiet", "--no-install-recommends"]
-        return ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *options]
-    if manager == "dnf":
-        return ["dnf", "install", "--assumeyes", "--quiet"]
-    return ["apk", "add", "--quiet"]
 
 
 def run(command: Sequence[str], *, quiet: bool = False) -> bool:

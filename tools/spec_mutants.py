@@ -24,7 +24,11 @@ JOBS = min(2, os.cpu_count() or 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", type=Path, default=LISTS, help="a list of mutants (TOML), or a folder of them")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
+    options = parser.parse_args(arguments)
     started = time.monotonic()
     outcomes: list[Outcome] = []
     try:
@@ -41,14 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{noticed} of {len(real)} noticed, {time.monotonic() - started:.0f} s")
     print(f"noticed by: {', '.join(sorted({outcome.noticed_by for outcome in real if not outcome.is_survivor}))}")
     return 0 if all(outcome.is_as_expected for outcome in outcomes) else 1
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", type=Path, default=LISTS, help="a list of mutants (TOML), or a folder of them")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this one; may be repeated")
-    parser.add_argument("--jobs", type=int, default=JOBS, help="how many to try at once")
-    return parser
 
 
 def _chosen(mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:

@@ -19,9 +19,9 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import NamedTuple, TypedDict
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -48,77 +48,71 @@ OPTIONS_OF_OLD_RELEASES = ("-W", "default::DeprecationWarning")
 NEWEST_MINOR_TRIED = 20
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """One combination of releases."""
 
-    name: str
-    oldest: frozenset[str] | None = field(default=frozenset())
+    oldest: frozenset[str] | None = frozenset()
     """Libraries at the lower end of their range; None: all.  The others are at the upper end."""
     newest_python: bool = False
     """Use the newest Python that is found here, not the one that runs this program."""
 
 
-ENVIRONMENTS = (
-    Environment("oldest", oldest=None),
-    Environment("newest", newest_python=True),
+ENVIRONMENTS = {
+    "oldest": Environment(oldest=None),
+    "newest": Environment(newest_python=True),
     # A cluster often prescribes an older Spark than pip would install beside the other libraries.
-    Environment("old Spark", oldest=frozenset({"pyspark", "protobuf"})),
-)
+    "old Spark": Environment(oldest=frozenset({"pyspark", "protobuf"})),
+}
 
 
-@dataclass(frozen=True)
-class Column:
-    """The results of one environment."""
+class Column(TypedDict):
+    """The results of one environment, as they are kept beside it."""
 
-    environment: str
-    """Its name."""
-    python: str
     versions: Mapping[str, str]
-    summary: str
+    """Of Python, and of each library."""
+    tests: str
     passed: bool
     ranges: Mapping[str, str]
     """That were declared then."""
 
 
-class EnvironmentFailedError(Exception):
-    """An environment cannot be made."""
+Ranges = Mapping[str, SpecifierSet]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the environments one after the other, and report the results."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=ENVIRONMENTS, help="this one")
+    parser.add_argument("--newest-python", default=newest_python(), help="for the newest environment")
+    options = parser.parse_args(arguments)
     ranges = declared_ranges(PYPROJECT)
-    chosen = [each for each in ENVIRONMENTS if not options.only or each.name in options.only]
     try:
-        columns = [_run(environment, ranges, options.newest_python) for environment in chosen]
-    except EnvironmentFailedError as error:
-        print(error, file=sys.stderr)
+        columns = {name: _run(name, ranges, options.newest_python) for name in options.only or ENVIRONMENTS}
+    except subprocess.CalledProcessError as error:
+        print(f"failed: {' '.join(error.cmd)}", file=sys.stderr)
         return 2
     print(table(ranges, columns))
-    kept = [_kept(environment, ranges) for environment in ENVIRONMENTS]
-    complete = [column for column in kept if column is not None and column.passed]
-    # The document lists only combinations that have passed.
-    if len(complete) == len(ENVIRONMENTS):
+    texts = {name: range_text(declared) for name, declared in ranges.items()}
+    kept: dict[str, Column] = {
+        name: json.loads(path.read_text())
+        for name in ENVIRONMENTS
+        if (path := _folder(name).with_suffix(".json")).is_file()
+    }
+    complete = {name: each for name, each in kept.items() if each["passed"] and each["ranges"] == texts}
+    # The document lists only combinations that have passed, with the ranges of today.
+    if complete.keys() == ENVIRONMENTS.keys():
         DOCUMENT.write_text(document(ranges, complete), encoding="utf-8")
-    return 0 if all(column.passed for column in columns) else 1
+    return 0 if all(column["passed"] for column in columns.values()) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=[each.name for each in ENVIRONMENTS], help="this one")
-    parser.add_argument("--newest-python", type=Path, default=newest_python(), help="for the newest environment")
-    return parser
-
-
-def newest_python() -> Path:
+def newest_python() -> str:
     """The newest Python on the path that can be started, by its usual name."""
     for minor in range(NEWEST_MINOR_TRIED, sys.version_info.minor, -1):
         found = shutil.which(f"python3.{minor}")
         # A version manager's shim may stand for a Python that is not there.
         if found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return Path(found)
-    return Path(sys.executable)
+            return found
+    return sys.executable
 
 
 # Declared ranges.
@@ -157,78 +151,59 @@ def lower_bound(declared: SpecifierSet) -> str:
 # Environments.
 
 
-def _run(environment: Environment, ranges: Mapping[str, SpecifierSet], newest: Path) -> Column:
-    print(f"\n{environment.name}", flush=True)
-    python = _prepared(environment, ranges, newest if environment.newest_python else Path(sys.executable))
-    options = PYTEST_OPTIONS if environment.oldest == frozenset() else PYTEST_OPTIONS + OPTIONS_OF_OLD_RELEASES
-    command = [str(python), "-m", "pytest", *options, *TESTS]
+def _run(name: str, ranges: Ranges, newest: str) -> Column:
+    """Make an environment, or bring it up to date, and run the tests in it.
+
+    Raises:
+        CalledProcessError: it cannot be made.
+    """
+    print(f"\n{name}", flush=True)
+    environment, folder = ENVIRONMENTS[name], _folder(name)
+    python = folder / "bin/python"
+    constraints = folder.with_suffix(".txt")
+    folder.mkdir(parents=True, exist_ok=True)
+    is_oldest = {each: environment.oldest is None or each in environment.oldest for each in ranges}
+    pins = (f"{each}=={lower_bound(ranges[each])}\n" for each, is_pinned in is_oldest.items() if is_pinned)
+    constraints.write_text("".join(pins), encoding="utf-8")
+    interpreter = newest if environment.newest_python else sys.executable
+    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", "--upgrade-strategy", "eager"]
+    packages = [f"{CHECKOUT}[{','.join(EXTRAS)},tlc]", *TEST_PACKAGES]
+    subprocess.run([*pip, "--constraint", str(constraints), "--editable", *packages], check=True)
+    options = PYTEST_OPTIONS + (OPTIONS_OF_OLD_RELEASES if any(is_oldest.values()) else ())
     # Programs that tests start by their name must be this environment's.
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     began = time.monotonic()
     done = subprocess.run(
-        command, cwd=CHECKOUT, env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, text=True, check=False
+        [str(python), "-m", "pytest", *options, *TESTS],
+        cwd=CHECKOUT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     print(done.stdout, flush=True)
-    versions = installed_versions(python, ranges)
     column = Column(
-        environment=environment.name,
-        python=versions.pop("python"),
-        versions=versions,
-        summary=f"{summary(done.stdout)} in {time.monotonic() - began:.0f} s",
+        versions=installed_versions(python, ranges),
+        tests=f"{summary(done.stdout)} in {time.monotonic() - began:.0f} s",
         passed=done.returncode == 0,
         ranges={name: range_text(declared) for name, declared in ranges.items()},
     )
-    _result(environment).write_text(json.dumps(asdict(column)), encoding="utf-8")
+    folder.with_suffix(".json").write_text(json.dumps(column), encoding="utf-8")
     return column
 
 
-def _result(environment: Environment) -> Path:
-    return FOLDER / f"{_folder_name(environment)}.json"
-
-
-def _folder_name(environment: Environment) -> str:
-    return environment.name.replace(" ", "-")
-
-
-def _kept(environment: Environment, ranges: Mapping[str, SpecifierSet]) -> Column | None:
-    """The last results, if they are for the current ranges."""
-    if not _result(environment).is_file():
-        return None
-    column = Column(**json.loads(_result(environment).read_text(encoding="utf-8")))
-    return column if column.ranges == {name: range_text(each) for name, each in ranges.items()} else None
-
-
-def _prepared(environment: Environment, ranges: Mapping[str, SpecifierSet], interpreter: Path) -> Path:
-    """The environment's Python, with everything installed."""
-    folder = FOLDER / _folder_name(environment)
-    constraints = folder.with_suffix(".txt")
-    folder.mkdir(parents=True, exist_ok=True)
-    constraints.write_text("\n".join(_constraints(environment, ranges)) + "\n", encoding="utf-8")
-    python = folder / "bin/python"
-    packages = [f"{CHECKOUT}[{','.join(EXTRAS)},tlc]", *TEST_PACKAGES]
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", "--upgrade-strategy", "eager"]
-    for command in (
-        [str(interpreter), "-m", "venv", str(folder)],
-        [*pip, "--constraint", str(constraints), "--editable", *packages],
-    ):
-        if subprocess.run(command, check=False).returncode != 0:
-            raise EnvironmentFailedError(f"{environment.name}: failed: {' '.join(command)}")
-    return python
-
-
-def _constraints(environment: Environment, ranges: Mapping[str, SpecifierSet]) -> Iterable[str]:
-    for name, declared in ranges.items():
-        if environment.oldest is None or name in environment.oldest:
-            yield f"{name}=={lower_bound(declared)}"
+def _folder(name: str) -> Path:
+    return FOLDER / name.replace(" ", "-")
 
 
 def installed_versions(python: Path, names: Iterable[str]) -> dict[str, str]:
-    """The releases that an environment has of these libraries, and its ``python``."""
+    """The releases that an environment has of these libraries, and of Python."""
     question = "import platform, sysconfig; print(platform.python_version(), sysconfig.get_path('purelib'))"
     answer = subprocess.run([str(python), "-c", question], capture_output=True, text=True, check=True)
     version, _, site_packages = answer.stdout.strip().partition(" ")
     found = {canonicalize_name(each.name): each.version for each in distributions(path=[site_packages])}
-    return {"python": version, **{name: found[canonicalize_name(name)] for name in names}}
+    return {"Python": version, **{name: found[canonicalize_name(name)] for name in names}}
 
 
 def summary(output: str) -> str:
@@ -240,14 +215,17 @@ def summary(output: str) -> str:
 # The document.
 
 
-def table(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
+def table(ranges: Ranges, columns: Mapping[str, Column]) -> str:
     """A line for each library, a column for each environment."""
+    declared = {
+        "Python": f">={oldest_python(PYPROJECT)}",
+        **{name: range_text(ranges[name]) for name in sorted(ranges)},
+    }
     lines = [
-        ["", "declared", *(column.environment for column in columns)],
+        ["", "declared", *columns],
         ["---"] * (len(columns) + 2),
-        ["Python", f">={oldest_python(PYPROJECT)}", *(column.python for column in columns)],
-        *([name, range_text(ranges[name]), *(each.versions[name] for each in columns)] for name in sorted(ranges)),
-        ["tests", "", *(column.summary for column in columns)],
+        *([name, text, *(each["versions"][name] for each in columns.values())] for name, text in declared.items()),
+        ["tests", "", *(column["tests"] for column in columns.values())],
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
@@ -263,7 +241,7 @@ def oldest_python(pyproject: Path) -> str:
     return lower_bound(SpecifierSet(project["requires-python"]))
 
 
-def document(ranges: Mapping[str, SpecifierSet], columns: Sequence[Column]) -> str:
+def document(ranges: Ranges, columns: Mapping[str, Column]) -> str:
     """The whole of docs/reference/versions.md."""
     tests = "".join(f"    {test}\n" for test in TESTS)
     return (

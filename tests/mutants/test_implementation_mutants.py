@@ -2,31 +2,18 @@
 was not.  ``make mutants`` tries them all.
 """
 
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tools import mutants as tool
 
 FILE = "tests/mutants/interval.py"
 KILLER = "tests/mutants/test_interval.py"
 OLD = "max(length, 0)"
 
 RunList = Callable[..., int]
-
-
-@pytest.fixture(scope="module")
-def tool(repository: Path) -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("mutants_under_test", repository / "tools/mutants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look for their module there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
 
 
 def entry(name: str, old: str, new: str, *, killer: str = KILLER) -> str:
@@ -42,19 +29,18 @@ killed_by = ['{killer}']
 
 
 @pytest.fixture
-def run_list(tool: ModuleType, tmp_path: Path) -> RunList:
+def run_list(tmp_path: Path) -> RunList:
     """Run the tool on a list of the test's own: its exit code."""
 
     def run(*entries: str) -> int:
         path = tmp_path / "list.toml"
         path.write_text("".join(entries))
-        code: int = tool.main(["--list", str(path), "--jobs", "1"])
-        return code
+        return tool.main(["--list", str(path), "--jobs", "1"])
 
     return run
 
 
-def test_every_mistake_can_be_made_and_names_a_reason_and_a_killer(tool: ModuleType, repository: Path) -> None:
+def test_every_mistake_can_be_made_and_names_a_reason_and_a_killer(repository: Path) -> None:
     mutants = tool.read_mutants(tool.LIST)
 
     assert {Path(mutant.file).parent.name for mutant in mutants} == {"protocol", "channels", "stages", "calls", "mute"}
@@ -85,7 +71,7 @@ def test_a_mistake_that_is_noticed_and_one_that_is_not_are_told_apart(
 
 
 def test_a_mistake_that_hangs_is_noticed_by_the_clock(
-    run_list: RunList, capsys: pytest.CaptureFixture[str], tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+    run_list: RunList, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool, "TEST_TIMEOUT_SECONDS", 5)
 

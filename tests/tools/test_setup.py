@@ -1,21 +1,17 @@
 """Set-up works on machines that lack something, does nothing twice, and says what to do when it cannot go on."""
 
-import importlib.util
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tools import setup as set_up
+
 
 @pytest.fixture
-def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script as a module, at work on an empty checkout of its own, on a machine without any program."""
-    spec = importlib.util.spec_from_file_location("setup_under_test", repository / "tools/setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, at work on an empty checkout of its own, on a machine without any program."""
     checkout = tmp_path / "checkout"
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / "pyproject.toml").write_text("[project]\n")
@@ -30,11 +26,11 @@ def setup(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "JAVA_PLACES": (str(tmp_path / "jvm/*"),),
         "PIP_PAUSE_SECONDS": 0.0,
     }.items():
-        monkeypatch.setattr(module, name, value)
+        monkeypatch.setattr(set_up, name, value)
     (tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    return module
+    return set_up
 
 
 def script(path: Path, *lines: str) -> Path:
@@ -48,9 +44,6 @@ def java(home: Path, version: str) -> Path:
     """A home of a Java that claims this version."""
     script(home / "bin/java", f"""echo 'openjdk version "{version}" 2025-04-15' >&2""")
     return home
-
-
-# Java.
 
 
 def test_a_java_home_that_is_too_old_is_passed_over(
@@ -71,12 +64,6 @@ def test_without_java_and_package_manager_the_message_says_what_to_do(
     assert "Java 17 or newer" in message
     assert "none of the package managers apt-get, dnf, apk" in message
     assert "Install one, then run make setup again" in message
-
-
-# Chromium.
-
-
-# Python.
 
 
 def test_a_second_set_up_runs_nothing(setup: ModuleType, tmp_path: Path) -> None:

@@ -1,33 +1,19 @@
 """What pyproject.toml promises was run: docs/reference/versions.md has both ends of every range."""
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tools import version_matrix as matrix
+
 Table = dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def matrix(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("version_matrix_under_test", repository / "tools/version_matrix.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look themselves up there.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def declared(matrix: ModuleType, repository: Path) -> dict[str, SpecifierSet]:
-    ranges: dict[str, SpecifierSet] = matrix.declared_ranges(repository / "pyproject.toml")
-    return ranges
+def declared(repository: Path) -> dict[str, SpecifierSet]:
+    return matrix.declared_ranges(repository / "pyproject.toml")
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +26,13 @@ def documented(repository: Path) -> Table:
     return {name: dict(zip(rows[0][1:], cells, strict=True)) for name, *cells in rows[2:]}
 
 
-def test_the_document_has_the_ranges_that_are_declared(
-    matrix: ModuleType, declared: dict[str, SpecifierSet], documented: Table
-) -> None:
+def test_the_document_has_the_ranges_that_are_declared(declared: dict[str, SpecifierSet], documented: Table) -> None:
     ranges = {name: matrix.range_text(each) for name, each in declared.items()}
     assert ranges == {name: row["declared"] for name, row in documented.items() if name not in ("Python", "tests")}
     assert {"pyspark", "pyarrow", "grpcio", "protobuf"} <= ranges.keys()
 
 
-def test_both_ends_of_every_range_were_run(
-    matrix: ModuleType, declared: dict[str, SpecifierSet], documented: Table
-) -> None:
+def test_both_ends_of_every_range_were_run(declared: dict[str, SpecifierSet], documented: Table) -> None:
     for name, each in declared.items():
         oldest, newest = documented[name]["oldest"], documented[name]["newest"]
         assert Version(oldest) == Version(matrix.lower_bound(each)), name
@@ -59,12 +41,12 @@ def test_both_ends_of_every_range_were_run(
         assert list(Version(newest).release[: len(higher) + 1]) == [*higher, last - 1], name
 
 
-def test_every_environment_was_run_and_all_its_tests_passed(matrix: ModuleType, documented: Table) -> None:
-    assert set(documented["tests"]) == {"declared", *(environment.name for environment in matrix.ENVIRONMENTS)}
+def test_every_environment_was_run_and_all_its_tests_passed(documented: Table) -> None:
+    assert set(documented["tests"]) == {"declared", *matrix.ENVIRONMENTS}
     for name, environment in documented["tests"].items():
         assert name == "declared" or ("passed" in environment and "failed" not in environment), name
 
 
-def test_the_oldest_python_was_run(matrix: ModuleType, repository: Path, documented: Table) -> None:
+def test_the_oldest_python_was_run(repository: Path, documented: Table) -> None:
     assert documented["Python"]["declared"] == f">={matrix.oldest_python(repository / 'pyproject.toml')}"
     assert documented["Python"]["oldest"].startswith(matrix.oldest_python(repository / "pyproject.toml"))
