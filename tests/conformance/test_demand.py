@@ -167,11 +167,11 @@ def test_a_receiver_that_requests_more_than_may_be_out_is_refused() -> None:
 @pytest.mark.parametrize(
     ("numbers", "rule"),
     [
-        ({"size": 0}, "size must be at least 1, not 0"),
+        ({"size": 0}, "size must be a whole number of at least 1, not 0"),
         ({"size": 4, "batch": 5}, "batch must be in 1 .. size = 4, else no batch is ever complete, not 5"),
-        ({"size": 4, "batch": -1}, "batch must be in 1 .. size = 4"),
+        ({"size": 4, "batch": -1}, "batch must be a whole number of at least 0, not -1"),
         ({"size": 4, "initial": 5}, "initial must be in 0 .. size = 4, not 5"),
-        ({"size": 4, "initial": -2}, "initial must be in 0 .. size = 4, not -2"),
+        ({"size": 4, "initial": -2}, "initial must be a whole number of at least 0, not -2"),
         ({"size": True}, "size must be a whole number"),
         ({"size": "4"}, "size must be a whole number"),
     ],

@@ -83,17 +83,6 @@ async def fill(sender: SendEnd[pa.RecordBatch], options: argparse.Namespace) -> 
             await asyncio.sleep(options.pause_seconds)
 
 
-async def resume(options: argparse.Namespace) -> None:
-    """Put numbered rows into a channel that keeps them, from where a producer of this name has left."""
-    async with put(options.address, CHANNEL, SCHEMA, producer=options.producer) as sender:
-        first_row = sender.first_row or 0
-        say("ready", first_row=first_row)
-        for first in range(first_row, options.rows, options.chunk_rows):
-            await sender.send(chunk(first, min(options.chunk_rows, options.rows - first)))
-        await sender.end()
-        say("done", first_row=first_row)
-
-
 async def consume(options: argparse.Namespace) -> None:
     """Read the channel of an exchange; a pause after each chunk makes a slow consumer."""
     rows = 0
@@ -119,7 +108,7 @@ def _parameters(options: argparse.Namespace) -> ChannelParameters:
     return ChannelParameters(row_permits=options.row_permits)
 
 
-ROLES = {"serve": serve, "source": source, "produce": produce, "resume": resume, "consume": consume}
+ROLES = {"serve": serve, "source": source, "produce": produce, "consume": consume}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -136,7 +125,6 @@ def main(arguments: list[str] | None = None) -> int:
     for name, (kind, default) in numbers.items():
         parser.add_argument(name, type=kind, default=default)
     parser.add_argument("--listen", default="127.0.0.1:0")
-    parser.add_argument("--producer", default="p")
     parser.add_argument("--same-host", type=SameHost, default=SameHost.AUTO)
     options = parser.parse_args(arguments)
     try:

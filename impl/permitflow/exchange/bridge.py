@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.channels.local import LocalReceiver, LocalSender
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
 from permitflow.protocol.messages import Kind
 from permitflow.transports.coalescing import collected_rows
@@ -23,34 +23,8 @@ from permitflow.transports.remote_sender import RemoteSender
 _AT_ONCE = 4096
 
 
-class Source(ReceiveEnd[pa.RecordBatch], Protocol):
-    """A receiving end whose chunks can be moved without being taken."""
-
-    async def until_takeable(self) -> None:
-        """Wait until there is a message that may be taken now; raises like ``ReceiveEnd.receive_nowait``."""
-        ...
-
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[pa.RecordBatch], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay here."""
-        ...
-
-    def pass_by(self, count: int) -> None:
-        """Consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""
-        ...
-
-
-class Target(SendEnd[pa.RecordBatch], Protocol):
-    """A sending end that takes many chunks at once."""
-
-    @property
-    def sendable_rows(self) -> int:
-        """About how many rows may leave now."""
-        ...
-
-    def send_at_once(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
-        """Send chunks, each with its number of rows, from the first on, until one may not leave; return how many."""
-        ...
-
+Source: TypeAlias = RemoteReceiver | LocalReceiver[pa.RecordBatch]
+Target: TypeAlias = RemoteSender | LocalSender[pa.RecordBatch]
 
 UntilRoom: TypeAlias = Callable[[int, Callable[[], Sequence[int]]], Awaitable[bool]]
 """As ``RemoteSender.until_room``."""

@@ -277,4 +277,7 @@ class Exchange:
     def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> BridgeStatistics:
         if isinstance(channel, BridgeChannel):
             return channel.statistics()
-        return replace(channel.statistics(), staging=self.staging.statistics(channel.name))
+        told, staging = channel.statistics(), self.staging.statistics(channel.name)
+        assert told.kept is not None, "it keeps its rows"
+        kept = replace(told.kept, staged_rows=staging.staged_rows, published_rows=staging.published_rows)
+        return replace(told, kept=kept, staging=staging)

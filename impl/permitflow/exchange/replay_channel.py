@@ -11,9 +11,10 @@ import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
 from itertools import accumulate, groupby
 from time import monotonic
-from typing import ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -33,7 +34,7 @@ from permitflow.errors import (
     StagingError,
     TooManyProducersError,
 )
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction, ReplayStatistics
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
@@ -43,6 +44,7 @@ from permitflow.protocol.kept_barriers import KeptBarriers
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
+from permitflow.protocol.traffic import KeptRows
 from permitflow.transports.arrow import owned, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
@@ -50,6 +52,7 @@ from permitflow.transports.same_host import SameHost
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
+A = ParamSpec("A")
 T = TypeVar("T")
 
 Keep: TypeAlias = Callable[[Sequence[pa.RecordBatch]], Awaitable[int]]
@@ -59,23 +62,24 @@ Keep: TypeAlias = Callable[[Sequence[pa.RecordBatch]], Awaitable[int]]
 _AT_ONCE = 512
 
 
-async def settled(writing: Coroutine[object, object, T]) -> T:
-    """Finish a write and its bookkeeping, even if the caller is cancelled meanwhile."""
-    task = asyncio.create_task(writing)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            # The caller may be cancelled again.
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
-        raise
+def settled(write: Callable[A, Coroutine[object, object, T]]) -> Callable[A, Coroutine[object, object, T]]:
+    """Let each call finish its write and its bookkeeping, even if the caller is cancelled meanwhile."""
 
+    @wraps(write)
+    async def until_done(*arguments: A.args, **named: A.kwargs) -> T:
+        task = asyncio.create_task(write(*arguments, **named))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            while not task.done():
+                # The caller may be cancelled again.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not log it
+            raise
 
-def _nothing() -> None:
-    """Require nothing."""
+    return until_done
 
 
 class ReplayChannel:
@@ -204,8 +208,9 @@ class ReplayChannel:
         """
         self.require_appendable(schema)
         if not self._is_declared:
-            await settled(self._declare(schema))
+            await self._declare(schema)
 
+    @settled
     async def _declare(self, schema: pa.Schema) -> None:
         async with self.writing:
             self.require_appendable(schema)
@@ -255,7 +260,7 @@ class ReplayChannel:
                 await self.keep((piece,), producer)
 
     async def keep(
-        self, batches: Sequence[pa.RecordBatch], producer: str = "", require: Callable[[], None] = _nothing
+        self, batches: Sequence[pa.RecordBatch], producer: str = "", require: Callable[[], None] | None = None
     ) -> int:
         """Wait until there is room for the first batch; then keep as many as fit, and return how many.
 
@@ -264,7 +269,8 @@ class ReplayChannel:
         Args:
             batches: of the declared schema, none empty, none above the limit.
             producer: the name of their producer; empty: it has none.
-            require: called before each write; raises if nothing may be kept any more.
+            require: called before each write; raises if nothing may be kept any more; by default
+                ``require_appendable``.
 
         Raises:
             ChannelError: the channel is over.
@@ -278,21 +284,19 @@ class ReplayChannel:
             rule = f"must be at most the {limit_rows} rows that are kept at once: cut the chunk first"
             raise InvalidParametersError(name="rows", value=rows, rule=rule)
 
-        def require_open() -> None:
-            self.require_appendable()
-            require()
-
+        require = require or self.require_appendable
         count = 0
         async with self._turn:
             self._waiting_rows = rows
             try:
                 while not count:
-                    await self.room(lambda: self.books.has_room(rows), self.waiting, require_open)
-                    count = await settled(self._keep(batches, producer, require_open))
+                    await self.room(lambda: self.books.has_room(rows), self.waiting, require)
+                    count = await self._keep(batches, producer, require)
             finally:
                 self._waiting_rows = 0
         return count
 
+    @settled
     async def _keep(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
         async with self.writing:
             require()
@@ -310,7 +314,7 @@ class ReplayChannel:
                 self.note_appended(count)
         return count
 
-    async def keep_barrier(self, payload: object = None, require: Callable[[], None] = _nothing) -> None:
+    async def keep_barrier(self, payload: object = None, require: Callable[[], None] | None = None) -> None:
         """Wait until there is room; then keep a barrier behind all rows that are here.  An older one is void.
 
         Args:
@@ -322,17 +326,14 @@ class ReplayChannel:
             ChannelError: the channel is over.
             StoreError: the write failed; nothing was kept.
         """
-
-        def require_open() -> None:
-            self.require_appendable()
-            require()
-
+        require = require or self.require_appendable
         async with self._turn:
             number = self.barriers.number_of(payload)
             if not self.barriers.is_void(number):
-                await self.room(self.barriers.has_room, self.waiting, require_open)
-                await settled(self._keep_barrier(number, require_open))
+                await self.room(self.barriers.has_room, self.waiting, require)
+                await self._keep_barrier(number, require)
 
+    @settled
     async def _keep_barrier(self, number: int, require: Callable[[], None]) -> None:
         async with self.writing:
             require()
@@ -352,7 +353,7 @@ class ReplayChannel:
         Raises:
             StoreError: the write failed.
         """
-        await settled(self._finish(ChannelState.ENDED, ""))
+        await self._finish(ChannelState.ENDED, "")
 
     async def break_(self, reason: str) -> None:
         """Break the channel: its rows are incomplete, and consumers get an error after them.
@@ -360,8 +361,9 @@ class ReplayChannel:
         Raises:
             StoreError: the write failed.
         """
-        await settled(self._finish(ChannelState.BROKEN, reason))
+        await self._finish(ChannelState.BROKEN, reason)
 
+    @settled
     async def _finish(self, state: ChannelState, reason: str) -> None:
         async with self.writing:
             if self._is_removed or self.state is not ChannelState.OPEN:
@@ -420,6 +422,7 @@ class ReplayChannel:
         is_new = row > self.books.require_acknowledgeable(consumer, row)
         return is_new or self.barriers.passes(consumer, row, next_barrier)
 
+    @settled
     async def acknowledge(self, row: int, consumer: str = "", log_id: str = "", next_barrier: int = 0) -> None:
         """Note that a consumer needs no row before ``row`` any more.  A lower row than before changes nothing.
 
@@ -438,9 +441,7 @@ class ReplayChannel:
         Spec: Acknowledge of SparkMicroBatch.
         """
         self.require_acknowledgeable(row, consumer, log_id)
-        await settled(self._acknowledge(consumer or DEFAULT_CONSUMER, row, next_barrier))
-
-    async def _acknowledge(self, consumer: str, row: int, next_barrier: int) -> None:
+        consumer = consumer or DEFAULT_CONSUMER
         async with self._acknowledging:
             first = max(row, self.books.acknowledged_by(consumer))
             is_new = first > self.books.acknowledged_by(consumer)
@@ -526,12 +527,7 @@ class ReplayChannel:
             numbers=self._numbers(),
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
-            replay=ReplayStatistics(
-                next_row=books.next_row,
-                first_kept_row=books.first_kept_row,
-                acknowledged=books.acknowledged,
-                peak_kept_rows=books.peak_kept_rows,
-            ),
+            kept=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
         )
 
     def _bridge_state(self) -> BridgeState:
@@ -667,6 +663,7 @@ class ReplayProducer(KeepingProducer):
         await self._channel.keep_barrier(message.payload, self._require_here)
 
     def _require_here(self) -> None:
+        self._channel.require_appendable()
         if self._replacement is not None:
             raise self._replacement
 

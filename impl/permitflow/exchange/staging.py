@@ -128,7 +128,7 @@ class StagingAreas:
         channel = place.channel
         count = await channel.room(lambda: self._take(part, chunks), place.waiting, channel.require_appendable)
         if part.is_kept:
-            await settled(self._keep(part, chunks[:count]))
+            await self._keep(part, chunks[:count])
         return count
 
     def _take(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
@@ -136,6 +136,7 @@ class StagingAreas:
         fitting = (self.books.stage(part, chunk.num_rows, now) for chunk in chunks)
         return next((count for count, fits in enumerate(fitting) if not fits), len(chunks))
 
+    @settled
     async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
         place = self._places.get(part.channel)
         if place is None:  # channel and part were removed meanwhile; the producer's next chunk fails
@@ -173,9 +174,10 @@ class StagingAreas:
                     if part.state is not PartState.ENDED:
                         raise part.error(part.reason)
                 channels = {part.channel: self._places[part.channel].channel for part in plan.published}
-                await settled(self._publish(query, batch, plan, channels))
+                await self._publish(query, batch, plan, channels)
             return plan.was_published
 
+    @settled
     async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
         turn, writing = Turn(self._turns), list[ReplayChannel]()
         try:

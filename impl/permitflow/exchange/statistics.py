@@ -50,25 +50,6 @@ class StreamStatistics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReplayStatistics:
-    """A snapshot of a channel's kept rows."""
-
-    next_row: int
-    """The number that the next appended row gets."""
-    first_kept_row: int
-    """The first row that a consumer has not acknowledged."""
-    acknowledged: Mapping[str, int]
-    """By consumer: the first row that it still needs."""
-    peak_kept_rows: int
-    """The most rows that were ever kept at once, since the exchange started; never above ``window_rows``."""
-
-    @property
-    def kept_rows(self) -> int:
-        """The rows kept now."""
-        return self.next_row - self.first_kept_row
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class StagingStatistics:
     """A snapshot of a channel's staging area."""
 
@@ -105,7 +86,7 @@ class BridgeStatistics:
     """The number of streams that put now."""
     streams: tuple[StreamStatistics, ...]
     """The open streams, and the latest finished ones."""
-    replay: ReplayStatistics | None = None
+    kept: KeptRows | None = None
     """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
     """For a channel that keeps its rows; else None."""
@@ -135,7 +116,7 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
         consumer_stopped_seconds=sum(stream.numbers.stopped_seconds for stream in gets),
         compressed_streams=_compressed(bridge),
-        kept=_kept(bridge),
+        kept=bridge.kept,
         gauges=numbers.gauges,
         consumer_gauges=_added_up(each.gauges for each in reading),
     )
@@ -151,14 +132,3 @@ def _added_up(gauges: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _compressed(bridge: BridgeStatistics) -> dict[str, int]:
     found = Counter(stream.numbers.compression for stream in bridge.streams if stream.state not in _OVER)
     return {codec.value: found[codec.value] for codec in Codec if found[codec.value]}
-
-
-def _kept(bridge: BridgeStatistics) -> KeptRows | None:
-    if bridge.replay is None:
-        return None
-    return KeptRows(
-        next_row=bridge.replay.next_row,
-        acknowledged=bridge.replay.acknowledged,
-        staged_rows=bridge.staging.staged_rows if bridge.staging else 0,
-        published_rows=bridge.staging.published_rows if bridge.staging else 0,
-    )

@@ -11,13 +11,22 @@ application has consumed, and requests ``batch`` more at a time.  One rule, many
 docs/protocols/demand.md compares them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError, PermitOverrunError, UnexpectedFrameError
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound
+from permitflow.protocol.flow import (
+    Entries,
+    Flow,
+    Haste,
+    Inbound,
+    MessageReceiver,
+    MessageSender,
+    Outbound,
+    require_whole,
+)
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -52,12 +61,7 @@ class Demand(flow.Parameters):
 
     def __post_init__(self) -> None:
         """Fill in the defaults, then refuse numbers that cannot work."""
-        for name in ("size", "batch", "initial"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidParametersError(name=name, value=value, rule="must be a whole number")
-        if self.size < 1:
-            raise InvalidParametersError(name="size", value=self.size, rule="must be at least 1")
+        require_whole(self, {"size": 1, "batch": 0, "initial": AS_MANY_AS_POSSIBLE})
         if self.batch == 0:
             object.__setattr__(self, "batch", max(1, self.size // 2))
         if self.initial == AS_MANY_AS_POSSIBLE:
@@ -84,7 +88,7 @@ class Request(NamedTuple):
     messages: int = 0
 
 
-class DemandSender(Outbound[T]):
+class DemandSender(MessageSender[T]):
     """Sends what was requested.
 
     Spec: Demand, the variables waiting and credit.
@@ -100,22 +104,15 @@ class DemandSender(Outbound[T]):
         self._credit = parameters.initial
 
     @property
-    def credit(self) -> int:
-        """Messages that may leave at once."""
+    def room_messages(self) -> int:
+        """Messages that may leave at once: as many as were requested."""
         return self._credit
 
-    @property
-    def room_rows(self) -> int:
-        """Messages that may leave at once; each may have any number of rows."""
-        return self._credit
+    credit = room_messages
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
         return {"messages_requested": self._credit}
-
-    def admits(self, rows: Sequence[int]) -> int:
-        """As many chunks as were requested: the guard of Send."""
-        return min(len(rows), self._credit)
 
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
         """Nobody has requested it."""
@@ -138,55 +135,11 @@ class DemandSender(Outbound[T]):
         self._credit += count
         self._record_count("Request", count)
 
-    def sendable(self) -> int:
-        """How many waiting messages may leave now."""
-        return min(len(self._waiting), self._credit)
-
-    def _may_leave(self, message: Message[T]) -> bool:
-        return self._credit > 0
-
-    def _leave(self, message: Message[T]) -> None:
-        self._send(1)
-        if self._record is not None:
-            if message.kind is Kind.WATERMARK:
-                self._record_count("Offer", credit=self._credit + 1)
-            self._record_count("Send")
-
-    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        count = min(len(rows), self._credit)
-        self._send(count)
-        if self._record is not None:
-            self._record_sent(count)
-        return count
-
-    def _send(self, messages: int) -> None:
-        """The update.
-
-        Spec: Send.
-        """
-        self._credit -= messages
-
-    def _tell(self, verb: str, message: Message[T]) -> None:
-        """Offering and withdrawing change no count.
-
-        Spec: Offer, Withdraw.
-        """
-        # A watermark may be replaced while it waits: report it when it leaves.
-        if message.kind is not Kind.WATERMARK:
-            self._record_count(verb)
-
-    def _record_sent(self, messages: int) -> None:
-        """Report messages that left together as if they had left one by one."""
-        for credit in range(self._credit + messages, self._credit, -1):
-            self._record_count("Offer", credit=credit)
-            self._record_count("Send", credit=credit - 1)
-
-    def _record_count(self, action: str, *arguments: int, credit: int | None = None) -> None:
-        if self._record is not None:
-            self._record(action, arguments, (self._credit if credit is None else credit,))
+    def _send(self, rows: Sequence[int]) -> None:
+        self._credit -= len(rows)
 
 
-class DemandReceiver(Inbound[T]):
+class DemandReceiver(MessageReceiver[T]):
     """Requests a batch more whenever one was consumed; and at first, when the application asks, what it has withheld.
 
     Spec: Demand, the variables inbox, unrequested and withheld.
@@ -226,7 +179,8 @@ class DemandReceiver(Inbound[T]):
             return False
         self._due += self._withheld
         self._withheld = 0
-        self._record_count("Ask")
+        if self._record is not None:
+            self._record("Ask", (), self._counters(self._here))
         return True
 
     @property
@@ -242,14 +196,8 @@ class DemandReceiver(Inbound[T]):
         self._requested += due
         return Request(due)
 
-    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        self._accept(len(rows))
-
-    def _accept_marker(self, message: Message[T]) -> None:
-        self._accept(1)
-
     def _accept(self, messages: int) -> None:
-        """The guard and the update: no more arrive than were requested.
+        """No more arrive than were requested.
 
         Spec: Deliver.
         """
@@ -257,32 +205,18 @@ class DemandReceiver(Inbound[T]):
             raise OverspendError(permit_class="requested", cost=messages, available=self._requested)
         self._requested -= messages
 
-    def _note_delivered(self, rows: Sequence[int]) -> None:
-        for here in range(self._here - len(rows) + 1, self._here + 1):
-            self._record_count("Deliver", here=here)
-
-    def _note_marker(self, message: Message[T]) -> None:
-        self._record_count("Deliver")
-
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """The update: whole batches are requested again, as if messages had been consumed one by one.
 
         Spec: Consume.
         """
-        count, before, batch = len(rows) + len(markers), self._unrequested, self.parameters.batch
-        batches, self._unrequested = divmod(before + count, batch)
+        count, batch = len(rows) + len(markers), self.parameters.batch
+        batches, self._unrequested = divmod(self._unrequested + count, batch)
         self._due += batches * batch
-        if self._record is not None:
-            for consumed in range(1, count + 1):
-                self._record_count(
-                    "Consume", here=self._here + count - consumed, unrequested=(before + consumed) % batch
-                )
+        self._record_consumed(count)
 
-    def _record_count(self, action: str, *, here: int | None = None, unrequested: int | None = None) -> None:
-        if self._record is not None:
-            here = self._here if here is None else here
-            unrequested = self._unrequested if unrequested is None else unrequested
-            self._record(action, (), (here, unrequested, self._withheld))
+    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
+        return here, (self._unrequested - gone) % self.parameters.batch, self._withheld
 
 
 class DemandFlow(Flow):
@@ -304,28 +238,11 @@ class DemandFlow(Flow):
         "messages_unrequested": "Consumed messages for which the receiver has not requested more yet.",
         "messages_withheld": "Messages that the receiver requests when its application first asks.",
     }
-
+    least_stated: ClassVar[Mapping[str, int]] = {"batch": 1, "initial": 0}
+    leading: ClassVar[Collection[str]] = ("size",)
+    following: ClassVar[Collection[str]] = ("batch", "initial")
     outbound: ClassVar[type[Outbound[Any]]] = DemandSender
     inbound: ClassVar[type[Inbound[Any]]] = DemandReceiver
-
-    def complete(self, wishes: StatedDemand) -> Demand:
-        """Parameters from stated ones; the numbers that stand for defaults cannot be stated."""
-        stated = {name: value for name, value in wishes._asdict().items() if value is not None}
-        for name, least in (("batch", 1), ("initial", 0)):
-            if name in stated and stated[name] < least:
-                raise InvalidParametersError(name=name, value=stated[name], rule=f"must be at least {least}")
-        return Demand(**stated)
-
-    def agree(self, own: Demand, wanted: StatedDemand) -> Demand:
-        """The smaller number wins; if the client states a size, its other numbers follow from that.
-
-        Raises:
-            InvalidParametersError: the client's numbers cannot work.
-        """
-        ours = self.state(own) if wanted.size is None else StatedDemand()
-        stated = {name: value for name, value in wanted._asdict().items() if value is not None}
-        theirs = self.complete(ours._replace(**stated))
-        return Demand(**{name: min(getattr(own, name), getattr(theirs, name)) for name in StatedDemand._fields})
 
 
 DEMAND = DemandFlow()

@@ -42,13 +42,17 @@ __all__ = [
     "Group",
     "Haste",
     "Inbound",
+    "MessageReceiver",
+    "MessageSender",
     "Outbound",
     "Parameters",
     "Totals",
     "Wishes",
     "flow_named",
     "flow_names",
+    "given",
     "register",
+    "require_whole",
 ]
 
 T = TypeVar("T")
@@ -153,8 +157,17 @@ class Flow(ABC):
     """Makes the receiver's end, likewise."""
     gauge_help: ClassVar[Mapping[str, str]] = {}
     """What each gauge of its ends means."""
+    parameters: type[Any]
+    """The class of its parameters: set by ``register``."""
     as_wished: ClassVar[Collection[str]] = ()
     """Parameters that the server has to take over from the client's wishes; the others it may make smaller."""
+    assumed: ClassVar[Collection[str]] = ()
+    """Parameters that the server may make larger instead: what both ends assume of each other."""
+    least_stated: ClassVar[Mapping[str, int]] = {}
+    """The least numbers that can be stated; the numbers below them stand for defaults."""
+    leading: ClassVar[Collection[str]] = ()
+    following: ClassVar[Collection[str]] = ()
+    """Of a client that states one of ``leading``, these follow from that if it does not state them."""
 
     @property
     def name(self) -> str:
@@ -195,25 +208,37 @@ class Flow(ABC):
         by_name: dict[str, ParameterValue] = self.state(parameters)._asdict()
         return by_name
 
-    @abstractmethod
     def complete(self, wishes: Wishes) -> Any:
         """Parameters from stated ones; the flow chooses the missing ones.
 
         Raises:
             InvalidParametersError: a number is out of its range.
         """
+        stated = given(wishes)
+        parameters = self.parameters(**stated)
+        for name, least in self.least_stated.items():
+            if stated.get(name, least) < least:
+                raise InvalidParametersError(name=name, value=stated[name], rule=f"must be at least {least}")
+        return parameters
 
     def agree(self, own: Any, wanted: Wishes) -> Any:
-        """At the server: reconcile the client's wishes with its own parameters.
-
-        A flow without parameters to agree on inherits this.
+        """At the server: reconcile the client's wishes with its own parameters; by default, the smaller number wins.
 
         Raises:
             InvalidParametersError: the wishes cannot work at all.
             ParameterMismatchError: they cannot be reconciled.
         """
-        self.complete(wanted)
-        return own
+        if not (stated := given(wanted)):
+            return own
+        theirs = self._wanted(own, stated)
+        return self.parameters(**{name: min(value, getattr(theirs, name)) for name, value in self.stated(own).items()})
+
+    def _wanted(self, own: Any, stated: Mapping[str, Any]) -> Any:
+        """The parameters of a client that states these; its gaps are filled with this end's numbers."""
+        ours = self.state(own)
+        if any(name in stated for name in self.leading):
+            ours = ours._replace(**dict.fromkeys(self.following))
+        return self.complete(ours._replace(**stated))
 
     def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
         """At the client: check the server's decision, which may be wrong.  ``wanted``: None is no wish.
@@ -222,8 +247,8 @@ class Flow(ABC):
             ParameterMismatchError: a parameter is missing, cannot work, or differs from the wish in more than being
                 smaller.
         """
+        wishes = {} if wanted is None else given(wanted)
         stated: Mapping[str, Any] = agreed._asdict()
-        wishes: Mapping[str, Any] = {} if wanted is None else wanted._asdict()
         for name, theirs in stated.items():
             if theirs is None:
                 rule = "must be stated in the agreement"
@@ -233,13 +258,35 @@ class Flow(ABC):
         except InvalidParametersError as error:
             ours = wishes.get(error.name)
             raise ParameterMismatchError(name=error.name, ours=ours, theirs=error.value, rule=error.rule) from error
-        for name, theirs in stated.items():
-            ours = wishes.get(name)
-            if ours is None or theirs == ours or (theirs < ours and name not in self.as_wished):
-                continue
-            rule = "must be the requested one" if name in self.as_wished else "must not exceed the wish"
-            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
+        for name, ours in wishes.items():
+            theirs = stated[name]
+            if name in self.as_wished:
+                rule = "" if theirs == ours else "must be the requested one"
+            elif name in self.assumed:
+                rule = "" if theirs >= ours else "must not be less than what was assumed"
+            else:
+                rule = "" if theirs <= ours else "must not exceed the wish"
+            if rule:
+                raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
         return parameters
+
+
+def given(wishes: Wishes) -> dict[str, Any]:
+    """What is stated, by name."""
+    return {name: value for name, value in wishes._asdict().items() if value is not None}
+
+
+def require_whole(parameters: object, least: Mapping[str, int]) -> None:
+    """Refuse parameters that are no whole numbers, or below the least ones; -1 stands for a default.
+
+    Raises:
+        InvalidParametersError: which one.
+    """
+    for name, at_least in least.items():
+        value = getattr(parameters, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+            rule = f"must be a whole number of at least {max(0, at_least)}"
+            raise InvalidParametersError(name=name, value=value, rule=rule)
 
 
 class Outbound(ABC, Generic[T]):
@@ -543,6 +590,79 @@ class Outbound(ABC, Generic[T]):
             if (message := self.try_send()) is None:
                 return ready
             ready.append(message)
+
+
+class MessageSender(Outbound[T]):
+    """The sender's end of a flow that counts messages, whatever their rows; its recorder gets one counter."""
+
+    __slots__ = ()
+
+    spends: ClassVar[int] = 1
+    """How much of the counter a message takes that leaves."""
+
+    @property
+    @abstractmethod
+    def room_messages(self) -> int:
+        """Messages that may leave at once."""
+
+    @property
+    def room_rows(self) -> int:
+        """Messages that may leave at once; each may have any number of rows."""
+        return self.room_messages
+
+    @abstractmethod
+    def _send(self, rows: Sequence[int]) -> None:
+        """The update: messages of these rows leave.
+
+        Spec: Send.
+        """
+
+    def _counter(self) -> int:
+        """What the recorder gets."""
+        return self.room_messages
+
+    def admits(self, rows: Sequence[int]) -> int:
+        """As many chunks as messages may leave: the guard of Send."""
+        return min(len(rows), self.room_messages)
+
+    def sendable(self) -> int:
+        """How many waiting messages may leave now."""
+        return min(len(self._waiting), self.room_messages)
+
+    def _may_leave(self, message: Message[T]) -> bool:
+        return self.room_messages > 0
+
+    def _leave(self, message: Message[T]) -> None:
+        self._send((message.rows,))
+        if self._record is not None:
+            self._record_sent(1, is_offered=message.kind is not Kind.WATERMARK)
+
+    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
+        if count := self.admits(rows):
+            self._send(rows[:count])
+            if self._record is not None:
+                self._record_sent(count)
+        return count
+
+    def _tell(self, verb: str, message: Message[T]) -> None:
+        """Offering and withdrawing change no count.
+
+        Spec: Offer, Withdraw.
+        """
+        # A watermark may be replaced while it waits: report it when it leaves.
+        if message.kind is not Kind.WATERMARK:
+            self._record_count(verb)
+
+    def _record_sent(self, messages: int, *, is_offered: bool = False) -> None:
+        """Report messages that left together as if they had left one by one."""
+        for left in reversed(range(messages)):
+            if not is_offered:
+                self._record_count("Offer", before=left + 1)
+            self._record_count("Send", before=left)
+
+    def _record_count(self, action: str, *arguments: int, before: int = 0) -> None:
+        if self._record is not None:
+            self._record(action, arguments, (self._counter() + self.spends * before,))
 
 
 Run: TypeAlias = tuple[Sequence[T], Sequence[int], int]
@@ -916,6 +1036,43 @@ class Inbound(ABC, Generic[T]):
             queue.clear()  # last, because freeing payloads may run any code
 
 
+class MessageReceiver(Inbound[T]):
+    """The receiver's end of a flow that counts messages, whatever their rows."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _accept(self, messages: int) -> None:
+        """Guard and update of the arrival of messages; raises as ``_accept_chunks``.
+
+        Spec: Deliver.
+        """
+
+    @abstractmethod
+    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
+        """What the recorder gets, with so many messages here; before the last ``came`` or ``gone`` of a run."""
+
+    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
+        self._accept(len(rows))
+
+    def _accept_marker(self, message: Message[T]) -> None:
+        self._accept(1)
+
+    def _note_delivered(self, rows: Sequence[int]) -> None:
+        if self._record is not None:
+            for came in reversed(range(len(rows))):
+                self._record("Deliver", (), self._counters(self._here - came, came=came))
+
+    def _note_marker(self, message: Message[T]) -> None:
+        self._note_delivered((0,))
+
+    def _record_consumed(self, messages: int) -> None:
+        """Report messages consumed together as if they had been consumed one by one."""
+        if self._record is not None:
+            for gone in reversed(range(messages)):
+                self._record("Consume", (), self._counters(self._here + gone, gone=gone))
+
+
 def _cut_off(queue: deque[Run[T] | Message[T]], most: int) -> list[Run[T] | Message[T]]:
     """Remove the oldest messages from a queue, at most ``most``: whole runs, and the first chunks of one more."""
     taken: list[Run[T] | Message[T]] = []
@@ -965,7 +1122,7 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
     """
     if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
         raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
-    parameters.flow = flow
+    parameters.flow, flow.parameters = flow, parameters
 
 
 def flow_named(name: str) -> Flow:

@@ -67,8 +67,8 @@ class Staging(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Get:
-    """The first frame of a downstream client."""
+class Opening:
+    """The first frame of a client."""
 
     protocol_version: int
     channel: str
@@ -78,10 +78,18 @@ class Get:
     wanted: Wishes | None = None
     """The client's wishes for that flow's parameters; None: it has none."""
     schema: bytes | None = None
-    """The serialised schema that the client expects; None: the channel's schema."""
+    """The serialised schema of the chunks that follow, or that are expected; None: the channel's schema."""
+    same_host: SameHostOffer | None = None
+    compression: CompressionOffer | None = None
+    """None: the client cannot read or write compressed chunks, or does not want them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Opening):
+    """The first frame of a downstream client."""
+
     probe: bool = False
     """Ask for the agreement only; the stream will be empty, and the channel keeps its data."""
-    same_host: SameHostOffer | None = None
     from_row: int | None = None
     """For a channel that keeps its rows: the first row to read; None: the consumer's first row that is not
     acknowledged."""
@@ -91,30 +99,16 @@ class Get:
     """The consumer that reads; empty: ``default``."""
     log_id: str = ""
     """The log that these row numbers belong to; empty: the current log."""
-    compression: CompressionOffer | None = None
-    """None: the client cannot read compressed chunks, or does not want them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class Put(Opening):
     """The first frame of an upstream client."""
 
-    protocol_version: int
-    channel: str
-    """Its name."""
-    flow: str = ""
-    """The flow that the client wants; empty: the channel's flow."""
-    wanted: Wishes | None = None
-    """The client's wishes for that flow's parameters; None: it has none."""
-    schema: bytes | None = None
-    """The serialised schema of the chunks that follow."""
-    same_host: SameHostOffer | None = None
     producer: str = ""
     """For a channel that keeps its rows: the producer's name, by which it resumes; empty: a producer without a name."""
     staging: Staging | None = None
     """For a channel that keeps its rows: the attempt that stages these rows; they are visible once published."""
-    compression: CompressionOffer | None = None
-    """None: the client cannot write compressed chunks, or does not want to."""
 
 
 @dataclass(frozen=True, slots=True)

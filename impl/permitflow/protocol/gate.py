@@ -25,7 +25,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Group, Haste, Inbound, Outbound
+from permitflow.protocol.flow import Entries, Flow, Group, Haste, Inbound, Outbound, given, require_whole
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -75,11 +75,7 @@ class GateParameters(flow.Parameters):
 
     def __post_init__(self) -> None:
         """Fill in the default, then refuse numbers that cannot work."""
-        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("max_chunk_cost", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                rule = f"must be a whole number of at least {least}"
-                raise InvalidParametersError(name=name, value=value, rule=rule)
+        require_whole(self, {"inputs": 1, "exclusive": 0, "floating": 0, "max_chunk_cost": 0})
         if self.exclusive == self.floating == 0:
             raise InvalidParametersError(name="floating", value=0, rule="must be at least 1 if exclusive is 0")
         most = _most_cost(self.exclusive, self.floating, self.inputs)
@@ -984,12 +980,10 @@ class GateFlow(Flow):
     table: ClassVar[ActionTable] = GATE_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
     as_wished: ClassVar[Collection[str]] = ("inputs",)
+    leading: ClassVar[Collection[str]] = StatedGate._fields
+    following: ClassVar[Collection[str]] = ("max_chunk_cost",)
     outbound: ClassVar[type[Outbound[Any]]] = GateSender
     inbound: ClassVar[type[Inbound[Any]]] = GateReceiver
-
-    def complete(self, wishes: StatedGate) -> GateParameters:
-        """Parameters from stated ones."""
-        return GateParameters(**{name: value for name, value in wishes._asdict().items() if value is not None})
 
     def agree(self, own: GateParameters, wanted: StatedGate) -> GateParameters:
         """The smaller number wins, but for the inputs of a client's gate.
@@ -999,11 +993,9 @@ class GateFlow(Flow):
         Raises:
             InvalidParametersError: the wishes cannot work at all.
         """
-        if wanted == StatedGate():
+        if not (stated := given(wanted)):
             return own
-        ours = StatedGate(*self.state(own))
-        stated = {name: value for name, value in wanted._asdict().items() if value is not None}
-        theirs = self.complete(ours._replace(max_chunk_cost=None)._replace(**stated))
+        theirs: GateParameters = self._wanted(own, stated)
         exclusive, floating = min(own.exclusive, theirs.exclusive), min(own.floating, theirs.floating)
         most = _most_cost(exclusive, floating, theirs.inputs)
         return GateParameters(

@@ -28,7 +28,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound, messages_of
+from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound, messages_of, require_whole
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
@@ -89,12 +89,7 @@ class ChannelParameters(flow.Parameters):
 
     def __post_init__(self) -> None:
         """Fill in the defaults, then refuse numbers that cannot work."""
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidParametersError(name=name, value=value, rule="must be a whole number")
-        if self.row_permits < 2:
-            raise InvalidParametersError(name="row_permits", value=self.row_permits, rule="must be at least 2")
+        require_whole(self, _LEAST)
         self._fill_in()
         if not 1 <= self.permit_batch < self.row_permits:
             raise InvalidParametersError(
@@ -109,8 +104,6 @@ class ChannelParameters(flow.Parameters):
                 value=self.max_chunk_cost,
                 rule=f"must be in 1 .. row_permits - permit_batch + 1 = {limit}, else a chunk may wait for ever",
             )
-        if self.barrier_permits < 1:
-            raise InvalidParametersError(name="barrier_permits", value=self.barrier_permits, rule="must be at least 1")
         self._check_initial_permits()
         object.__setattr__(self, "oversize", _oversize(self.oversize))
 
@@ -144,6 +137,15 @@ class ChannelParameters(flow.Parameters):
         Spec: Cost.
         """
         return rows if 0 < rows <= self.max_chunk_cost else min(max(rows, 1), self.max_chunk_cost)
+
+
+_LEAST = {
+    "row_permits": 2,
+    "permit_batch": 0,
+    "max_chunk_cost": 0,
+    "barrier_permits": 1,
+    "initial_permits": AS_MANY_AS_POSSIBLE,
+}
 
 
 def kept_parameters(*, row_permits: int | None = None, **others: Any) -> ChannelParameters:
@@ -665,10 +667,6 @@ GAUGE_HELP: Mapping[str, str] = {
 }
 
 
-_WINDOW = ("row_permits", "permit_batch", "max_chunk_cost")
-_NUMBERS = (*_WINDOW, "barrier_permits", "initial_permits")
-
-
 class PermitFlow(Flow):
     """The server decides and the client verifies: each number becomes the smaller of the two wishes.
 
@@ -683,17 +681,11 @@ class PermitFlow(Flow):
     table: ClassVar[ActionTable] = PERMIT_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
     as_wished: ClassVar[Collection[str]] = ("oversize",)
+    least_stated: ClassVar[Mapping[str, int]] = {"permit_batch": 1, "max_chunk_cost": 1, "initial_permits": 0}
+    leading: ClassVar[Collection[str]] = ("row_permits", "permit_batch", "max_chunk_cost")
+    following: ClassVar[Collection[str]] = ("permit_batch", "max_chunk_cost", "initial_permits")
     outbound: ClassVar[type[Outbound[Any]]] = PermitSender
     inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
-
-    def complete(self, wishes: StatedParameters) -> ChannelParameters:
-        """Parameters from stated ones; the numbers that stand for defaults cannot be stated."""
-        stated = {name: value for name, value in wishes._asdict().items() if value is not None}
-        for name, value in stated.items():
-            least = 0 if name == "initial_permits" else 1
-            if value == least - 1:
-                raise InvalidParametersError(name=name, value=value, rule=f"must be at least {least}")
-        return ChannelParameters(**stated)
 
     def agree(self, own: ChannelParameters, wanted: StatedParameters) -> ChannelParameters:
         """Reconcile the peer's wishes with the parameters of this end: the smaller number wins.
@@ -702,18 +694,13 @@ class PermitFlow(Flow):
             InvalidParametersError: the peer's wishes cannot work at all.
             ParameterMismatchError: one end splits oversize chunks, the other insists on whole ones.
         """
-        if wanted == NOTHING_STATED:
-            return own
-        theirs = self.complete(self._filled_in(wanted, own))
-        if theirs.oversize is not own.oversize:
+        agreed: ChannelParameters = super().agree(own, wanted)
+        if wanted.oversize not in (None, own.oversize):
+            rule = "must be the same at both ends"
             raise ParameterMismatchError(
-                name="oversize",
-                ours=own.oversize.value,
-                theirs=theirs.oversize.value,
-                rule="must be the same at both ends",
+                name="oversize", ours=own.oversize.value, theirs=str(wanted.oversize), rule=rule
             )
-        smaller = {name: min(getattr(own, name), getattr(theirs, name)) for name in _NUMBERS}
-        return ChannelParameters(**smaller, oversize=own.oversize)
+        return agreed
 
     def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
         """As for every flow; an agreement that says nothing of ``initial_permits`` withholds none."""
@@ -721,13 +708,6 @@ class PermitFlow(Flow):
             agreed = agreed._replace(initial_permits=agreed.row_permits)
         parameters: ChannelParameters = super().verify(agreed, wanted)
         return parameters
-
-    def _filled_in(self, wanted: StatedParameters, own: ChannelParameters) -> StatedParameters:
-        """Fill the peer's gaps with this end's numbers; but if it states a window, its other gaps follow from that."""
-        ours = StatedParameters(*self.state(own))
-        if any(getattr(wanted, name) is not None for name in _WINDOW):
-            ours = ours._replace(permit_batch=None, max_chunk_cost=None, initial_permits=None)
-        return ours._replace(**{name: value for name, value in wanted._asdict().items() if value is not None})
 
 
 PERMITS = PermitFlow()

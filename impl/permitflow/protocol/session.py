@@ -44,6 +44,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import Recorder, RecorderFactory
 
+K = TypeVar("K")
 T = TypeVar("T")
 FrameType: TypeAlias = type[object]
 
@@ -110,16 +111,17 @@ class Session(Generic[T]):
     @cached_property
     def agreement(self) -> Agreement:
         """What both ends agreed on."""
-        if self._agreement is None:
-            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
-        return self._agreement
+        return self._agreed(self._agreement)
 
     @cached_property
     def parameters(self) -> Parameters:
         """The numbers by which both ends count."""
-        if self._parameters is None:
+        return self._agreed(self._parameters)
+
+    def _agreed(self, known: K | None) -> K:
+        if known is None:
             raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
-        return self._parameters
+        return known
 
     def accept(
         self,
@@ -247,9 +249,7 @@ class UpstreamSession(Session[T]):
     @cached_property
     def outbound(self) -> Outbound[T]:
         """The flow's end with the waiting messages; to offer a message, use the session."""
-        if self._outbound is None:
-            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
-        return self._outbound
+        return self._agreed(self._outbound)
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)
@@ -432,9 +432,7 @@ class DownstreamSession(Session[T]):
     @cached_property  # cached from the agreement on
     def inbound(self) -> Inbound[T]:
         """The flow's end with the inbox; it takes and consumes messages."""
-        if self._inbound is None:
-            raise LocalProtocolError(f"there is no agreement yet: the stream is {self.state}")
-        return self._inbound
+        return self._agreed(self._inbound)
 
     def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
         super()._agree(agreement, parameters)

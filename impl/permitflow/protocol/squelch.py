@@ -13,13 +13,24 @@ them, so a lost one costs so many places.  Nothing follows a signal to go on, wh
 lose it, the carrier calls ``remind`` after a time-out.  permitflow's own carriers lose nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import InboxOverflowError, InvalidParametersError, LocalProtocolError, ParameterMismatchError
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound
+from permitflow.protocol.flow import (
+    Entries,
+    Flow,
+    Haste,
+    Inbound,
+    MessageReceiver,
+    MessageSender,
+    Outbound,
+    given,
+    require_whole,
+)
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -70,8 +81,7 @@ class SquelchParameters(flow.Parameters):
 
     def __post_init__(self) -> None:
         """Fill in the defaults, then refuse numbers that cannot work."""
-        for name in self.__dataclass_fields__:
-            _require_in_range(name, getattr(self, name))
+        require_whole(self, _AT_LEAST)
         if self.low < 0:
             object.__setattr__(self, "low", self.high // 2)
         if self.repeat == 0:
@@ -108,14 +118,10 @@ class SquelchParameters(flow.Parameters):
         return self.round_trip + self.losses * self.repeat
 
 
-_AT_LEAST = {"low": -1, "high": 0, "capacity": 0, "signal_delay": 0, "repeat": 0, "losses": 0}
-
-
-def _require_in_range(name: str, value: object) -> None:
-    least = _AT_LEAST.get(name, 1)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        rule = f"must be a whole number of at least {max(0, least)}"
-        raise InvalidParametersError(name=name, value=value, rule=rule)
+_AT_LEAST = {
+    **{"high": 0, "low": -1, "capacity": 0, "rate": 1},
+    **{"signal_delay": 0, "data_delay": 1, "repeat": 0, "losses": 0},
+}
 
 
 class StatedSquelch(NamedTuple):
@@ -147,7 +153,7 @@ SQUELCH_ACTIONS = ActionTable(
 )
 
 
-class SquelchSender(Outbound[T]):
+class SquelchSender(MessageSender[T]):
     """Sends unless it was told to stop.
 
     Spec: the variables waiting and heard.
@@ -156,6 +162,7 @@ class SquelchSender(Outbound[T]):
     __slots__ = ("_is_stopped",)
 
     is_optimistic: ClassVar[bool] = True
+    spends: ClassVar[int] = 0
 
     def __init__(self, parameters: SquelchParameters, *, record: Recorder | None = None) -> None:
         """It may send."""
@@ -172,9 +179,10 @@ class SquelchSender(Outbound[T]):
         """About as many as leave in a tick."""
         return 0 if self._is_stopped else int(self.parameters.rate)
 
-    def admits(self, rows: Sequence[int]) -> int:
-        """All, or none."""
-        return 0 if self._is_stopped else len(rows)
+    @property
+    def room_messages(self) -> int:
+        """Any number, or none."""
+        return 0 if self._is_stopped else maxsize
 
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
         """The receiver has said so."""
@@ -188,42 +196,14 @@ class SquelchSender(Outbound[T]):
         self._is_stopped = feedback.stop
         self._record_count("Hear")
 
-    def _may_leave(self, message: Message[T]) -> bool:
-        return not self._is_stopped
+    def _send(self, rows: Sequence[int]) -> None:
+        """Nothing is counted."""
 
-    def _leave(self, message: Message[T]) -> None:
-        """The update: nothing is counted.
-
-        Spec: Send.
-        """
-        if message.kind is Kind.WATERMARK:
-            self._record_count("Offer")
-        self._record_count("Send")
-
-    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        if self._is_stopped:
-            return 0
-        if self._record is not None:
-            for _ in rows:
-                self._record_count("Offer")
-                self._record_count("Send")
-        return len(rows)
-
-    def _tell(self, verb: str, message: Message[T]) -> None:
-        """Offering and withdrawing change no count.
-
-        Spec: Offer, Withdraw.
-        """
-        # A watermark may be replaced while it waits: report it when it leaves.
-        if message.kind is not Kind.WATERMARK:
-            self._record_count(verb)
-
-    def _record_count(self, action: str) -> None:
-        if self._record is not None:
-            self._record(action, (), (int(self._is_stopped),))
+    def _counter(self) -> int:
+        return int(self._is_stopped)
 
 
-class SquelchReceiver(Inbound[T]):
+class SquelchReceiver(MessageReceiver[T]):
     """Tells the sender to stop when it has too much, and to go on when it has room again.
 
     Spec: the variables inbox, told and since.
@@ -296,14 +276,9 @@ class SquelchReceiver(Inbound[T]):
         else:
             action, since = "TellOff", self._here - of.high - 1
         self._has_told_off, self._is_reminder_due, self._since = signal.stop, False, since
-        self._record_count(action, self._here, since)
+        if self._record is not None:
+            self._record(action, (), self._counters(self._here))
         return signal
-
-    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        self._accept(len(rows))
-
-    def _accept_marker(self, message: Message[T]) -> None:
-        self._accept(1)
 
     def _accept(self, messages: int) -> None:
         """The guard, which the specification proves to be true, and the update.
@@ -323,26 +298,15 @@ class SquelchReceiver(Inbound[T]):
         if self._has_told_off:
             self._since += messages
 
-    def _note_delivered(self, rows: Sequence[int]) -> None:
-        here, since = self._here - len(rows), self._since - len(rows)
-        for number in range(1, len(rows) + 1):
-            self._record_count("Deliver", here + number, since + number if self._has_told_off else 0)
-
-    def _note_marker(self, message: Message[T]) -> None:
-        self._record_count("Deliver", self._here, self._since)
-
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """Nothing is counted but the messages.
 
         Spec: Consume.
         """
-        if self._record is not None:
-            for left in reversed(range(len(rows) + len(markers))):
-                self._record_count("Consume", self._here + left, self._since)
+        self._record_consumed(len(rows) + len(markers))
 
-    def _record_count(self, action: str, here: int, since: int) -> None:
-        if self._record is not None:
-            self._record(action, (), (here, int(self._has_told_off), since))
+    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
+        return here, int(self._has_told_off), self._since - came if self._has_told_off else self._since
 
 
 class SquelchFlow(Flow):
@@ -352,12 +316,9 @@ class SquelchFlow(Flow):
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedSquelch
     feedback: ClassVar[type[tuple[Any, ...]]] = Signal
     table: ClassVar[ActionTable] = SQUELCH_ACTIONS
+    assumed: ClassVar[Collection[str]] = ("rate", "signal_delay", "data_delay", "repeat", "losses")
     outbound: ClassVar[type[Outbound[Any]]] = SquelchSender
     inbound: ClassVar[type[Inbound[Any]]] = SquelchReceiver
-
-    def complete(self, wishes: StatedSquelch) -> SquelchParameters:
-        """Parameters from stated ones."""
-        return SquelchParameters(**{name: value for name, value in wishes._asdict().items() if value is not None})
 
     def agree(self, own: SquelchParameters, wanted: StatedSquelch) -> SquelchParameters:
         """The larger rate, delays and losses, and the smaller capacity; the watermarks follow.
@@ -366,13 +327,14 @@ class SquelchFlow(Flow):
             InvalidParametersError: the wishes cannot work at all.
             ParameterMismatchError: the smaller capacity is too small for the larger rate and delays.
         """
-        if wanted == StatedSquelch():
+        if not (stated := given(wanted)):
             return own
-        ours = self.stated(own)
-        theirs = {**ours, **{name: value for name, value in wanted._asdict().items() if value is not None}}
-        for name, value in theirs.items():
-            _require_in_range(name, value)
-        both = {name: (max if name in _ASSUMED else min)(ours[name], theirs[name]) for name in ours}
+        ours, theirs = self.state(own), StatedSquelch(*self.state(own))._replace(**stated)
+        require_whole(theirs, _AT_LEAST)
+        both = {
+            name: (max if name in self.assumed else min)(getattr(ours, name), getattr(theirs, name))
+            for name in StatedSquelch._fields
+        }
         trip = both["rate"] * (both["signal_delay"] + both["data_delay"])
         both["repeat"] = max(both["repeat"], trip)
         needed = trip + both["losses"] * both["repeat"]
@@ -383,33 +345,6 @@ class SquelchFlow(Flow):
         both["low"] = min(both["low"], both["high"])
         return SquelchParameters(**both)
 
-    def verify(self, agreed: StatedSquelch, wanted: StatedSquelch | None) -> SquelchParameters:
-        """Check the server's decision.
-
-        Raises:
-            ParameterMismatchError: a number is missing, cannot work, exceeds the wish, or is less than was assumed.
-        """
-        for name, theirs in agreed._asdict().items():
-            ours = None if wanted is None else getattr(wanted, name)
-            if theirs is None:
-                rule = "must be stated in the agreement"
-            elif ours is None:
-                continue
-            elif name in _ASSUMED and theirs < ours:
-                rule = "must not be less than what was assumed"
-            elif name not in _ASSUMED and theirs > ours:
-                rule = "must not exceed the wish"
-            else:
-                continue
-            raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
-        try:
-            return self.complete(agreed)
-        except InvalidParametersError as error:
-            ours = None if wanted is None else getattr(wanted, error.name)
-            raise ParameterMismatchError(name=error.name, ours=ours, theirs=error.value, rule=error.rule) from error
-
-
-_ASSUMED = ("rate", "signal_delay", "data_delay", "repeat", "losses")
 
 SQUELCH = SquelchFlow()
 flow.register(SQUELCH, SquelchParameters)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import UnexpectedFrameError
 from permitflow.protocol import flow
-from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound
+from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     """The message that is out was consumed."""
 
 
-class StopAndWaitSender(Outbound[T]):
+class StopAndWaitSender(MessageSender[T]):
     """Lets a message leave if none is out.
 
     Spec: StopAndWait, the variables waiting and free.
@@ -47,8 +47,8 @@ class StopAndWaitSender(Outbound[T]):
         self._sent_messages = self._answers = self._rows_out = self._peak_rows = 0
 
     @property
-    def room_rows(self) -> int:
-        """A message may have any number of rows; there is room for one of them or for none."""
+    def room_messages(self) -> int:
+        """One message, or none."""
         return self._free
 
     @property
@@ -71,10 +71,6 @@ class StopAndWaitSender(Outbound[T]):
         """Messages that were answered."""
         return (self._answers,)
 
-    def admits(self, rows: Sequence[int]) -> int:
-        """One chunk, if nothing is out: the guard of Send."""
-        return min(len(rows), self._free)
-
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
         """A message is out."""
         return f"the {kind.value} has to wait until the message that is out is answered"
@@ -92,54 +88,20 @@ class StopAndWaitSender(Outbound[T]):
         self._free = 1
         self._rows_out = 0
         self._answers += 1
-        if self._record is not None:
-            self._record("Answer", (), (self._free,))
+        self._record_count("Answer")
 
     def unsettled(self) -> tuple[str, int] | None:
         """The message that is out."""
         return None if self._free else ("unanswered messages", 1)
 
-    def _may_leave(self, message: Message[T]) -> bool:
-        return self._free > 0
-
-    def _leave(self, message: Message[T]) -> None:
-        if message.kind is Kind.WATERMARK:
-            self._record_count("Offer")
-        self._send(message.rows)
-
-    def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
-        if not self._free:
-            return 0
-        self._record_count("Offer")
-        self._send(rows[0])
-        return 1
-
-    def _send(self, rows: int) -> None:
-        """The update.
-
-        Spec: Send.
-        """
+    def _send(self, rows: Sequence[int]) -> None:
         self._free = 0
-        self._rows_out = rows
-        self._peak_rows = max(self._peak_rows, rows)
+        (self._rows_out,) = rows
+        self._peak_rows = max(self._peak_rows, self._rows_out)
         self._sent_messages += 1
-        self._record_count("Send")
-
-    def _tell(self, verb: str, message: Message[T]) -> None:
-        """Offering and withdrawing change no count.
-
-        Spec: Offer, Withdraw.
-        """
-        # A watermark may be replaced while it waits: report it when it leaves.
-        if message.kind is not Kind.WATERMARK:
-            self._record_count(verb)
-
-    def _record_count(self, action: str) -> None:
-        if self._record is not None:
-            self._record(action, (), (self._free,))
 
 
-class StopAndWaitReceiver(Inbound[T]):
+class StopAndWaitReceiver(MessageReceiver[T]):
     """Answers each consumed message.
 
     Spec: StopAndWait, the variable inbox.
@@ -164,14 +126,8 @@ class StopAndWaitReceiver(Inbound[T]):
         self._is_answer_due = self._is_unanswered = False
         return Answer()
 
-    def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        self._accept(len(rows))
-
-    def _accept_marker(self, message: Message[T]) -> None:
-        self._accept(1)
-
     def _accept(self, messages: int) -> None:
-        """The guard and the update.
+        """No message may come before the last one is answered.
 
         Spec: Deliver.
         """
@@ -179,23 +135,16 @@ class StopAndWaitReceiver(Inbound[T]):
             raise UnexpectedFrameError(frame="a message", expected="none before the last one is answered")
         self._is_unanswered = True
 
-    def _note_delivered(self, rows: Sequence[int]) -> None:
-        self._record_count("Deliver")
-
-    def _note_marker(self, message: Message[T]) -> None:
-        self._record_count("Deliver")
-
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """The update; there is never more than one message.
 
         Spec: Consume.
         """
         self._is_answer_due = True
-        self._record_count("Consume")
+        self._record_consumed(1)
 
-    def _record_count(self, action: str) -> None:
-        if self._record is not None:
-            self._record(action, (), (self._here,))
+    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
+        return (here,)
 
 
 class StopAndWaitFlow(Flow):
@@ -215,10 +164,6 @@ class StopAndWaitFlow(Flow):
 
     outbound: ClassVar[type[Outbound[Any]]] = StopAndWaitSender
     inbound: ClassVar[type[Inbound[Any]]] = StopAndWaitReceiver
-
-    def complete(self, wishes: Wishes) -> StopAndWait:
-        """There is nothing to choose."""
-        return StopAndWait()
 
 
 STOP_AND_WAIT = StopAndWaitFlow()

@@ -45,6 +45,16 @@ class KeptRows:
     published_rows: int = 0
 
     @property
+    def first_kept_row(self) -> int:
+        """The first row that a consumer has not acknowledged."""
+        return min(self.acknowledged.values())
+
+    @property
+    def kept_rows(self) -> int:
+        """The rows kept now."""
+        return self.next_row - self.first_kept_row
+
+    @property
     def lag_rows(self) -> dict[str, int]:
         """By consumer, as ``FIGURES`` says."""
         return {consumer: self.next_row - row for consumer, row in self.acknowledged.items()}

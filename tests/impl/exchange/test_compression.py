@@ -6,12 +6,10 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelAbortedError, InvalidParametersError
-from permitflow.exchange.registry import Exchange
+from permitflow.errors import ChannelAbortedError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.grpc_blocking import open_sink
 from tests.support.served import served
 
 CHANNEL = "orders/0"
@@ -85,13 +83,3 @@ async def test_statistics_tell_which_streams_are_compressed(path: str) -> None:
                 producer.abort("it was only to look")
         assert channel.compressed_streams == ({} if path == "shared memory" else {"lz4": 1, "zstd": 1})
         assert channel.compression == ("" if path == "shared memory" else "lz4 1, zstd 1")
-
-
-async def test_an_unknown_compression_is_refused_before_dialling() -> None:
-    with pytest.raises(InvalidParametersError, match="compression must be one of auto, none, lz4, zstd, not 'gzip'"):
-        Exchange(compression="gzip")  # type: ignore[arg-type]  # wrong
-    async with served(CHANNEL) as (_, address):
-        with pytest.raises(InvalidParametersError, match="not 'best'"):
-            await produce(address, "best")  # type: ignore[arg-type]  # wrong
-        with pytest.raises(InvalidParametersError, match="not 'best'"):
-            open_sink(address, CHANNEL, CHUNK.schema, compression="best")  # type: ignore[arg-type]  # wrong

@@ -12,7 +12,7 @@ import pytest
 from permitflow.channels.interface import ReceiveEnd
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange.bridge_channel import BridgeChannel
-from permitflow.exchange.statistics import BridgeState, Direction
+from permitflow.exchange.statistics import Direction
 from permitflow.protocol.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.replay import Retention
@@ -76,17 +76,6 @@ async def holding(start: Start, listen: str) -> AsyncIterator[tuple[BridgeChanne
                     await sender.send(chunk(first, 10))
                 await asyncio.wrap_future(pool.submit(consumer.hears, "flowing"))
                 yield channel, sender, consumer
-
-
-@pytest.mark.parametrize("closes", [True, False])
-async def test_an_end_is_refused_once_the_consumer_was_killed_with_rows_in_hand(
-    start: Start, listen: str, closes: bool
-) -> None:
-    async with holding(start, listen) as (channel, sender, consumer):
-        consumer.signal(signal.SIGKILL)
-        await until(lambda: channel.state is BridgeState.BROKEN)
-        with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
-            await sender.end(closes_channel=closes)
 
 
 async def test_an_idle_producer_hears_that_the_consumer_was_killed(start: Start, listen: str) -> None:
@@ -257,13 +246,3 @@ async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start
         consumer.signal(signal.SIGKILL)
         with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
             await ending
-
-
-async def test_an_end_without_a_consumer_is_accepted(listen: str) -> None:
-    async with serving(listen) as (_, address):
-        async with put(address, CHANNEL, SCHEMA) as sender:
-            await sender.send(chunk(0, 10))
-            assert sender.outcome is None
-            assert await sender.end() is ACCEPTED is sender.outcome
-        async with get(address, CHANNEL) as receiver:
-            assert await read_all(receiver) == 10

@@ -17,7 +17,6 @@ import pytest
 from permitflow.errors import (
     AlteredMessageError,
     InvalidParametersError,
-    LedgerError,
     OverspendError,
     PeerGoneError,
     PermitflowError,
@@ -40,14 +39,14 @@ from permitflow.protocol.control import (
     Positions,
     StagedPart,
 )
-from permitflow.protocol.frames import End, Feedback, Staging
+from permitflow.protocol.frames import Feedback, Staging
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.replay import MOST_PRODUCERS, Retention
 from permitflow.protocol.staging import MOST_ATTEMPTS
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums, checked
-from permitflow.transports.codec import decode_upstream, front_of
+from permitflow.transports.codec import front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import encode_request
 from permitflow.transports.grpc_aio import control, get, put
@@ -87,20 +86,6 @@ async def test_a_peer_that_never_reads_does_not_hold_up_others() -> None:
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
                 await send_for_ever(channel.sender, wide)
             assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
-
-
-async def test_a_consumer_that_keeps_permits_at_the_end_is_told() -> None:
-    async with serving() as (exchange, address):
-        await exchange.channel("orders/0").sender.send(BATCH)
-        await exchange.channel("orders/0").sender.end()
-        async with dialling(address, GET_STREAM) as carrier:
-            await carrier.write([encoded(GET_STREAM, get_frame())])
-            frames: list[object] = []
-            while not any(isinstance(frame, End) for frame in frames):
-                frames += decode_upstream(await carrier.read() or b"")
-            carrier.half_close()
-            with pytest.raises(LedgerError, match="unreturned rows permits: 3 here, 0 at the peer"):
-                await carrier.read()
 
 
 def field(key: int, payload: bytes) -> bytes:

@@ -1,15 +1,11 @@
 """A channel that keeps its rows keeps barriers in their places, and a store on disk keeps them across restarts."""
 
-from pathlib import Path
-
 import pytest
 
 from permitflow.errors import RetentionError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import ChannelRow, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
@@ -19,7 +15,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import control, put
-from tests.support.kept_rows import SCHEMA, keeping, read, refused, rows, serving
+from tests.support.kept_rows import SCHEMA, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 
 FLOWS = [SMALL, ChannelParameters(row_permits=64), StopAndWait(), GateParameters(inputs=1)]
@@ -107,38 +103,3 @@ async def test_staged_rows_have_no_barriers() -> None:
     async with serving() as (_, address):
         error = await refused(stage(address), RetentionError)
         assert "keeps staged rows of this producer, and no barrier" in str(error)
-
-
-async def test_a_restarted_producer_sends_its_last_barrier_again(store: Store) -> None:
-    channel = keeping(store=store)
-    await channel.append(rows(0, 2), "p")
-    await channel.keep_barrier(1)
-    await channel.keep_barrier(1)
-    await channel.append(rows(2, 3), "p")
-    await channel.keep_barrier(1)
-    assert places(channel) == [(1, 2)]
-
-
-async def test_barriers_survive_the_exchange_on_disk(tmp_path: Path) -> None:
-    async def fill(channel: ReplayChannel) -> None:
-        for number in (1, 2, 3):
-            await channel.append(rows(number, number + 1))
-            await channel.keep_barrier(number)
-        await channel.keep_barrier(4)
-        await channel.acknowledge(2)
-
-    async def finish(channel: ReplayChannel) -> None:
-        assert places(channel) == [(3, 3), (4, 3)]
-        await channel.acknowledge(3, next_barrier=4)
-        assert places(channel) == [(4, 3)]
-        await channel.acknowledge(3)
-        assert places(channel) == []
-
-    async def go_on(channel: ReplayChannel) -> None:
-        await channel.acknowledge(3)
-        await channel.keep_barrier()
-        assert places(channel) == [(5, 3)]
-
-    for step in (fill, finish, go_on):
-        with SqliteStore(tmp_path / "store") as store:
-            await step(keeping(store=store))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.errors import InvalidParametersError, StoreMismatchError
+from permitflow.errors import InvalidParametersError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
@@ -106,13 +106,6 @@ async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> 
         assert books.next_row == 3 * KEPT_ROWS
         assert books.peak_kept_rows <= KEPT_ROWS
         assert channel.statistics().numbers.window_rows == KEPT_ROWS
-
-
-async def test_a_store_of_another_flow_is_refused(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path) as store:
-        Exchange(store=store).add_channel(CHANNEL, StopAndWait(), retention=Retention.REPLAY)
-    with SqliteStore(tmp_path) as store, pytest.raises(StoreMismatchError, match="with flow stop-and-wait"):
-        Exchange(store=store).add_channel(CHANNEL, retention=Retention.REPLAY)
 
 
 async def test_the_next_exchange_may_keep_fewer_rows(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Orders about many channels are written at once; where the store fails, each chan
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -20,16 +19,12 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.serving import carry_out
-from permitflow.exchange.statistics import BridgeState, Direction
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
 from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import Retention
-from permitflow.protocol.traffic import ChannelTraffic, KeptRows, Statistics, rates_between
-from permitflow.transports.control_codec import decode_reply
 from permitflow.transports.grpc_aio import control, get, put
-from tests.support.carriers import encode_reply
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL, until
 from tests.support.served import served
@@ -93,22 +88,6 @@ async def test_a_reader_that_waits_for_a_schema_hears_that_the_channel_was_remov
     assert reading.result().channel == "orders/0"
 
 
-async def test_statistics_tell_who_moved_what_and_how_far_it_is() -> None:
-    async with served("orders/0", parameters=SMALL) as (exchange, address):
-        assert exchange.statistics()[0].state is BridgeState.WAITING
-        await pass_one_chunk(address, "orders/0")
-    (channel,) = exchange.statistics()
-    assert (channel.name, channel.state, channel.producers) == ("orders/0", BridgeState.SPENT, 0)
-    assert channel.reason.startswith("it was read to its end by ipv4:127.0.0.1:")
-    assert (channel.numbers.sent_rows, channel.numbers.consumed_rows) == (3, 3)
-    streams = {stream.direction: stream for stream in channel.streams}
-    assert {stream.stream for stream in channel.streams} == {"orders/0#put1", "orders/0#get1"}
-    assert streams[Direction.PUT].numbers.consumed_rows == streams[Direction.GET].numbers.sent_rows == 3
-    assert streams[Direction.GET].numbers.gauges["row_permits_here"] == 8
-    assert all(stream.numbers.window_rows == SMALL.row_permits for stream in channel.streams)
-    assert all(stream.peer.startswith("ipv4:127.0.0.1:") for stream in channel.streams)
-
-
 CHUNK = pa.record_batch({"n": pa.array(range(8), pa.int64())})
 
 
@@ -130,7 +109,7 @@ async def test_a_batch_that_is_being_published_when_a_channel_is_removed_is_publ
     parts = [await staged(exchange, name, number) for number, name in enumerate(("removed", "kept"))]
     may_go_on = threading.Event()
     if isinstance(store, SqliteStore):
-        store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
     publishing = asyncio.create_task(exchange.staging.publish("q", 0, parts))
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -225,33 +204,6 @@ async def test_both_kinds_of_channels_tell_what_has_flowed() -> None:
     assert (kept.rows_in, kept.rows_out, kept.rows_held, kept.room_rows) == (4, 0, 4, 4)
     assert kept.kept is not None
     assert kept.kept.lag_rows == {"etl": 1, "audit": 4}
-
-
-TRAFFIC = ChannelTraffic(
-    channel="orders/0",
-    state="open",
-    reason="",
-    window_rows=100,
-    producers=1,
-    consumers=1,
-    rows_in=500,
-    rows_out=450,
-    rows_held=50,
-    peak_rows_held=100,
-    rows_with_consumers=10,
-    waiting_seconds=3.0,
-    consumer_waiting_seconds=1.0,
-    kept=KeptRows(next_row=500, acknowledged={"default": 450}),
-)
-
-
-def test_gauges_of_a_flow_arrive_and_a_window_that_it_lacks_is_no_number() -> None:
-    gauges = {"mutes": 3, "epoch": -1}
-    asked = Statistics(1.0, (replace(TRAFFIC, window_rows=None, gauges=gauges, consumer_gauges={"mutes": 0}),))
-    heard = decode_reply(encode_reply(asked))
-    assert heard == asked
-    (flow,) = rates_between(None, heard)
-    assert (flow.traffic.window_rows, flow.traffic.room_rows, flow.as_json()["room_rows"]) == (None, None, None)
 
 
 def test_the_channels_of_a_stream_are_numbered() -> None:

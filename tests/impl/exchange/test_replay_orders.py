@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from permitflow.errors import (
@@ -30,7 +29,7 @@ from permitflow.transports.connection import CONTROL
 from permitflow.transports.control_codec import decode_reply, encode_request
 from permitflow.transports.grpc_aio import AioControl, control, get
 from tests.support.kept_rows import SCHEMA, fill, read, refused, serving
-from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.served import served
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -109,9 +108,6 @@ async def test_a_removed_channel_breaks_off_its_followers() -> None:
         await refused(read(address), UnknownChannelError)
 
 
-BATCH = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
-
-
 def one_channel() -> AbstractAsyncContextManager[tuple[Exchange, str]]:
     return served(CHANNEL, parameters=SMALL, retention=Retention.REPLAY)
 
@@ -149,25 +145,6 @@ async def test_a_client_that_writes_ahead_gets_its_replies_in_order() -> None:
 async def messages(call: Conversation) -> AsyncIterator[Any]:
     while (message := await call.read()) is not None:
         yield message
-
-
-async def hang(address: str) -> None:
-    """Read one chunk, keep it, and never come to an end."""
-    async with get(address, CHANNEL) as receiver:
-        await receiver.take()
-        await asyncio.Event().wait()
-
-
-async def test_a_consumer_that_vanishes_while_it_reads_has_taken_nothing_with_it() -> None:
-    async with one_channel() as (exchange, address):
-        channel = exchange.replay_channel(CHANNEL)
-        await channel.append(BATCH)
-        reading = asyncio.create_task(hang(address))
-        await until(lambda: bool(channel.streams.statistics()))
-        reading.cancel()
-        await until(lambda: all(stream.state != "open" for stream in channel.streams.statistics()))
-        async with get(address, CHANNEL, to_row=4) as receiver:
-            assert [message.payload async for message in receiver] == [BATCH]
 
 
 async def test_errors_that_are_not_ours_are_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

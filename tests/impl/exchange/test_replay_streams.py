@@ -52,17 +52,6 @@ async def test_the_agreement_says_which_row_comes_first() -> None:
         assert await describe(address, CHANNEL) == (SCHEMA, SMALL), "which takes no row"
 
 
-async def test_who_follows_waits_for_the_first_producer_and_reads_to_the_end() -> None:
-    async with serving() as (channel, address), asyncio.TaskGroup() as group:
-        group.create_task(fill(address, 0, 50, closes=True))
-        async with get(address, CHANNEL) as receiver:
-            found: list[int] = []
-            async for message in receiver:
-                found += message.payload.column(0).to_pylist()
-                await channel.acknowledge(len(found))
-        assert found == list(range(50))
-
-
 async def test_a_slow_reader_holds_its_own_window_and_nobody_else() -> None:
     async with serving(schema=SCHEMA, parameters=LARGE) as (channel, address):
         wanted = ChannelParameters(row_permits=4, permit_batch=2)
@@ -127,20 +116,6 @@ async def test_rows_that_are_acknowledged_before_they_were_read_break_the_reader
                 await take_all(receiver)
 
 
-async def test_a_producer_waits_until_rows_are_acknowledged() -> None:
-    async with serving() as (channel, address), asyncio.TaskGroup() as group:
-        putting = group.create_task(fill(address, 0, 40, closes=True))
-        for row in range(0, 40, 8):
-            await until(partial(has_rows, channel, row + 8))
-            assert await read(address, row, row + 8) == list(range(row, row + 8))
-            if row == 32:
-                # All is kept: whoever has put it need not wait for anybody.
-                await putting
-            assert putting.done() == (row == 32), "it waits for room"
-            await channel.acknowledge(row + 8)
-    assert channel.books.peak_kept_rows == 8
-
-
 async def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel_whole() -> None:
     whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
     async with serving(parameters=whole) as (channel, address), asyncio.TaskGroup() as group:
@@ -155,22 +130,6 @@ async def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel
             await until(lambda: channel.state is ChannelState.ENDED)
         assert found == list(range(30))
         assert channel.books.peak_kept_rows <= 8
-
-
-async def test_a_producer_that_comes_again_goes_on_where_it_was() -> None:
-    async with serving(parameters=ChannelParameters(row_permits=100, permit_batch=10)) as (channel, address):
-        next_row = 0
-        while next_row < 20:
-            async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
-                assert sender.first_row == next_row
-                for row in range(next_row, next_row + 5):
-                    await sender.send(rows(row, row + 1))
-                await until(partial(has_rows, channel, next_row + 3))
-            await until(lambda: not channel.statistics().producers)
-            assert channel.state is ChannelState.OPEN, "it has only left"
-            next_row = channel.rows_of("p")
-        await fill(address, next_row, next_row + 1, producer="p", closes=True)
-        assert await read(address) == list(range(next_row + 1)), "each row once"
 
 
 async def test_an_older_producer_that_waits_for_room_makes_way_at_once() -> None:

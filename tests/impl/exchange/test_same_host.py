@@ -15,7 +15,7 @@ from permitflow.errors import SameHostError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import SameHost, get, put
-from permitflow.transports.shared_memory.region import RING_BYTES, RING_NAME
+from permitflow.transports.shared_memory.region import RING_NAME
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA
 from tests.support.process import open_descriptors, ring_mappings
@@ -48,51 +48,6 @@ def rings() -> Rings:
     gc.collect()
     before = ring_memory()
     return lambda: ring_memory() - before
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_a_consumer_that_keeps_batches_finds_them_unchanged_however_often_the_ring_goes_around(
-    rings: Rings, seed: int
-) -> None:
-    """Chunks of all sizes, some larger than the ring; what is kept is compared when it is let go of, and at the end."""
-    chance = random.Random(seed)
-    sizes = [chance.choice([100, 5_000, 200_000, 1_500_000]) for _ in range(150)]
-    sizes[chance.randrange(150)] = RING_BYTES + 1_000_000
-    # The last one finds an empty ring: what was kept before it is let go of meanwhile.
-    sizes += [100] * 40 + [200_000]
-    kept: list[pa.RecordBatch] = []
-
-    def check(batch: pa.RecordBatch) -> None:
-        number = batch.column("number")[0].as_py()
-        assert batch.column("content")[0].as_py() == bytes([number % 251]) * sizes[number]
-
-    async def produce(address: str) -> None:
-        async with put(address, CHANNEL, WIDE, same_host=SameHost.REQUIRE) as sender:
-            for number, size in enumerate(sizes):
-                await sender.send(wide(number, size))
-            await sender.end()
-
-    received = 0
-    async with served(CHANNEL, parameters=FEW_ROWS, schema=WIDE) as (_, address), asyncio.TaskGroup() as group:
-        group.create_task(produce(address))
-        async with get(address, CHANNEL, same_host=SameHost.REQUIRE) as receiver:
-            async for message in receiver:
-                assert message.payload.column("number")[0].as_py() == received
-                received += 1
-                kept.append(message.payload)
-                while received < len(sizes) and len(kept) > (chance.randint(0, 12) if received < 150 else 0):
-                    check(kept.pop(chance.randrange(len(kept))))
-            assert receiver.statistics().path == "shared memory"
-    assert received == len(sizes)
-    del message
-
-    assert rings()
-    for batch in kept:
-        check(batch)
-    del batch
-    kept.clear()
-    gc.collect()
-    assert not rings()
 
 
 async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings: Rings) -> None:

@@ -19,7 +19,6 @@ from permitflow.errors import (
     InvalidParametersError,
     RetentionError,
     StagedPartError,
-    StagingFullError,
     UnknownChannelError,
 )
 from permitflow.exchange.registry import Exchange
@@ -34,7 +33,6 @@ from permitflow.protocol.replay import Retention
 from permitflow.transports.grpc_aio import control, put
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.number_streams import until
-from tests.support.turns import turns
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")
@@ -117,30 +115,6 @@ async def test_rows_are_seen_once_their_whole_batch_is_published_in_the_order_of
         assert await here.read(1, "b") == [7]
 
 
-async def test_producers_without_staging_wait_until_the_rows_beyond_the_window_are_acknowledged(listen: str) -> None:
-    async with world(listen) as here, asyncio.TaskGroup() as group:
-        assert not await here.publish(await here.stage([*range(12)]))
-        channel = here.exchange.replay_channel("a")
-        appending = group.create_task(channel.append(chunk([12])))
-        await channel.acknowledge(4)
-        await turns()
-        assert (appending.done(), here.next_row()) == (False, 12), "8 rows hold all 8 permits"
-        await channel.acknowledge(5)
-        await appending
-        assert here.next_row() == 13
-
-
-async def test_an_attempt_that_breaks_off_is_forgotten_at_once_and_breaks_nothing(listen: str) -> None:
-    async with world(listen) as here:
-        await here.fail(0, "first")
-        await here.until(lambda staged: not staged.attempts)
-        with pytest.raises(StagedPartError, match="is not staged"):
-            await here.publish(StagedPart("a", 0, "first", 1))
-        assert not await here.publish(await here.stage([1], attempt="second"))
-        assert await here.read(1) == [1]
-        assert here.exchange.replay_channel("a").position().state is ChannelState.OPEN
-
-
 async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) -> None:
     async with world(listen) as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(16)]))
@@ -154,17 +128,6 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) 
         assert not await here.publish(await writing, batch=1)
         assert await here.read(16) == [*range(16, 32)]
         assert here.staging().waiting_seconds > 0
-
-
-async def test_a_batch_that_cannot_fit_fails_its_writer_alone(listen: str) -> None:
-    async with world(listen) as here:
-        small = await here.stage([1])
-        with pytest.raises(StagingFullError, match="the exchange's staging_rows larger") as caught:
-            await here.stage([*range(100)], 1)
-        assert (caught.value.channel, caught.value.limit_rows) == ("a", STAGING_ROWS)
-        await here.until(lambda staged: not staged.open_attempts)
-        assert not await here.publish(small)
-        assert await here.read(1) == [1]
 
 
 async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(listen: str) -> None:

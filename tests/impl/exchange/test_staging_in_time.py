@@ -119,16 +119,6 @@ async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_i
     areas.stop()
 
 
-async def test_staged_rows_of_a_silent_query_are_forgotten(clock: Clock) -> None:
-    areas = areas_of(clock)
-    await stage(areas, 6)
-    clock.seconds += TIMEOUT_SECONDS + 1
-    await until(lambda: not areas.statistics("a").attempts)
-    assert areas.statistics("a").staged_rows == 0
-    assert await areas.discard("q", 0, [StagedPart("a", 0, "x", 6)]) == 0
-    areas.stop()
-
-
 async def test_an_attempt_that_waits_for_room_hears_of_the_end_of_its_channel(clock: Clock) -> None:
     store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)

@@ -3,8 +3,6 @@
 What leaves when, in which order and for how many permits: tests/conformance, where the model leads both ends.
 """
 
-from collections.abc import Callable
-
 import pytest
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError, OverspendError, PermitOverrunError, WouldBlock
@@ -122,9 +120,3 @@ def test_barriers_and_watermarks_are_bounded_too(kind: Kind, permit_class: str) 
         receiver.deliver(Message(kind, "second"))
     assert (caught.value.permit_class, caught.value.available) == (permit_class, 0)
     assert len(receiver.inbox) == 1
-
-
-@pytest.mark.parametrize("send", [PermitSender[str].send_oldest, PermitSender[str].send_watermark])
-def test_nothing_leaves_where_nothing_was_offered(send: Callable[[PermitSender[str]], Message[str]]) -> None:
-    with pytest.raises(WouldBlock):
-        send(sender_of())

@@ -13,7 +13,6 @@ from permitflow.errors import (
     LocalProtocolError,
     OversizeChunkError,
     OverspendError,
-    ParameterMismatchError,
     PermitOverrunError,
     UnexpectedFrameError,
     WouldBlock,
@@ -34,11 +33,6 @@ def available(member: GateReceiver[object]) -> int:
     return member.parameters.exclusive + member.borrowed - member.stored
 
 
-def required(member: GateReceiver[object]) -> int:
-    """What its backlog and its own credit amount to."""
-    return member.wanted + member.parameters.exclusive
-
-
 def arrive(member: GateReceiver[object], rows: int) -> None:
     """Rows arrive, after all credit was granted."""
     member.take_feedback()
@@ -52,29 +46,6 @@ def block(member: GateReceiver[object], number: int | None = None) -> None:
 
 
 # Who borrows what.
-
-
-def test_an_input_borrows_what_its_backlog_needs_and_gets_the_rest_when_others_return_it() -> None:
-    """V5.2."""
-    (first, others) = inputs(2, 2, 14)
-    others.on_announcement(Backlog(2))
-    arrive(others, 2)  # two floating ones are out
-    first.take_feedback()
-    arrive(first, 1)  # an exclusive one is out
-    first.on_announcement(Backlog(14))
-    assert (required(first), available(first)) == (16, 13)
-    first.on_announcement(Backlog(16))
-    assert (required(first), available(first)) == (18, 13)
-    first.receive_many(1)  # it was borrowed, and goes home; it is lent again at once
-    assert available(first) == 14
-    others.receive_many(1)
-    assert available(first) == 15
-    first.on_announcement(Backlog(13))
-    assert (required(first), available(first)) == (15, 15)
-    others.receive_many(1)
-    assert gate_of(first).pool == 1
-    first.on_announcement(Backlog(15))
-    assert (required(first), available(first)) == (17, 16)
 
 
 def gate_of(member: GateReceiver[object]) -> Gate:
@@ -107,60 +78,6 @@ def test_a_large_amount_is_shared_equally_and_what_one_does_not_need_goes_to_the
     assert [first.borrowed, second.borrowed, third.borrowed] == [5, 1, 4]
 
 
-def test_each_row_that_arrives_lowers_the_backlog_that_the_gate_knows() -> None:
-    """V5.20."""
-    for member in inputs(2, 2, 4):
-        member.on_announcement(Backlog(2))
-        assert member.wanted == 2
-        for expected in (1, 0, 0):
-            arrive(member, 1)
-            assert member.wanted == expected
-
-
-def test_two_inputs_borrow_from_one_pool() -> None:
-    """V5.11."""
-    first, second = inputs(2, 2, 6)
-    for each in (first, second):
-        each.on_announcement(Backlog(1))
-        assert each.take_feedback() == Grant(credit=1)
-    first.on_announcement(Backlog(12))
-    assert (available(first), required(first), first.borrowed) == (7, 14, 5)
-    assert gate_of(first).pool == 0
-    arrive(second, 3)
-    with pytest.raises(OverspendError):
-        arrive(second, 1)
-
-
-def test_without_exclusive_credit_a_barrier_takes_back_what_holds_no_data() -> None:
-    """V5.1: credit that a blocked input keeps could be all there is."""
-    first, second = inputs(2, 0, 3)
-    first.on_announcement(Backlog(3))
-    arrive(first, 1)
-    second.on_announcement(Backlog(2))
-    assert second.borrowed == 0
-    first.deliver(Message(Kind.BARRIER, 1))
-    assert (first.borrowed, second.borrowed, first.is_released) == (1, 2, True)
-    first.receive_many(1)
-    assert gate_of(first).pool == 1
-    first.receive_many(1)
-    assert first.take_feedback() == Grant(consumed=1, barriers=1)
-
-
-def test_with_exclusive_credit_a_barrier_takes_nothing_back() -> None:
-    first, _ = inputs(2, 1, 3)
-    first.on_announcement(Backlog(3))
-    first.deliver(Message(Kind.BARRIER, 1))
-    assert (first.borrowed, first.is_released) == (3, False)
-
-
-def test_the_credit_of_an_input_that_is_over_goes_home() -> None:
-    first, second = inputs(2, 0, 3)
-    first.on_announcement(Backlog(3))
-    second.on_announcement(Backlog(2))
-    first.drop()
-    assert (second.borrowed, gate_of(second).pool, first.take_feedback()) == (2, 1, None)
-
-
 # The sender.
 
 
@@ -174,24 +91,6 @@ def offer(end: GateSender[object], kinds: str) -> list[str]:
     for kind in kinds:
         end.offer(Kind.CHUNK if kind == "d" else Kind.BARRIER, kind, int(kind == "d"))
     return [str(message.payload) for message in end.take_sendable()]
-
-
-@pytest.mark.parametrize(("exclusive", "before", "after"), [(2, 4, 4), (0, 2, 0)])
-def test_resuming_voids_credit_only_where_there_is_no_exclusive_credit(exclusive: int, before: int, after: int) -> None:
-    """V5.8."""
-    parameters = GateParameters(exclusive=exclusive, floating=4, max_chunk_cost=1)
-    end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
-    gate.on_announcement(Backlog(2))
-    granted = gate.take_feedback()
-    assert granted is not None
-    end.on_feedback(granted)
-    assert end.credit == before
-    assert offer(end, "b") == ["b"]
-    block(gate)
-    word = gate.take_feedback()
-    assert word == Grant(resume=True, revoke=exclusive == 0, barriers=1)
-    end.on_feedback(word)
-    assert end.credit == after
 
 
 def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
@@ -211,21 +110,6 @@ def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
     assert offer(without, "") == ["d"]
     assert offer(without, "dd") == ["d"]
     assert without.take_announcement() == Backlog(1)
-
-
-def test_data_leave_as_far_as_credit_goes_and_barriers_without_any() -> None:
-    """V5.10."""
-    end = sender(0)
-    assert offer(end, "b") == ["b"]
-    end.on_feedback(Grant(resume=True, revoke=True))
-    assert offer(end, "dddddddddd") == []
-    end.on_feedback(Grant(credit=3))
-    assert offer(end, "") == ["d"] * 3
-    own = sender(5)
-    assert offer(own, "bd") == ["b"]
-    assert not own.can_send()
-    own.on_feedback(Grant(resume=True))
-    assert offer(own, "") == ["d"]
 
 
 @pytest.mark.parametrize("behind", ["d", "dd", "b", "db"])
@@ -327,77 +211,6 @@ def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit(
 
 
 # Alignment.
-
-
-class Aligned:
-    """The barriers that a gate has aligned and given up; each resumed input has its word taken."""
-
-    def __init__(self, count: int) -> None:
-        """Of so many inputs."""
-        self.members = inputs(count, 2, 2)
-        self.gate = gate_of(self.members[0])
-
-    def play(self, script: str) -> list[str]:
-        """``b0`` is data of input 0, ``1,2`` barrier 1 of input 2, ``end2`` and ``lost2`` its end.
-
-        Returns what came of it.
-        """
-        done: list[str] = []
-        for word in script.split():
-            given_up, last = self.gate.given_up, self.gate.pending
-            if word.startswith("end"):
-                self.gate.leave(self.members[int(word[3:])])
-            elif word.startswith("lost"):
-                self.members[int(word[4:])].drop()
-            elif word.startswith("b"):
-                arrive(self.members[int(word[1:])], 1)
-                self.members[int(word[1:])].receive_many(1)
-            else:
-                number, member = map(int, word.split(","))
-                block(self.members[member], number)
-            if self.gate.given_up > given_up:
-                done.append(f"abort {last}")
-            if self.gate.is_aligned:
-                done.append(f"checkpoint {self.gate.pending}")
-                self.gate.align()
-            resumed = [str(name) for name, each in enumerate(self.members) if each.word_due is not None]
-            for each in self.members:
-                each.take_feedback()
-            if resumed:
-                done.append("resume " + " ".join(resumed))
-        return done
-
-
-def test_barriers_of_several_inputs_are_aligned() -> None:
-    """V5.16."""
-    gate = Aligned(3)
-    assert gate.play("b0 b2 b0 1,1 1,2 b0 1,0") == ["checkpoint 1", "resume 0 1 2"]
-    assert gate.play("b0 b0 b1 b1 b2 2,0 2,1 2,2") == ["checkpoint 2", "resume 0 1 2"]
-    assert gate.play("b2 b2 3,2 b0 b0 3,0 3,1") == ["checkpoint 3", "resume 0 1 2"]
-    assert gate.play("4,1 4,2 4,0") == ["checkpoint 4", "resume 0 1 2"]
-
-
-def test_a_newer_barrier_subsumes_the_pending_one_and_an_input_that_ended_is_not_waited_for() -> None:
-    """V5.17, but for its end: there it aborted checkpoint 3, as in Flink before FLIP-147."""
-    gate = Aligned(3)
-    assert gate.play("1,0 1,1 1,2") == ["checkpoint 1", "resume 0 1 2"]
-    assert gate.play("2,1 b2 b0 2,0 b2 3,2") == ["abort 2", "resume 0 1"]
-    assert gate.play("end1") == []
-    assert gate.play("b0 3,0") == ["checkpoint 3", "resume 0 2"]
-    assert gate.play("4,0") == []
-    assert gate.play("end2") == ["checkpoint 4", "resume 0"]
-
-
-def test_an_input_that_fails_gives_the_pending_barrier_up() -> None:
-    gate = Aligned(3)
-    assert gate.play("1,0 lost1") == ["abort 1", "resume 0"]
-
-
-def test_an_older_barrier_is_void() -> None:
-    gate = Aligned(3)
-    assert gate.play("2,0 1,1") == ["resume 1"]
-    assert gate.play("2,1 2,2") == ["checkpoint 2", "resume 0 1 2"]
-    assert gate.play("2,0") == ["resume 0"]
 
 
 def test_an_only_input_is_resumed_at_once() -> None:
@@ -553,21 +366,6 @@ def test_a_gate_lends_an_input_no_more_than_was_agreed_for_it() -> None:
     member: GateReceiver[object] = GateReceiver(GateParameters(exclusive=0, floating=8), gate=gate)
     member.on_announcement(Backlog(30))
     assert (member.borrowed, gate.pool) == (8, 42)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        StatedGate(2, 101, 50, 20),
-        StatedGate(2, 100, 51, 20),
-        StatedGate(3, 100, 50, 20),
-        StatedGate(2, 100, 50),
-        StatedGate(2, 9, 50, 20),
-    ],
-)
-def test_an_agreement_that_exceeds_the_wish_is_refused(wrong: StatedGate) -> None:
-    with pytest.raises(ParameterMismatchError):
-        GATE.verify(wrong, GATE.state(OWN))
 
 
 def test_a_group_of_another_kind_is_refused() -> None:

@@ -210,7 +210,7 @@ def test_a_recorded_run_calls_the_same_functions(run: asyncio.Runner, flow: str)
     unrecorded = functions_called(lambda: run.run(stream_of_all_kinds(FLOWS[flow], None)))
     assert recorded == unrecorded
     assert {"Outbound.send_now", "Inbound.deliver_many", "Inbound._note_consumed"} <= set(recorded)
-    assert {f"{end.__name__}._{deed}" for end, deed in deeds_of(FLOWS[flow])} <= set(recorded)
+    assert {getattr(end, f"_{deed}").__qualname__ for end, deed in deeds_of(FLOWS[flow])} <= set(recorded)
 
 
 def deeds_of(parameters: Parameters) -> Iterator[tuple[type, str]]:

@@ -8,7 +8,6 @@ from permitflow.errors import (
     InvalidParametersError,
     RowsForgottenError,
     RowsNotThereError,
-    UnknownConsumerError,
     WouldBlock,
 )
 from permitflow.protocol.replay import ReplayBooks
@@ -91,17 +90,6 @@ def test_rows_are_kept_until_the_slowest_consumer_has_acknowledged_them() -> Non
     assert books.peak_kept_rows == 10
 
 
-def test_each_consumer_reads_from_what_it_has_acknowledged_itself() -> None:
-    books = ReplayBooks(10, ("etl", "audit"))
-    books.produce(10)
-    books.acknowledge("etl", 7)
-    assert books.require_readable("audit") == 0
-    assert books.require_readable("etl") == 7
-    with pytest.raises(RowsForgottenError) as told:
-        books.require_readable("etl", 3, 9)
-    assert (told.value.wanted_row, told.value.first_kept_row) == (3, 7)
-
-
 def test_less_than_was_acknowledged_before_changes_nothing() -> None:
     books = ReplayBooks(10)
     books.produce(5)
@@ -133,17 +121,6 @@ def test_an_impossible_range_of_rows_is_refused(from_row: int | None, to_row: in
     books.produce(5)
     with pytest.raises(InvalidParametersError):
         books.require_readable("default", from_row, to_row)
-
-
-def test_a_consumer_that_was_not_declared_is_refused() -> None:
-    books = ReplayBooks(10, ("etl",))
-    deeds: list[Callable[[], int]] = [
-        lambda: books.acknowledge("default", 0),
-        lambda: books.require_readable("default"),
-    ]
-    for deed in deeds:
-        with pytest.raises(UnknownConsumerError, match="keeps no rows for a consumer 'default'; it does for: 'etl'"):
-            deed()
 
 
 @pytest.mark.parametrize("consumers", [(), "etl", ("",), ("etl", "etl"), (1,)])

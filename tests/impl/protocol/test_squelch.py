@@ -12,7 +12,6 @@ from permitflow.protocol.squelch import (
     Signal,
     SquelchParameters,
     SquelchReceiver,
-    SquelchSender,
     StatedSquelch,
 )
 
@@ -101,31 +100,6 @@ def delivered(receiver: SquelchReceiver[str], messages: int) -> list[Signal]:
     return signals
 
 
-def test_the_sender_stops_above_the_high_watermark_and_goes_on_at_the_low_one() -> None:
-    sender, receiver = SquelchSender[str](PARAMETERS), SquelchReceiver[str](PARAMETERS)
-    assert delivered(receiver, 8) == []
-    (stop,) = delivered(receiver, 1)
-    sender.on_feedback(stop)
-    assert (sender.is_stopped, sender.admits([1]), sender.room_rows) == (True, 0, 0)
-    assert "told the sender to stop" in sender.lack(Kind.CHUNK)
-    receiver.take_many(7)
-    receiver.consume_many(6)
-    assert receiver.take_feedback() is None
-    receiver.consume_many(1)
-    go_on = receiver.take_feedback()
-    assert go_on == Signal(stop=False)
-    sender.on_feedback(go_on)
-    assert sender.admits([1, 1]) == 2
-
-
-def test_a_signal_to_stop_is_repeated_only_when_the_first_one_must_have_had_its_effect() -> None:
-    of = replace(PARAMETERS, losses=2, capacity=8 + 18 + 2 * 18)
-    receiver = SquelchReceiver[str](of)
-    assert delivered(receiver, 9 + 17) == [Signal(stop=True)]
-    assert delivered(receiver, 1 + 17) == [Signal(stop=True)]
-    assert delivered(receiver, 1) == [Signal(stop=True)]
-
-
 def test_a_reminder_says_once_more_that_the_sender_may_go_on() -> None:
     receiver = SquelchReceiver[str](PARAMETERS)
     receiver.remind()
@@ -151,14 +125,6 @@ def test_a_sender_that_is_faster_than_agreed_is_found_out_with_the_numbers() -> 
         error
     )
     assert (receiver.unconsumed, receiver.peak_inbox_rows) == (26, 26)
-
-
-def test_what_does_not_fit_is_refused_as_a_whole() -> None:
-    receiver = SquelchReceiver[str](PARAMETERS)
-    delivered(receiver, 20)
-    with pytest.raises(InboxOverflowError, match="7 messages came on top of 20"):
-        receiver.deliver_many(["x"] * 7, [1] * 7)
-    assert receiver.unconsumed == 20
 
 
 def test_a_burst_into_a_local_channel_overflows_and_the_sender_is_told() -> None:

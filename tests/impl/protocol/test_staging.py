@@ -73,14 +73,6 @@ def exchange() -> Exchange:
     return Exchange()
 
 
-def test_rows_are_published_into_their_channels_in_the_order_of_the_partitions(exchange: Exchange) -> None:
-    second, first, other = exchange.staged(2, 1), exchange.staged(3, 0), exchange.staged(1, 2, channel="b")
-    assert not exchange.drain()
-    assert not exchange.publish(second, other, first)
-    assert exchange.drain() == [first, second]
-    assert exchange.drain("b") == [other]
-
-
 def test_a_batch_is_published_once(exchange: Exchange) -> None:
     part = exchange.staged(2)
     assert not exchange.publish(part)
@@ -170,16 +162,6 @@ def test_the_queries_that_published_last_are_remembered() -> None:
 
 
 # Room: an attempt that waits gets some in its turn, and what nobody will publish gives it back.
-
-
-def test_published_rows_without_permits_take_up_room_until_they_are_acknowledged(exchange: Exchange) -> None:
-    published = exchange.staged(8)
-    exchange.publish(published)
-    part = exchange.open(batch=1)
-    assert not exchange.books.stage(part, 3, now=0.0)
-    exchange.acknowledge(1)
-    assert exchange.books.stage(part, 3, now=0.0)
-    assert exchange.areas["a"].free_rows == 0
 
 
 def test_the_attempt_that_waits_longest_is_not_overtaken(exchange: Exchange) -> None:

@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from permitflow.errors import LocalProtocolError, StoreInUseError, StoreUnusableError, StoreWriteError
+from permitflow.errors import StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
 
 T = TypeVar("T")
@@ -167,11 +168,14 @@ _COMMITS_BETWEEN_LOOKS = 32
 _JOIN_SECONDS = 60.0
 
 
-def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
-    """Open the store in this folder, or make one; no other process can open it until the connection is closed.
+def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tuple[Database, T]":
+    """Open the store in this folder, or make one; no other process can open it until the database is closed.
 
-    The lock is the operating system's, on the file itself: a killed process leaves no lock behind.  The caller starts
-    the journal after it has checked the rest of the file.
+    The lock is the operating system's, on the file itself: a killed process leaves no lock behind.
+
+    Args:
+        folder: of the store.
+        load: reads all there is; raises ``ValueError`` where that is damaged.
 
     Raises:
         StoreInUseError: another exchange has it open.
@@ -189,7 +193,8 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
     except FileExistsError as error:
         raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
     except (OSError, sqlite3.Error) as error:
-        raise _unusable(folder, error) from error
+        raise StoreUnusableError(path=str(folder), reason=_words(error)) from error
+    journal: Journal | None = None
     try:
         if not is_begun:
             _lay_out(connection)
@@ -200,15 +205,22 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, Journal]:
         journal = Journal(connection, path)
         _require_sound(connection, path)
         _prepare(connection, path)
+        try:
+            loaded = load(connection)
+            journal.start(connection)
+        except (ValueError, sqlite3.Error) as error:
+            raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
+        return Database(connection, folder, journal), loaded
     except BaseException as error:
-        leave_file(connection, path, error)
+        if journal is not None:
+            journal.close()
+        _leave(connection, path, error)
         if isinstance(error, sqlite3.Error | ValueError | OSError):
-            raise _unusable(path, error) from error
+            raise StoreUnusableError(path=str(path), reason=_words(error)) from error
         raise
-    return connection, journal
 
 
-def leave_file(connection: sqlite3.Connection, path: Path, error: BaseException) -> None:
+def _leave(connection: sqlite3.Connection, path: Path, error: BaseException) -> None:
     """Close a refused file, and leave it and its log unchanged.
 
     SQLite folds the log back when it closes the file, or removes the log if it found no commit there.  But this may be
@@ -303,10 +315,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
 
 
-def _unusable(path: Path, error: Exception) -> StoreUnusableError:
-    return StoreUnusableError(path=str(path), reason=_words(error))
-
-
 def _words(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
@@ -316,30 +324,6 @@ def _words(error: Exception) -> str:
     if isinstance(error, ValueError) or is_damage:
         return f"it is damaged, or no database at all ({error}); {ADVICE}"
     return str(error)
-
-
-def count_rows(connection: sqlite3.Connection, channel: int, first_row: int, next_row: int) -> None:
-    """Add rows to the channel's count; a gap would make all later numbers wrong."""
-    moved = connection.execute(
-        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
-    )
-    if moved.rowcount != 1:
-        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
-
-
-_BECOME_ROWS = """
-INSERT INTO kept (channel, first_row, rows, batch)
-SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged WHERE part = ?
-"""
-
-
-def become_rows(connection: sqlite3.Connection, channel: int, part: int, first_row: int) -> None:
-    """Move a part to its channel; the bytes of its chunks stay in place."""
-    ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
-    connection.execute(_BECOME_ROWS, (channel, first_row, part))
-    count_rows(connection, channel, first_row, first_row + rows)
-    connection.execute("DELETE FROM staged WHERE part = ?", (part,))
-    connection.execute("DELETE FROM parts WHERE id = ?", (part,))
 
 
 class Reserve:
@@ -377,21 +361,13 @@ class Reserve:
             return 0
 
 
-class _Job(NamedTuple, Generic[T]):
-    do: Callable[[sqlite3.Connection], T]
-    answer: "asyncio.Future[T] | Future[T]"
+@dataclass(slots=True)
+class _Job:
+    do: Callable[[sqlite3.Connection], object]
+    answer: "asyncio.Future[Any] | Future[Any]"
     makes_room: bool
-
-
-_AnyJob: TypeAlias = _Job[Any]
-
-
-class _Outcome(NamedTuple):
-    """The outcome of a job; the loop passes it to the waiting caller."""
-
-    answer: "asyncio.Future[object] | Future[object]"
-    value: object
-    error: BaseException | None
+    value: object = None
+    error: BaseException | None = None
 
 
 class Database:
@@ -410,7 +386,7 @@ class Database:
         self._journal = journal
         self._file = path / FILE_NAME
         self._reserve = Reserve(log_of(self._file))
-        self._jobs: queue.SimpleQueue[_AnyJob | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._is_closed = self._is_failing = False
         self._journal_error: OSError | None = None
         self.commits = 0
@@ -448,7 +424,7 @@ class Database:
         answer.add_done_callback(self._note)
         self._put(_Job(do, answer, makes_room=True))
 
-    def _put(self, job: _AnyJob) -> None:
+    def _put(self, job: _Job) -> None:
         if self._is_closed:
             raise RuntimeError(f"the store {self._path} is closed")
         self._jobs.put(job)
@@ -469,7 +445,8 @@ class Database:
     def _run(self) -> None:
         try:
             while jobs := self._next():
-                self._answer(self._outcomes(jobs))
+                self._carry_out(jobs)
+                self._answer(jobs)
                 self._see_to_room()
                 if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
                     self._tidy()
@@ -477,9 +454,9 @@ class Database:
             self._connection.close()
             self._journal.close()
 
-    def _next(self) -> list[_AnyJob]:
+    def _next(self) -> list[_Job]:
         """Wait for a job, and return all waiting ones.  Empty: close the database."""
-        jobs: list[_AnyJob] = []
+        jobs: list[_Job] = []
         job = self._jobs.get()
         while job is not None:
             jobs.append(job)
@@ -490,37 +467,41 @@ class Database:
             self._jobs.put(None)
         return jobs
 
-    def _outcomes(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
+    def _carry_out(self, jobs: Sequence[_Job]) -> None:
         if self._journal_error is not None:
-            return self._refused(jobs, self._journal_error)
+            self._refuse(jobs, self._journal_error)
+            return
         if not self._reserve.make():
             # The space that it had is not for producers.
-            jobs, others = [job for job in jobs if job.makes_room], [job for job in jobs if not job.makes_room]
-            refused = self._refused(others, OSError(errno.ENOSPC, "the disk is full, but for what makes room"))
-            return refused + self._done(jobs) if jobs else refused
-        return self._done(jobs)
+            others = [job for job in jobs if not job.makes_room]
+            self._refuse(others, OSError(errno.ENOSPC, "the disk is full, but for what makes room"))
+            jobs = [job for job in jobs if job.makes_room]
+        if jobs:
+            self._do(jobs)
 
-    def _done(self, jobs: Sequence[_AnyJob], *, may_fold: bool = True) -> list[_Outcome]:
+    def _do(self, jobs: Sequence[_Job], *, may_fold: bool = True) -> None:
         try:
-            return self._together(jobs)
+            self._together(jobs)
         except Exception as error:
             self._roll_back()
-            if len(jobs) == 1:
-                if _may_be_full(error):
-                    if may_fold and self._fold():
-                        return self._done(jobs, may_fold=False)
-                    if jobs[0].makes_room and self._gives_up_reserve():
-                        return self._done(jobs)
-                return self._refused(jobs, error)
-        # A failed job must not stop the others: one that deletes may make room.
-        return [outcome for job in jobs for outcome in self._outcomes([job])]
+            if len(jobs) > 1:
+                # A failed job must not stop the others: one that deletes may make room.
+                for job in jobs:
+                    self._carry_out([job])
+            elif _may_be_full(error) and may_fold and self._fold():
+                self._do(jobs, may_fold=False)
+            elif _may_be_full(error) and jobs[0].makes_room and self._gives_up_reserve():
+                self._do(jobs)
+            else:
+                self._refuse(jobs, error)
 
-    def _together(self, jobs: Sequence[_AnyJob]) -> list[_Outcome]:
+    def _together(self, jobs: Sequence[_Job]) -> None:
         """Run the jobs in one transaction: all or none."""
         changes = self._connection.total_changes
         self._journal.begin()
         self._connection.execute("BEGIN IMMEDIATE")
-        outcomes = [_Outcome(job.answer, job.do(self._connection), None) for job in jobs]
+        for job in jobs:
+            job.value = job.do(self._connection)
         if is_change := self._connection.total_changes > changes:
             self._journal.count(self._connection)
         self._connection.execute("COMMIT")
@@ -532,14 +513,15 @@ class Database:
                 # The tables have it, but nothing would show its loss; opening the store again tells what is there.
                 reason = f"its journal cannot be written ({error.strerror}), so start the exchange again"
                 self._journal_error = OSError(error.errno, reason)
-                return self._refused(jobs, self._journal_error)
+                self._refuse(jobs, self._journal_error)
+                return
         if self._is_failing:
             self._is_failing = False
             _log.warning("the store %s can be written again", self._path)
-        return outcomes
 
-    def _refused(self, jobs: Sequence[_AnyJob], error: Exception) -> list[_Outcome]:
-        return [_Outcome(job.answer, None, self._told(error)) for job in jobs]
+    def _refuse(self, jobs: Sequence[_Job], error: Exception) -> None:
+        for job in jobs:
+            job.error = self._told(error)
 
     def _told(self, error: Exception) -> Exception:
         if not isinstance(error, sqlite3.Error | OSError):
@@ -611,14 +593,12 @@ class Database:
         return int(value)
 
     @staticmethod
-    def _answer(outcomes: Sequence[_Outcome]) -> None:
-        _tell([outcome for outcome in outcomes if isinstance(outcome.answer, Future)])
-        for_loop = [outcome for outcome in outcomes if isinstance(outcome.answer, asyncio.Future)]
-        if for_loop and isinstance(for_loop[0].answer, asyncio.Future):
-            try:
-                for_loop[0].answer.get_loop().call_soon_threadsafe(_tell, for_loop)
-            except RuntimeError:
-                return  # the loop is closed: no caller waits any more
+    def _answer(jobs: Sequence[_Job]) -> None:
+        _tell([job for job in jobs if isinstance(job.answer, Future)])
+        loops = {job.answer.get_loop() for job in jobs if isinstance(job.answer, asyncio.Future)}
+        for loop in loops:  # one at most
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+                loop.call_soon_threadsafe(_tell, [job for job in jobs if isinstance(job.answer, asyncio.Future)])
 
 
 def _may_be_full(error: Exception) -> bool:
@@ -627,11 +607,11 @@ def _may_be_full(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in codes
 
 
-def _tell(outcomes: Sequence[_Outcome]) -> None:
-    for outcome in outcomes:
-        if outcome.answer.done():
+def _tell(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        if job.answer.done():
             continue  # the caller has stopped waiting
-        if outcome.error is None:
-            outcome.answer.set_result(outcome.value)
+        if job.error is None:
+            job.answer.set_result(job.value)
         else:
-            outcome.answer.set_exception(outcome.error)
+            job.answer.set_exception(job.error)

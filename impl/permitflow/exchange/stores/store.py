@@ -19,8 +19,6 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.transports.arrow import BatchCodec, joined, runs
 
-# A list is cut at its beginning as a whole: only when that is worth it.
-_CUT_AT = 256
 # So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
 _SMALL_BYTES = 4 << 10
 # What is joined is let go of as a whole: a few rows that a consumer needs should not hold a window of others.
@@ -94,7 +92,6 @@ class ChannelStore:
         rows = [*batches]
         self._first_rows = [first_row for first_row, _ in rows]
         self._batches: list[pa.RecordBatch] = [batch for _, batch in rows]
-        self._forgotten = 0
         self._staged = {staging: [*chunks] for staging, chunks in staged.items()}
 
     def load(self) -> KeptChannel:
@@ -157,8 +154,8 @@ class ChannelStore:
             StoreError: the rows could not be read.
         """
         found: list[pa.RecordBatch] = []
-        position = bisect_right(self._first_rows, from_row, lo=self._forgotten) - 1
-        if position < self._forgotten:
+        position = bisect_right(self._first_rows, from_row) - 1
+        if position < 0:
             return []
         while from_row < to_row:
             batch, start = self._batches[position], from_row - self._first_rows[position]
@@ -177,16 +174,11 @@ class ChannelStore:
         Raises:
             StoreError: the write failed.
         """
-        needed = bisect_right(self._first_rows, first_kept_row, lo=self._forgotten) - 1
-        if needed == len(self._batches) - 1 >= self._forgotten:
-            last = self._batches[-1]
-            needed += first_kept_row >= self._first_rows[-1] + last.num_rows
-        for position in range(self._forgotten, needed):
-            self._batches[position] = None
-        self._forgotten = max(self._forgotten, needed)
-        if self._forgotten >= _CUT_AT and 2 * self._forgotten >= len(self._batches):
-            del self._batches[: self._forgotten], self._first_rows[: self._forgotten]
-            self._forgotten = 0
+        unneeded = bisect_right(self._first_rows, first_kept_row) - 1
+        if unneeded == len(self._batches) - 1 >= 0:
+            unneeded += first_kept_row >= self._first_rows[-1] + self._batches[-1].num_rows
+        if unneeded > 0:
+            del self._batches[:unneeded], self._first_rows[:unneeded]
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Append chunks to an attempt; they are not part of the channel yet.
@@ -229,7 +221,7 @@ class ChannelStore:
     def remove(self) -> None:
         """Forget the channel and all its rows; the exchange calls no method afterwards."""
         self._on_removal()
-        self._first_rows, self._batches, self._forgotten = [], [], 0
+        self._first_rows, self._batches = [], []
         self._staged.clear()
 
 
@@ -259,9 +251,13 @@ class Store:
             SchemaMismatchError: a stored channel has another schema; no channel was opened.
             StoreError: the stored data do not fit; no channel was opened.
         """
-        places = {name: ChannelStore(on_removal=partial(self._channels.pop, name, None)) for name in names}
+        places = {name: ChannelStore(on_removal=partial(self.forget, name)) for name in names}
         self._channels |= places
         return list(places.values())
+
+    def forget(self, name: str) -> None:
+        """Forget a channel that is removed."""
+        self._channels.pop(name, None)
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query, in the order of publishing."""

@@ -29,15 +29,17 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.stores import sqlite
+from permitflow.exchange.stores import sqlite_database
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 
@@ -90,12 +92,12 @@ def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Ope
         (ChannelParameters(row_permits=50), CONSUMERS, "row permits 100000, and 50 was given now"),
         (ChannelParameters(row_permits=100_000, permit_batch=1), CONSUMERS, "permit batch 12500, and 1 was given now"),
         (ChannelParameters(row_permits=100_000, oversize="whole"), CONSUMERS, "oversize split"),  # type: ignore[arg-type]
-        (PARAMETERS, ("default",), "consumers audit, default, and default was given now:"),
+        (StopAndWait(), CONSUMERS, "flow permits, and stop-and-wait was given now"),
         (PARAMETERS, ("default", "audit", "etl"), "consumers audit, default, and audit, default, etl was given now"),
     ],
 )
 def test_a_channel_that_was_stored_otherwise_is_refused(
-    open_store: OpenStore, parameters: ChannelParameters, consumers: tuple[str, ...], message: str
+    open_store: OpenStore, parameters: Parameters, consumers: tuple[str, ...], message: str
 ) -> None:
     channel(open_store())
     store = open_store()
@@ -234,7 +236,7 @@ async def test_who_waits_for_the_disk_does_not_keep_others_from_running(open_sto
     may_go_on = threading.Event()
     store = open_store()
     place = await filled(store)
-    store._database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
+    store.database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
     async with asyncio.TaskGroup() as group:
         appended = group.create_task(place.append(30, [rows(30, 1)]))
         for _ in range(100):
@@ -250,7 +252,7 @@ async def test_orders_that_come_together_share_a_flush(open_store: OpenStore) ->
     places = [channel(store, f"orders/{number}") for number in range(20)]
     await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
     before, may_go_on = store.commits, threading.Event()
-    store._database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+    store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
     async with asyncio.TaskGroup() as group:
         for place in places:
             group.create_task(place.append(0, [rows(0, 10)]))
@@ -310,10 +312,10 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
     store = open_store()
     place = await filled(store)
     with pytest.raises(StoreWriteError, match="full"):
-        await store._database.submit(needs_the_reserve)
+        await store.database.submit(needs_the_reserve)
     assert reserve.stat().st_size == RESERVE_BYTES
     with files_of_at_most(RESERVE_BYTES // 2):  # it cannot be made again
-        await store._database.submit(needs_the_reserve, makes_room=True)
+        await store.database.submit(needs_the_reserve, makes_room=True)
         with pytest.raises(StoreWriteError, match="the disk is full, but for what makes room"):
             await place.append(30, [rows(30, 1)])
         await place.acknowledge("audit", 30, 0)
@@ -322,25 +324,11 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
     assert reserve.stat().st_size == RESERVE_BYTES
 
 
-async def test_dictionaries_and_nested_columns_come_back(open_store: OpenStore) -> None:
-    table = {
-        "word": pa.array(["a", "b", None, "a"]).dictionary_encode(),
-        "list": pa.array([[1], [], None, [2, 3]]),
-        "struct": pa.array([{"x": 1.5}, None, {"x": None}, {"x": -0.0}]),
-    }
-    batch = pa.record_batch(table)
-    place = channel(open_store())
-    await place.declare(batch.schema)
-    await place.append(0, [batch.slice(1, 2), batch])
-    read = await channel(open_store()).read(0, 6)
-    assert pa.Table.from_batches(read).to_pylist() == [*batch.slice(1, 2).to_pylist(), *batch.to_pylist()]
-
-
 def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(sqlite, "Database", failing)
+    monkeypatch.setattr(sqlite_database, "Database", failing)
     with nothing_stays_open():
         for _ in range(2):
             with pytest.raises(RuntimeError, match="can't start new thread"):

@@ -212,7 +212,7 @@ async def test_at_every_moment_a_killed_store_is_complete_and_without_its_log_re
             (tmp_path / "store" / RESERVE_NAME).unlink()  # it would be copied each time
             place = await filled(store)
             confirmed.append(30)
-            store._database.done(lambda connection: connection.set_trace_callback(keep_moment))
+            store.database.done(lambda connection: connection.set_trace_callback(keep_moment))
             for row in range(30, 32):
                 await place.append(row, [rows(row, 1)])
                 confirmed.append(row + 1)

@@ -32,14 +32,6 @@ def attempt(batch: int, partition: int = 0, name: str = "a", query: str = "q") -
     return Staging(query, batch, partition, name)
 
 
-async def test_batches_of_a_reader_outlive_their_place_in_the_store(store: Store) -> None:
-    place = await opened(store, rows(0, 0).schema)
-    await place.append(0, [rows(0, 10)])
-    batches = await place.read(0, 10)
-    await place.acknowledge("default", 10, 10)
-    assert numbers(batches) == list(range(10))
-
-
 async def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are_gone(store: Store) -> None:
     place = await opened(store, rows(0, 0).schema)
     for staging, first in ((attempt(1, 1), 30), (attempt(1, 0), 20), (attempt(1, 0, "b"), 90), (attempt(0), 80)):
