@@ -136,6 +136,10 @@ class DemandSender(MessageSender[T]):
         self._record_count("Request", count)
 
     def _send(self, rows: Sequence[int]) -> None:
+        """The update.
+
+        Spec: Offer, Withdraw, Send.
+        """
         self._credit -= len(rows)
 
 

@@ -612,10 +612,7 @@ class MessageSender(Outbound[T]):
 
     @abstractmethod
     def _send(self, rows: Sequence[int]) -> None:
-        """The update: messages of these rows leave.
-
-        Spec: Send.
-        """
+        """The update: messages of these rows leave.  Its ``Spec:`` line also names what ``_tell`` reports."""
 
     def _counter(self) -> int:
         """What the recorder gets."""
@@ -645,10 +642,7 @@ class MessageSender(Outbound[T]):
         return count
 
     def _tell(self, verb: str, message: Message[T]) -> None:
-        """Offering and withdrawing change no count.
-
-        Spec: Offer, Withdraw.
-        """
+        """Report Offer or Withdraw, which change no count."""
         # A watermark may be replaced while it waits: report it when it leaves.
         if message.kind is not Kind.WATERMARK:
             self._record_count(verb)
@@ -1043,10 +1037,7 @@ class MessageReceiver(Inbound[T]):
 
     @abstractmethod
     def _accept(self, messages: int) -> None:
-        """Guard and update of the arrival of messages; raises as ``_accept_chunks``.
-
-        Spec: Deliver.
-        """
+        """Guard and update of the arrival of messages; raises as ``_accept_chunks``."""
 
     @abstractmethod
     def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:

@@ -197,7 +197,10 @@ class SquelchSender(MessageSender[T]):
         self._record_count("Hear")
 
     def _send(self, rows: Sequence[int]) -> None:
-        """Nothing is counted."""
+        """Nothing is counted.
+
+        Spec: Offer, Withdraw, Send.
+        """
 
     def _counter(self) -> int:
         return int(self._is_stopped)

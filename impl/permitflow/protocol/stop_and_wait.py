@@ -95,6 +95,10 @@ class StopAndWaitSender(MessageSender[T]):
         return None if self._free else ("unanswered messages", 1)
 
     def _send(self, rows: Sequence[int]) -> None:
+        """The update: a message is out.
+
+        Spec: Offer, Withdraw, Send.
+        """
         self._free = 0
         (self._rows_out,) = rows
         self._peak_rows = max(self._peak_rows, self._rows_out)
