@@ -61,47 +61,46 @@ class ExchangeCollector(_Collector):
 
     def collect(self) -> Iterable["Metric"]:
         """All metrics; not for the exchange's own thread."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
         bridges = self._asked(self._exchange.turns.all(self._exchange.each_statistics()))
         channels = [traffic_of(bridge) for bridge in bridges]
-        for name in _COUNTERS:
-            counter = CounterMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
-            for traffic in channels:
-                counter.add_metric([traffic.channel], getattr(traffic, name))
-            yield counter
-        for name in (*_GAUGES, *_KEPT):
-            gauge = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel"])
-            for traffic in channels:
-                holder = traffic.kept if name in _KEPT else traffic
-                if holder is not None and (value := getattr(holder, name)) is not None:
-                    gauge.add_metric([traffic.channel], value)
-            yield gauge
+        for name in (*_COUNTERS, *_GAUGES, *_KEPT):
+            holders = [(each.channel, each.kept if name in _KEPT else each) for each in channels]
+            found = [([channel], getattr(holder, name)) for channel, holder in holders if holder is not None]
+            yield _metric(name, FIGURES[name], ["channel"], found, is_counter=name in _COUNTERS)
         helps = {name: text for bridge in bridges for name, text in bridge.numbers.gauge_help.items()}
         yield from _of_flows(helps, "", [(traffic.channel, traffic.gauges) for traffic in channels])
         yield from _of_flows(helps, "consumer_", [(traffic.channel, traffic.consumer_gauges) for traffic in channels])
         for name, (label, read) in _LABELLED.items():
-            labelled = GaugeMetricFamily(f"permitflow_{name}", FIGURES[name], labels=["channel", label])
-            for traffic in channels:
-                for value, number in read(traffic).items():
-                    labelled.add_metric([traffic.channel, value], number)
-            yield labelled
+            values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
+            yield _metric(name, FIGURES[name], ["channel", label], values)
+
+
+def _metric(
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Iterable[tuple[Sequence[str], float | None]],
+    *,
+    is_counter: bool = False,
+) -> "Metric":
+    """A metric with these values by the values of its labels; those that are None are left out."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    metric = (CounterMetricFamily if is_counter else GaugeMetricFamily)(f"permitflow_{name}", text, labels=labels)
+    for labelled, value in values:
+        if value is not None:
+            metric.add_metric(labelled, value)
+    return metric
 
 
 def _of_flows(
     helps: Mapping[str, str], prefix: str, channels: Sequence[tuple[str, Mapping[str, int]]]
 ) -> Iterator["Metric"]:
     """What only the channels' flows count; with a prefix, of the streams to their consumers."""
-    from prometheus_client.core import GaugeMetricFamily
-
     of_streams = "Streams to consumers: " if prefix else ""
     for name in {name: None for _, gauges in channels for name in gauges}:
-        text = of_streams + helps.get(name, "")
-        gauge = GaugeMetricFamily(f"permitflow_{prefix}{name}", text, labels=["channel"])
-        for channel, gauges in channels:
-            if name in gauges:
-                gauge.add_metric([channel], gauges[name])
-        yield gauge
+        values = [([channel], gauges.get(name)) for channel, gauges in channels]
+        yield _metric(f"{prefix}{name}", of_streams + helps.get(name, ""), ["channel"], values)
 
 
 _GATE_COUNTERS: Mapping[str, tuple[str, Callable[[GateStatistics], float]]] = {
@@ -148,20 +147,14 @@ class GateCollector(_Collector):
 
     def collect(self) -> Iterable["Metric"]:
         """All metrics; not for the gate's own thread, of which ``gate.statistics()`` may be asked."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        statistics = self._asked(self._look())
-        for kind, figures in ((CounterMetricFamily, _GATE_COUNTERS), (GaugeMetricFamily, _GATE_GAUGES)):
-            for name, (text, read) in figures.items():
-                metric = kind(f"permitflow_gate_{name}", text, labels=["gate"])
-                metric.add_metric([self._name], read(statistics))
-                yield metric
-        for kind, of_input in ((CounterMetricFamily, _INPUT_COUNTERS), (GaugeMetricFamily, _INPUT_GAUGES)):
+        statistics, gate = self._asked(self._look()), self._name
+        for of_gate, is_counter in ((_GATE_COUNTERS, True), (_GATE_GAUGES, False)):
+            for name, (text, read) in of_gate.items():
+                yield _metric(f"gate_{name}", text, ["gate"], [([gate], read(statistics))], is_counter=is_counter)
+        for of_input, is_counter in ((_INPUT_COUNTERS, True), (_INPUT_GAUGES, False)):
             for name, (text, ask) in of_input.items():
-                metric = kind(f"permitflow_gate_input_{name}", text, labels=["gate", "input"])
-                for each in statistics.inputs:
-                    metric.add_metric([self._name, each.name], ask(each))
-                yield metric
+                values = [([gate, each.name], ask(each)) for each in statistics.inputs]
+                yield _metric(f"gate_input_{name}", text, ["gate", "input"], values, is_counter=is_counter)
 
     async def _look(self) -> GateStatistics:
         return self._gate.statistics()

@@ -6,7 +6,7 @@ Nobody else waits for them.
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,13 +20,11 @@ from permitflow.errors import (
     OverspendError,
     PeerGoneError,
     PermitflowError,
-    TooManyAttemptsError,
     TooManyProducersError,
     UndecodableDataError,
     UnexpectedFrameError,
 )
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.stores.store import ChannelStore, KeptChannel, Store
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
@@ -37,12 +35,10 @@ from permitflow.protocol.control import (
     Close,
     ControlRequest,
     Positions,
-    StagedPart,
 )
-from permitflow.protocol.frames import Feedback, Staging
+from permitflow.protocol.frames import Feedback
 from permitflow.protocol.permits import ChannelParameters, Permits
-from permitflow.protocol.replay import MOST_PRODUCERS, Retention
-from permitflow.protocol.staging import MOST_ATTEMPTS
+from permitflow.protocol.replay import Retention
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums, checked
@@ -210,7 +206,6 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
 
 
 SCHEMA = pa.schema([("n", pa.int64())])
-BOOK = "n" * 201
 ITEMS = 1_200_000
 """So many empty names or parts are 2.4 MB."""
 
@@ -270,58 +265,22 @@ async def test_a_request_of_megabytes_is_refused_unread() -> None:
         assert "4194304 bytes are the most" in str(error)
 
 
-@pytest.mark.parametrize("staging", [Staging(BOOK, 0, 0, "x"), Staging("q", 0, 0, BOOK)], ids=["query", "attempt"])
-async def test_an_attempt_whose_names_are_books_is_refused_and_not_kept(staging: Staging) -> None:
-    async with both_kinds() as (exchange, address):
-
-        async def dial() -> None:
-            async with put(address, "kept", SCHEMA, staging=staging):
-                pytest.fail("it was accepted")
-
-        error = await refused(dial(), InvalidParametersError)
-        assert "must have at most 200 characters" in str(error)
-        assert not exchange.staging.books.has_staged
-
-
-async def test_an_exchange_keeps_so_many_attempts_and_refuses_the_next() -> None:
-    async with both_kinds() as (exchange, address):
-        for number in range(MOST_ATTEMPTS):
-            exchange.staging.books.open("kept", Staging("q", 0, number, "x"), 0.0)
-
-        async def dial(query: str) -> None:
-            async with put(address, "kept", SCHEMA, staging=Staging(query, 0, 0, "y")) as sender:
-                await sender.end()
-
-        error = await refused(dial("r"), TooManyAttemptsError)
-        assert error.limit == MOST_ATTEMPTS
-        async with control(address) as orders:
-            await orders.discard("q", 0, [StagedPart("kept", 0, "x", 0)])
-        await dial("r")
-
-
-class ManyProducers(Store):
-    """A store with a channel that has had nearly all producers that it may have."""
-
-    def open_channels(self, names: Sequence[str], **facts: Any) -> Sequence[ChannelStore]:
-        places = super().open_channels(names, **facts)
-        kept = KeptChannel(log_id="log", producers={f"old/{number}": 1 for number in range(MOST_PRODUCERS - 1)})
-        for place in places:
-            place.load = lambda: kept  # type: ignore[method-assign]  # as a store that is opened again
-        return places
-
-
-async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next() -> None:
-    async with served("kept", schema=SCHEMA, retention=Retention.REPLAY, store=ManyProducers()) as (_, address):
+async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("permitflow.exchange.replay_channel.MOST_PRODUCERS", 2)
+    async with served("kept", schema=SCHEMA, retention=Retention.REPLAY) as (_, address):
 
         async def dial(producer: str) -> None:
             async with put(address, "kept", SCHEMA, producer=producer) as sender:
                 await sender.send(pa.record_batch({"n": pa.array([1], pa.int64())}))
                 await sender.end(closes_channel=False)
 
+        await dial("old")
         await dial("new")
         error = await refused(dial("newer"), TooManyProducersError)
-        assert error.facts == {"channel": "kept", "producer": "newer", "limit": MOST_PRODUCERS}
-        for known in ("new", "old/1", ""):
+        assert error.facts == {"channel": "kept", "producer": "newer", "limit": 2}
+        for known in ("new", "old", ""):
             await dial(known)
 
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError
+from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError, TooManyAttemptsError
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
@@ -376,9 +376,27 @@ def test_staging_at_random() -> None:
     run_state_machine_as_test(Staged, settings=settings(max_examples=150, stateful_step_count=40))
 
 
+LONG = "n" * 201
+
+
 @pytest.mark.parametrize(
-    "staging", [Staging("", 0, 0, "x"), Staging("q", -1, 0, "x"), Staging("q", 0, -1, "x"), Staging("q", 0, 0, "")]
+    "key",
+    [("", 0, 0, "x"), (LONG, 0, 0, "x"), ("q", -1, 0, "x"), ("q", 0, -1, "x"), ("q", 0, 0, ""), ("q", 0, 0, LONG)],
 )
-def test_an_incomplete_key_is_refused(exchange: Exchange, staging: Staging) -> None:
+def test_an_incomplete_or_long_key_is_refused_and_not_kept(exchange: Exchange, key: tuple[str, int, int, str]) -> None:
     with pytest.raises(InvalidParametersError):
-        exchange.books.open("a", staging, now=0.0)
+        exchange.books.open("a", Staging(*key), now=0.0)
+    assert not exchange.books.has_staged
+
+
+def test_the_books_keep_so_many_attempts_and_refuse_the_next_unless_it_is_late() -> None:
+    books = StagingBooks(most_attempts=1)
+    books.add_channel("a", LIMIT_ROWS, ReplayBooks(limit_rows=0))
+    books.restore({"q": 3})
+    kept = books.open("a", Staging("q", 4, 0, "x"), now=0.0)
+    with pytest.raises(TooManyAttemptsError) as caught:
+        books.open("a", Staging("q", 4, 1, "x"), now=0.0)
+    assert caught.value.limit == 1
+    assert not books.open("a", Staging("q", 3, 1, "x"), now=0.0).is_kept
+    books.break_off(kept, now=0.0)
+    assert books.open("a", Staging("q", 4, 1, "x"), now=0.0).is_kept
