@@ -23,7 +23,7 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import Demand, Request
 from permitflow.protocol.flow import Parameters
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.protocol.recording import ENDS
 from permitflow.protocol.squelch import SquelchParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
@@ -326,7 +326,16 @@ async def test_a_run_of_the_local_channel_is_a_behaviour_at_rest(agreed: Paramet
 CHUNK = pa.record_batch({"n": [1, 2, 3]})
 
 
-@pytest.mark.parametrize("agreed", [StopAndWait(), Demand(size=4), Demand(size=4, batch=4, initial=0)], ids=str)
+@pytest.mark.parametrize(
+    "agreed",
+    [
+        StopAndWait(),
+        Demand(size=4),
+        Demand(size=4, batch=4, initial=0),
+        *(ChannelParameters(row_permits=8, max_chunk_cost=2, oversize=oversize) for oversize in Oversize),
+    ],
+    ids=str,
+)
 async def test_a_run_through_an_exchange_is_three_behaviours(tmp_path: Path, listen: str, agreed: Parameters) -> None:
     with FileTrace(tmp_path / "run.jsonl") as trace:
         exchange = Exchange(record=trace.recorder)
@@ -345,10 +354,11 @@ async def test_a_run_through_an_exchange_is_three_behaviours(tmp_path: Path, lis
                 await sender.end()
 
             group.create_task(produce())
-            assert len([message async for message in receiver]) == 31
+            assert sum([message.rows async for message in receiver]) == 90
     audit = audit_files(tmp_path / "run.jsonl")
     assert audit.holds, audit.violations
-    verdicts = judge_all(read_trace(tmp_path / "run.jsonl"))
-    assert len(verdicts) == 3  # the producer's stream, the channel, the consumer's stream
-    for verdict in verdicts:
+    read = read_trace(tmp_path / "run.jsonl")
+    assert {*read.channels} == {"c#put1", "c", "c#get1"}
+    for verdict in (*judge_all(read), *judge_all(read, by_end=True)):
         assert verdict.is_valid, verdict.describe()
+        assert verdict.is_at_rest, verdict.describe()

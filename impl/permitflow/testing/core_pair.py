@@ -12,6 +12,7 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.recording import ENDS, RecorderFactory
 from permitflow.testing.moves import ActionRefused, Divergence
+from permitflow_model.kernel.queue import Fifo
 
 
 class FlowPair:
@@ -162,8 +163,8 @@ class FlowPair:
         return self._consumed % self._tags
 
 
-class AlikePair(FlowPair):
-    """The ends of a flow that treats chunks of any size and barriers alike."""
+class NumberedPair(FlowPair):
+    """The ends of a flow that treats chunks of any size and barriers alike: its messages are numbers."""
 
     def offer(self) -> None:
         """Offer a message: chunks and barriers in turn."""
@@ -177,3 +178,14 @@ class AlikePair(FlowPair):
     def send(self) -> None:
         """Send the oldest message, if the sender may."""
         self.leave()
+
+    def queues(self) -> dict[str, Any]:
+        """The variables that all of these specifications have."""
+        inbox, wire, waiting = (Fifo([number for _, number in place]) for place in self.numbered())
+        return {
+            "offered": self.offered_number,
+            "consumed": self.consumed_number,
+            "waiting": waiting,
+            "wire": wire,
+            "inbox": inbox,
+        }

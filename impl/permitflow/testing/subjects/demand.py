@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from permitflow.protocol.demand import DEMAND, Request
-from permitflow.testing.core_pair import AlikePair
+from permitflow.testing.core_pair import NumberedPair
 from permitflow.testing.moves import ActionRefused
 from permitflow.testing.subjects import UNLIMITED, Subject, step_by_step
 from permitflow.tracing import ChannelTrace
 from permitflow_model.demand import SYSTEM, Parameters, State
-from permitflow_model.kernel.queue import Fifo
 
 
-class DemandPair(AlikePair):
-    """The ends of demand, which treats chunks of any size and barriers alike."""
+class DemandPair(NumberedPair):
+    """The ends of demand."""
 
     def ask(self) -> None:
         """Let the application ask for a message."""
@@ -37,17 +36,12 @@ class DemandPair(AlikePair):
 
     def observe(self) -> State:
         """The state of both ends and of the wires, in the specification's terms."""
-        inbox, wire, waiting = (Fifo([number for _, number in place]) for place in self.numbered())
         return State(
-            offered=self.offered_number,
-            consumed=self.consumed_number,
-            waiting=waiting,
             credit=self.sender.credit,
-            wire=wire,
-            inbox=inbox,
             unrequested=self.receiver.unrequested,
             withheld=self.receiver.withheld,
             requests=self._requests,
+            **self.queues(),
         )
 
 

@@ -4,7 +4,7 @@ from collections import deque
 
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.squelch import SQUELCH, SquelchParameters
-from permitflow.testing.core_pair import AlikePair
+from permitflow.testing.core_pair import NumberedPair
 from permitflow.testing.moves import ActionRefused
 from permitflow.testing.subjects import UNLIMITED, Subject, step_by_step
 from permitflow.tracing.reader import ChannelTrace
@@ -17,7 +17,7 @@ def model_parameters(parameters: SquelchParameters, waiters: int, *, reminders: 
     return Parameters(waiters=waiters, reminders=reminders, **SQUELCH.stated(parameters))  # type: ignore[arg-type]  # they are numbers
 
 
-class SquelchPair(AlikePair):
+class SquelchPair(NumberedPair):
     """The ends of a squelched channel, in a world with a clock and a throttle, which the ends do not have.
 
     The world keeps the rate and both delays, and loses signals: as in the specification, nothing is sent while

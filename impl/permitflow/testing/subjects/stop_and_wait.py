@@ -1,27 +1,17 @@
 """Stop and wait: recorded runs as behaviours of ``StopAndWait``, and its two ends beside the model."""
 
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
-from permitflow.testing.core_pair import AlikePair
+from permitflow.testing.core_pair import NumberedPair
 from permitflow.testing.subjects import UNLIMITED, Subject, step_by_step
-from permitflow_model.kernel.queue import Fifo
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
 
-class StopAndWaitPair(AlikePair):
-    """The ends of stop-and-wait, which treats chunks of any size and barriers alike."""
+class StopAndWaitPair(NumberedPair):
+    """The ends of stop-and-wait."""
 
     def observe(self) -> State:
         """The state of both ends and of the wires, in the specification's terms."""
-        inbox, wire, waiting = (Fifo([number for _, number in place]) for place in self.numbered())
-        return State(
-            offered=self.offered_number,
-            consumed=self.consumed_number,
-            waiting=waiting,
-            free=self.sender.room_rows,
-            wire=wire,
-            inbox=inbox,
-            answers=len(self.feedback),
-        )
+        return State(free=self.sender.room_rows, answers=len(self.feedback), **self.queues())
 
 
 def messages_out(state: State) -> dict[str, int]:
