@@ -111,9 +111,31 @@ def _renumbered(events: Sequence[Event]) -> list[Event]:
     return result
 
 
-def _one(events: Sequence[Event], index: int, event: Event, *clauses: str) -> Fault:
-    changed = [*events[:index], event, *events[index + 1 :]]
-    return Fault(changed, frozenset((event.end, event.sequence, clause) for clause in clauses))
+def _more_permits(event: Event, more: int) -> Event:
+    return with_permits(event, permits_of(event).rows + more)
+
+
+MakeFault = Callable[[Sequence[Event], random.Random], Fault]
+
+
+def _one(suits: Callable[[Event], bool], change: Callable[[Event], Event], *clauses: str) -> MakeFault:
+    """One event is changed, and breaks these clauses."""
+
+    def fault(events: Sequence[Event], choose: random.Random) -> Fault:
+        index = _choose(events, choose, suits)
+        event = change(events[index])
+        expected = frozenset((event.end, event.sequence, clause) for clause in clauses)
+        return Fault([*events[:index], event, *events[index + 1 :]], expected)
+
+    return fault
+
+
+def _is(action: str) -> Callable[[Event], bool]:
+    return lambda event: event.action == action
+
+
+def _completes_a_batch(event: Event) -> bool:
+    return event.action == "Consume" and permits_of(event).rows > 0 and _counters(event)[2] == 0
 
 
 def _event_missing(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -129,46 +151,6 @@ def _event_twice(events: Sequence[Event], choose: random.Random) -> Fault:
     twice = events[index]
     expected: Expected = (twice.end, twice.sequence, Clause.SEQUENCE)
     return Fault([*events[: index + 1], twice, *events[index + 1 :]], frozenset({expected}))
-
-
-def _mispriced(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "SendChunk")
-    event = with_permits(events[index], permits_of(events[index]).rows + 1)
-    return _one(events, index, event, COST, Clause.CONSERVATION)
-
-
-def _permits_created(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "AddPermits")
-    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), Clause.CONSERVATION)
-
-
-def _permits_lost(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "AddPermits" and permits_of(event).rows > 1)
-    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows - 1), Clause.CONSERVATION)
-
-
-def _miscounted(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.end == "sender" and _counters(event)[0] > 0)
-    return _one(events, index, _counting(events[index], 0, _counters(events[index])[0] - 1), Clause.CONSERVATION)
-
-
-def _overspent(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "SendChunk")
-    return _one(events, index, _counting(events[index], 0, -1), Clause.BOUNDED, Clause.CONSERVATION)
-
-
-def _batch_kept(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(
-        events,
-        choose,
-        lambda event: event.action == "Consume" and permits_of(event).rows > 0 and _counters(event)[2] == 0,
-    )
-    return _one(events, index, _counting(events[index], 2, permits_of(events[index]).rows), BATCHED)
-
-
-def _residue_wrong(events: Sequence[Event], choose: random.Random) -> Fault:
-    index = _choose(events, choose, lambda event: event.action == "Flush")
-    return _one(events, index, with_permits(events[index], permits_of(events[index]).rows + 1), BATCHED)
 
 
 def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -216,16 +198,30 @@ def _counters(event: Event) -> tuple[int, ...]:
     return event.counters
 
 
-FAULTS: dict[str, Callable[[Sequence[Event], random.Random], Fault]] = {
+FAULTS: dict[str, MakeFault] = {
     "an event is missing": _event_missing,
     "an event is there twice": _event_twice,
-    "a chunk has another price": _mispriced,
-    "permits are created": _permits_created,
-    "permits are lost": _permits_lost,
-    "an end miscounts": _miscounted,
-    "permits are spent that are not there": _overspent,
-    "a batch is kept back": _batch_kept,
-    "another residue is returned": _residue_wrong,
+    "a chunk has another price": _one(
+        _is("SendChunk"), lambda event: _more_permits(event, 1), COST, Clause.CONSERVATION
+    ),
+    "permits are created": _one(_is("AddPermits"), lambda event: _more_permits(event, 1), Clause.CONSERVATION),
+    "permits are lost": _one(
+        lambda event: event.action == "AddPermits" and permits_of(event).rows > 1,
+        lambda event: _more_permits(event, -1),
+        Clause.CONSERVATION,
+    ),
+    "an end miscounts": _one(
+        lambda event: event.end == "sender" and _counters(event)[0] > 0,
+        lambda event: _counting(event, 0, _counters(event)[0] - 1),
+        Clause.CONSERVATION,
+    ),
+    "permits are spent that are not there": _one(
+        _is("SendChunk"), lambda event: _counting(event, 0, -1), Clause.BOUNDED, Clause.CONSERVATION
+    ),
+    "a batch is kept back": _one(
+        _completes_a_batch, lambda event: _counting(event, 2, permits_of(event).rows), BATCHED
+    ),
+    "another residue is returned": _one(_is("Flush"), lambda event: _more_permits(event, 1), BATCHED),
     "a chunk was never offered": _never_offered,
     "another chunk is delivered": _another_delivered,
     "permits come that nobody returned": _never_returned,

@@ -5,7 +5,7 @@ checkpoint; a file sink also lists its published batches.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,14 +95,44 @@ def judge_query(
     task_facts = _facts(folder, file_name_of("task", consumer))
     offsets = _offsets(logs / "offsets", source)
     commits = [batch for batch in _batches(logs / "commits") if batch in offsets]
-    channels = [str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart"]
-    told = None if published is None else list(published)
-    return [
-        _ChannelRun(channel, source_facts, task_facts, offsets).judge(
-            commits, told, durable=durable, staging_rows=staging_rows
+    told = [] if published is None else list(published)
+
+    def verdict(channel: str) -> QueryVerdict:
+        of_source, of_tasks = (
+            [facts for facts in every if facts["channel"] == channel] for every in (source_facts, task_facts)
         )
-        for channel in dict.fromkeys(channels)
-    ]
+        begin = of_source[0]
+        first_row = _number(begin, "row")
+        constants = query_parameters(
+            row_permits=_number(begin, "row_permits"),
+            batch_cap=_number(begin, "batch_cap"),
+            durable=durable,
+            staging_rows=staging_rows,
+        )
+        ranges = dict(_ranges(offsets, channel, first_row))
+
+        def in_log(action: str, batches: Iterable[int], where: str) -> list[QueryEvent]:
+            """What one of Spark's logs tells of the batches that have rows of this channel."""
+            return [
+                QueryEvent(action, *ranges[batch], where=f"batch {batch}, {where}")
+                for batch in batches
+                if batch in ranges
+            ]
+
+        # Events of Spark's logs, the tasks and the sink are taken before the source's next event: they came earlier.
+        logs = [
+            in_log("WriteOffsetLog", ranges, "offsets"),
+            [_event(facts, first_row) for facts in sorted(of_tasks, key=lambda facts: _number(facts, "batch"))],
+            in_log("Publish", told, "the sink"),
+            in_log("WriteCommitLog", commits, "commits"),
+            [_event(facts, first_row) for facts in of_source],
+        ]
+        interpretation = SparkMicroBatchReplay(constants)
+        outcome = interleave(interpretation, interpretation.start(), logs)
+        return QueryVerdict(channel, first_row, outcome, sum(map(len, logs)) - outcome.performed)
+
+    channels = dict.fromkeys(str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart")
+    return [verdict(channel) for channel in channels]
 
 
 def published_by_file_sink(table: Path | str) -> list[int]:
@@ -110,71 +140,22 @@ def published_by_file_sink(table: Path | str) -> list[int]:
     return _batches(Path(table) / "_spark_metadata")
 
 
-class _ChannelRun:
-    """The recording of one channel."""
+def _ranges(offsets: Mapping[int, StreamOffset], channel: str, first_row: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Each batch that has rows of the channel, and which: counted from the first row."""
+    start = 0
+    for batch, offset in offsets.items():
+        end = offset.rows.get(channel, first_row) - first_row
+        if end != start:
+            yield batch, (start, end)
+        start = end
 
-    def __init__(
-        self, channel: str, source: Sequence[Facts], tasks: Sequence[Facts], offsets: Mapping[int, StreamOffset]
-    ) -> None:
-        self._channel = channel
-        self._source = [facts for facts in source if facts["channel"] == channel]
-        self._tasks = [facts for facts in tasks if facts["channel"] == channel]
-        self._begin = self._source[0]
-        self._first_row = _number(self._begin, "row")
-        self._ranges = self._ranges_of(offsets)
 
-    def judge(
-        self, commits: Sequence[int], published: Sequence[int] | None, *, durable: bool, staging_rows: int
-    ) -> QueryVerdict:
-        permits, cap = _number(self._begin, "row_permits"), _number(self._begin, "batch_cap")
-        interpretation = SparkMicroBatchReplay(
-            query_parameters(row_permits=permits, batch_cap=cap, durable=durable, staging_rows=staging_rows)
-        )
-        # Events of Spark's logs, the tasks and the sink are taken before the source's next event: they came earlier.
-        logs = [
-            [self._of_batch("WriteOffsetLog", batch, "offsets") for batch in self._ranges],
-            [*self._task_events()],
-            [self._of_batch("Publish", batch, "the sink") for batch in published or () if batch in self._ranges],
-            [self._of_batch("WriteCommitLog", batch, "commits") for batch in commits if batch in self._ranges],
-            [self._source_event(facts) for facts in self._source],
-        ]
-        outcome = interleave(interpretation, interpretation.start(), logs)
-        left_over = sum(map(len, logs)) - outcome.performed
-        return QueryVerdict(self._channel, self._first_row, outcome, left_over)
-
-    def _ranges_of(self, offsets: Mapping[int, StreamOffset]) -> dict[int, tuple[int, int]]:
-        """The row range of each batch that is not empty, counted from the first row."""
-        ranges, start = {}, 0
-        for batch, offset in offsets.items():
-            end = offset.rows.get(self._channel, self._first_row) - self._first_row
-            if end != start:
-                ranges[batch] = (start, end)
-            start = end
-        return ranges
-
-    def _of_batch(self, action: str, batch: int, where: str) -> QueryEvent:
-        return QueryEvent(action, *self._ranges[batch], where=f"batch {batch}, {where}")
-
-    def _task_events(self) -> Iterator[QueryEvent]:
-        for facts in sorted(self._tasks, key=lambda facts: _number(facts, "batch")):
-            yield self._event(facts, facts["start"], facts["end"])
-
-    def _source_event(self, facts: Facts) -> QueryEvent:
-        if facts["action"] == "Acknowledge":
-            return self._event(facts, facts["before"], facts["row"])
-        if facts["action"] == "PlanBatch":
-            return self._event(facts, facts["start"], facts["end"])
-        return self._event(facts, self._first_row, facts["row"])
-
-    def _event(self, facts: Facts, start: object, end: object) -> QueryEvent:
-        first, produced = self._first_row, facts.get("produced", self._first_row)
-        return QueryEvent(
-            action=str(facts["action"]),
-            start=int(str(start)) - first,
-            end=int(str(end)) - first,
-            produced=int(str(produced)) - first,
-            where=str(facts["where"]),
-        )
+def _event(facts: Facts, first_row: int) -> QueryEvent:
+    """What the source, or a task, has recorded; rows are counted from the first row."""
+    start = facts.get("before", facts.get("start", first_row))
+    end, produced = facts.get("row", facts.get("end")), facts.get("produced", first_row)
+    start, end, produced = (int(str(row)) - first_row for row in (start, end, produced))
+    return QueryEvent(str(facts["action"]), start, end, produced, str(facts["where"]))
 
 
 def _facts(folder: Path, name: str) -> list[Facts]:
