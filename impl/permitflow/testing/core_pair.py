@@ -48,14 +48,14 @@ class FlowPair:
         self._due.append(self._serial)
         self._waiting.append(self.sender.offer(kind, self._serial, rows))
 
-    def announce(self) -> None:
+    def offer_watermark(self) -> None:
         """Announce a watermark."""
         self._serial += 1
         self.watermark = self._serial
         self.sender.offer_watermark(self._serial)
 
-    def take_back(self, position: int, kind: Kind | None = None) -> None:
-        """Withdraw the message of this kind at this position in the line."""
+    def take_back(self, position: int = -1, kind: Kind | None = None) -> None:
+        """Withdraw the message at this position in the line, by default the newest; it must be of this kind."""
         if not self._waiting or kind not in (None, self._waiting[position].message.kind):
             raise ActionRefused("no such message waits there")
         offered = self._waiting.pop(position)
@@ -77,7 +77,7 @@ class FlowPair:
             raise Divergence(f"{message} was sent, {due} is the oldest")
         self.wire.append(message)
 
-    def leave_watermark(self) -> None:
+    def send_watermark(self) -> None:
         """Put the pending watermark onto the wire."""
         message = self.sender.send_watermark()
         if message.payload != self.watermark:
@@ -171,9 +171,7 @@ class NumberedPair(FlowPair):
         kind, rows = ((Kind.CHUNK, 5), (Kind.CHUNK, 0), (Kind.BARRIER, 0))[self.offered_number % 3]
         self.put_in_line(kind, rows)
 
-    def withdraw(self, position: int = -1) -> None:
-        """Withdraw the message at this position in the line."""
-        self.take_back(position)
+    withdraw = FlowPair.take_back
 
     def send(self) -> None:
         """Send the oldest message, if the sender may."""

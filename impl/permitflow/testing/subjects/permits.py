@@ -1,12 +1,13 @@
 """Permits: recorded runs as behaviours of ``PermitChannel``, and its two ends beside the model."""
 
 from collections import deque
+from functools import partialmethod
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize, Permits
 from permitflow.protocol.permits import held as held_by_core
-from permitflow.protocol.recording import ActionTable, End, RecorderFactory
+from permitflow.protocol.recording import ActionTable, End
 from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.moves import ActionRefused
 from permitflow.testing.subjects import UNLIMITED, Explanation, Peaks, Subject, first_of
@@ -149,47 +150,17 @@ class _Watch:
 class CorePair(FlowPair):
     """The ends of permits, beside ``PermitChannel``."""
 
-    def __init__(self, parameters: ChannelParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
-        """Chunks and barriers are numbered modulo ``tags`` in what ``observe`` shows."""
-        super().__init__(parameters, tags=tags, record=record)
-        self._parameters = parameters
+    offer_chunk = partialmethod(FlowPair.put_in_line, Kind.CHUNK)
+    offer_barrier = partialmethod(FlowPair.put_in_line, Kind.BARRIER)
+    withdraw_chunk = partialmethod(FlowPair.take_back, kind=Kind.CHUNK)
+    withdraw_barrier = partialmethod(FlowPair.take_back, kind=Kind.BARRIER)
+    send_chunk = partialmethod(FlowPair.leave, Kind.CHUNK)
+    send_barrier = partialmethod(FlowPair.leave, Kind.BARRIER)
 
     @property
     def grants(self) -> deque[Permits]:
         """Permits on their way back."""
         return self.feedback
-
-    def offer_chunk(self, rows: int) -> None:
-        """The application wants to send a chunk."""
-        self.put_in_line(Kind.CHUNK, rows)
-
-    def offer_barrier(self) -> None:
-        """The application wants to send a barrier."""
-        self.put_in_line(Kind.BARRIER)
-
-    def offer_watermark(self) -> None:
-        """The application announces a watermark."""
-        self.announce()
-
-    def withdraw_chunk(self, position: int = -1) -> None:
-        """The application gives up waiting with the chunk at this position in the line."""
-        self.take_back(position, Kind.CHUNK)
-
-    def withdraw_barrier(self, position: int = -1) -> None:
-        """The application gives up waiting with the barrier at this position in the line."""
-        self.take_back(position, Kind.BARRIER)
-
-    def send_chunk(self) -> None:
-        """The oldest waiting message, a chunk, goes onto the wire."""
-        self.leave(Kind.CHUNK)
-
-    def send_barrier(self) -> None:
-        """The oldest waiting message, a barrier, goes onto the wire."""
-        self.leave(Kind.BARRIER)
-
-    def send_watermark(self) -> None:
-        """The pending watermark goes onto the wire."""
-        self.leave_watermark()
 
     def consume_taken(self) -> None:
         """Consume the oldest taken message; the receiver grants first what it withholds."""
@@ -237,7 +208,9 @@ class CorePair(FlowPair):
         return [Permits(rows)] if rows else []
 
     def _as_in_the_model(self, message: Message[int], number: int) -> ModelMessage:
-        return ModelMessage(message.kind.value, number, message.rows, max(held_by_core(message, self._parameters)))
+        return ModelMessage(
+            message.kind.value, number, message.rows, max(held_by_core(message, self.sender.parameters))
+        )
 
 
 SUBJECT = Subject(
