@@ -11,8 +11,9 @@ import os
 import sys
 import threading
 import weakref
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Container, Mapping
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -94,15 +95,15 @@ class FileTrace:
             InvalidParametersError: this end of this channel was opened before, the trace is closed, or the channel is
                 of another protocol than those before it and the file is Parquet, which has one set of columns.
         """
-        self._open_end(Header(channel, end, table, parameters))
-        sequence = 0
-
-        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
-            nonlocal sequence
-            sequence += 1
-            self._append(Event(channel, end, sequence, action, arguments, monotonic(), counters))
-
-        return record
+        header = Header(channel, end, table, parameters)
+        with self._lock:
+            if self._writer is None:
+                raise InvalidParametersError(name="channel", value=channel, rule="needs a trace that is open")
+            _require_new(header, self._opened)
+            self._require_fitting(table)
+            self._opened.add((channel, end))
+            self._records.append(header)
+        return _recorder(channel, end, self._append)
 
     def flush(self) -> None:
         """Write the buffered events.  ``close`` reports a failure."""
@@ -139,18 +140,6 @@ class FileTrace:
             if error is None:
                 raise
             error.add_note(str(failure))
-
-    def _open_end(self, header: Header) -> None:
-        with self._lock:
-            if self._writer is None:
-                raise InvalidParametersError(name="channel", value=header.channel, rule="needs a trace that is open")
-            if header[:2] in self._opened:
-                raise InvalidParametersError(
-                    name="channel", value=header.channel, rule=f"must be new to the trace ({header.end} is recorded)"
-                )
-            self._require_fitting(header.table)
-            self._opened.add((header.channel, header.end))
-            self._records.append(header)
 
     def _require_fitting(self, table: ActionTable) -> None:
         known = self._tables.setdefault(table.flow, table)
@@ -225,6 +214,21 @@ atexit.register(_close_all)
 os.register_at_fork(after_in_child=_abandon_all)
 
 
+def _require_new(header: Header, opened: Container[tuple[str, End]]) -> None:
+    if header[:2] in opened:
+        rule = f"must be new to the trace ({header.end} is recorded)"
+        raise InvalidParametersError(name="channel", value=header.channel, rule=rule)
+
+
+def _recorder(channel: str, end: End, take: Callable[[Event], None]) -> Recorder:
+    sequences = count(1)
+
+    def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+        take(Event(channel, end, next(sequences), action, arguments, monotonic(), counters))
+
+    return record
+
+
 class MemoryTrace:
     """A bounded ring of events: the newest ``limit`` of them are kept, of all channels together."""
 
@@ -238,7 +242,7 @@ class MemoryTrace:
             raise InvalidParametersError(name="limit", value=limit, rule="must be at least 1")
         self._headers: list[Header] = []
         self._ring: deque[Event] = deque(maxlen=limit)
-        self._recorded: Counter[tuple[str, End]] = Counter()
+        self._recorded = 0
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -248,7 +252,7 @@ class MemoryTrace:
     @property
     def dropped(self) -> int:
         """Number of events that the ring has dropped."""
-        return self._recorded.total() - len(self._ring)
+        return self._recorded - len(self._ring)
 
     def recorder(
         self, channel: str, end: End, table: ActionTable, parameters: Mapping[str, ParameterValue]
@@ -258,18 +262,14 @@ class MemoryTrace:
         Raises:
             InvalidParametersError: this end of this channel was opened before.
         """
-        if any(header[:2] == (channel, end) for header in self._headers):
-            raise InvalidParametersError(
-                name="channel", value=channel, rule=f"must be new to the trace ({end} is recorded)"
-            )
-        self._headers.append(Header(channel, end, table, parameters))
-        counts, key, keep = self._recorded, (channel, end), self._ring.append
+        header = Header(channel, end, table, parameters)
+        _require_new(header, {header[:2] for header in self._headers})
+        self._headers.append(header)
+        return _recorder(channel, end, self._keep)
 
-        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
-            counts[key] = sequence = counts[key] + 1
-            keep(Event(channel, end, sequence, action, arguments, monotonic(), counters))
-
-        return record
+    def _keep(self, event: Event) -> None:
+        self._ring.append(event)
+        self._recorded += 1
 
     def trace(self) -> Trace:
         """The recording so far, as if it had been read from a file."""
