@@ -45,6 +45,11 @@ Document: TypeAlias = dict[str, object]
 """An object for ``json``."""
 
 
+def call(action: str, arguments: Sequence[int]) -> str:
+    """An action with its arguments, if it has any."""
+    return f"{action}({', '.join(f'{number:,}' for number in arguments)})" if arguments else action
+
+
 class Fact(NamedTuple):
     """A parameter as it is shown."""
 
@@ -108,7 +113,7 @@ class Look:
 
     def event(self, action: str, arguments: Sequence[int]) -> str:
         """A recorded action in words."""
-        return f"{action}({', '.join(f'{number:,}' for number in arguments)})" if arguments else action
+        return call(action, arguments)
 
     # A state in words.
 

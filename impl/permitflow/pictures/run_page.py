@@ -4,15 +4,13 @@ A page is one HTML file with everything in it.  Nothing is fetched, and the page
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from string import Template
-from typing import Any
 
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
 from permitflow.pictures.document import document_of, embedded, facts_list, facts_of, script_of
-from permitflow.pictures.look import DRAWING_WIDTH, MARGIN
+from permitflow.pictures.look import DRAWING_WIDTH, MARGIN, call
 from permitflow.pictures.run import Run, Verdict, last_steps
 
 _STYLES = ("palette.css", "page.css", "storyboard.css")
@@ -46,15 +44,6 @@ def page_of(run: Run) -> str:
         run=embedded(document),
         script=script_of(_SCRIPTS),
     )
-
-
-@dataclass(frozen=True)
-class _Row:
-    number: int
-    title: str
-    actor: str
-    before: Any
-    state: Any
 
 
 def storyboard(run: Run, *, standalone: bool = True) -> str:
@@ -98,38 +87,30 @@ def _legend(run: Run, y: float) -> tuple[list[str], float]:
 
 def _rows(run: Run, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
-    for row in _shown(run):
-        if isinstance(row, str):
-            parts.append(svg.text(_ACTION_AT, y + 16, row, class_="muted"))
+    rows = len(run.steps) + 1
+    numbers: list[int | None] = [*range(rows)]
+    if len(run.steps) >= MOST_ROWS:
+        numbers[ROWS_AT_EACH_END : rows - ROWS_AT_EACH_END] = [None]
+    for number in numbers:
+        if number is None:
+            told = f"{rows - 2 * ROWS_AT_EACH_END:,} steps are not drawn"
+            parts.append(svg.text(_ACTION_AT, y + 16, told, class_="muted"))
         else:
-            parts += _row(run, row, y)
+            parts += _row(run, number, y)
         y += _ROW_HEIGHT
     return parts, y + 8
 
 
-def _shown(run: Run) -> Iterator[_Row | str]:
-    left_out = len(run.steps) + 1 - 2 * ROWS_AT_EACH_END
-    for number in range(len(run.steps) + 1):
-        if len(run.steps) < MOST_ROWS or not ROWS_AT_EACH_END <= number < ROWS_AT_EACH_END + left_out:
-            yield _row_of(run, number)
-        elif number == ROWS_AT_EACH_END:
-            yield f"{left_out:,} steps are not drawn"
-
-
-def _row_of(run: Run, number: int) -> _Row:
-    if number == 0:
-        return _Row(run.skipped, "", "", run.start, run.start)
-    step = run.steps[number - 1]
+def _row(run: Run, number: int, y: float) -> Iterator[str]:
     before = run.steps[number - 2].state if number > 1 else run.start
-    arguments = f"({', '.join(f'{argument:,}' for argument in step.arguments)})" if step.arguments else ""
-    return _Row(run.skipped + number, step.action + arguments, run.look.actor(step.action), before, step.state)
-
-
-def _row(run: Run, row: _Row, y: float) -> Iterator[str]:
-    yield svg.text(MARGIN + 28, y + 16, f"{row.number:,}", class_="muted right")
-    yield svg.text(_ACTION_AT, y + 16, row.title or "the beginning", class_="action" if row.title else "muted")
-    yield svg.text(_ACTOR_AT, y + 16, row.actor, class_="muted")
-    yield from run.look.drawn(run.parameters, row.before, row.state, y)
+    state, action, actor = run.start, "the beginning", ""
+    if number:
+        step = run.steps[number - 1]
+        state, action, actor = step.state, call(step.action, step.arguments), run.look.actor(step.action)
+    yield svg.text(MARGIN + 28, y + 16, f"{run.skipped + number:,}", class_="muted right")
+    yield svg.text(_ACTION_AT, y + 16, action, class_="action" if number else "muted")
+    yield svg.text(_ACTOR_AT, y + 16, actor, class_="muted")
+    yield from run.look.drawn(run.parameters, before, state, y)
 
 
 def _end(run: Run, y: float) -> tuple[list[str], float]:

@@ -14,7 +14,7 @@ from typing import Any
 from permitflow.pictures import svg
 from permitflow.pictures.assets import asset
 from permitflow.pictures.document import embedded, facts_list, script_of
-from permitflow.pictures.look import Document, Look
+from permitflow.pictures.look import Document, Look, call
 from permitflow_model.kernel.explore import explore
 
 MOST_STATES = 500
@@ -52,9 +52,7 @@ class Edge:
     @property
     def label(self) -> str:
         """The action with its arguments."""
-        return (
-            f"{self.action}({', '.join(f'{number:,}' for number in self.arguments)})" if self.arguments else self.action
-        )
+        return call(self.action, self.arguments)
 
 
 @dataclass(frozen=True)
