@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.tracing import FileTrace
 from tests.cli.conftest import Command, Report
+from tests.support.pages import PageReader
 
 STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 
@@ -27,26 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Embedded(HTMLParser):
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self._is_data = False
-        self.texts: list[str] = []
-        self.feed(page.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._is_data = tag == "script" and ("type", "application/json") in attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_data = False
-
-    def handle_data(self, data: str) -> None:
-        if self._is_data:
-            self.texts.append(data)
-
-
 def embedded(page: Path) -> dict[str, Any]:
-    (text,) = Embedded(page).texts
+    (text,) = PageReader(page.read_text(encoding="utf-8")).data.values()
     document = json.loads(text)
     assert isinstance(document, dict)
     return document

@@ -3,14 +3,12 @@
 The data are columns with one entry for each state or step.  The system's look decides how a state is shown.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from itertools import pairwise
 from typing import Any
 
-from permitflow.pictures.assets import asset
 from permitflow.pictures.look import Document, Fact, Look
 from permitflow.pictures.run import Run
 from permitflow_model.kernel.system import Action
@@ -85,12 +83,6 @@ def _reasons(look: Look, state: Any, parameters: Any) -> Iterator[str | None]:
         yield None if guard is None else guard.sentence
 
 
-def embedded(document: Document) -> str:
-    """The document as text for a ``script`` element."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
 def facts_of(run: Run) -> list[Fact]:
     """The relevant parameters of a run."""
     return run.look.facts(run.parameters, is_recorded=run.is_recorded, has_every_size=run.has_every_size)
@@ -116,11 +108,6 @@ def _variables(look: Look, state: Any) -> list[Document]:
     remarks = look.specification.remarks()
     names = [camel_case(field) for field in state._fields]
     return [{"name": name, "remark": remarks[name]} for name in names]
-
-
-def script_of(names: tuple[str, ...]) -> str:
-    """Join scripts into one with a scope of its own."""
-    return '(() => {\n"use strict";\n' + "\n".join(map(asset, names)) + "})();"
 
 
 def facts_list(facts: Iterable[Fact]) -> str:

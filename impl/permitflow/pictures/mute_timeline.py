@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from string import Template
 
 from permitflow.pictures import svg
-from permitflow.pictures.assets import asset
+from permitflow.pictures.assets import page
 
 _WIDTH = 1080
 _MARGIN = 28
@@ -62,14 +61,12 @@ class MuteTimeline:
     def page(self) -> str:
         """One HTML file with everything in it."""
         body = "\n".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in self.rows)
-        return Template(asset("sweep.html")).substitute(
-            title=escape(self.title),
-            sentence=escape(self.sentence),
-            label="Who was muted when, and what went in and came out",
-            origin=escape(self.origin),
-            style="".join(map(asset, ("palette.css", "page.css", "sweep.css", "mute.css"))),
-            drawing=self.drawing(),
-            table=f"<table><tbody>\n{body}\n</tbody></table>",
+        label = "Who was muted when, and what went in and came out"
+        return page(
+            "sweep",
+            ("palette.css", "page.css", "sweep.css", "mute.css"),
+            {"title": self.title, "sentence": self.sentence, "label": label, "origin": self.origin},
+            {"drawing": self.drawing(), "table": f"<table><tbody>\n{body}\n</tbody></table>"},
         )
 
     def drawing(self) -> str:

@@ -14,10 +14,9 @@ from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-from permitflow.pictures.assets import asset
+from permitflow.pictures.assets import asset, page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,14 +104,14 @@ class _Picture:
             for is_well, cells in self.rows
         ]
         body = "\n".join(lines)
-        return Template(asset("sweep.html")).substitute(
-            title=escape(self.title),
-            label=escape(self.label),
-            origin=escape(self.origin),
-            sentence=escape(self.sentence),
-            style="".join(map(asset, ("palette.css", "page.css", "sweep.css"))),
-            drawing=re.sub(r"<style>.*?</style>", "", self._svg(with_title=False), count=1, flags=re.DOTALL),
-            table=f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>",
+        return page(
+            "sweep",
+            ("palette.css", "page.css", "sweep.css"),
+            {"title": self.title, "label": self.label, "origin": self.origin, "sentence": self.sentence},
+            {
+                "drawing": re.sub(r"<style>.*?</style>", "", self._svg(with_title=False), count=1, flags=re.DOTALL),
+                "table": f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>",
+            },
         )
 
     def _svg(self, *, with_title: bool) -> str:

@@ -5,11 +5,10 @@ A page is one HTML file with everything in it.  Nothing is fetched, and the page
 
 from collections.abc import Iterator
 from html import escape
-from string import Template
 
 from permitflow.pictures import svg
-from permitflow.pictures.assets import asset
-from permitflow.pictures.document import document_of, embedded, facts_list, facts_of, script_of
+from permitflow.pictures.assets import asset, page
+from permitflow.pictures.document import document_of, facts_list, facts_of
 from permitflow.pictures.look import DRAWING_WIDTH, MARGIN, call
 from permitflow.pictures.run import Run, Verdict, last_steps
 
@@ -30,19 +29,23 @@ ROWS_AT_EACH_END = 15
 def page_of(run: Run) -> str:
     """The page of a run; of a very long one, of its end."""
     shown = last_steps(run)
-    document = document_of(shown)
-    return Template(asset("run.html")).substitute(
-        title=escape(shown.title),
-        verdict=escape(shown.verdict.value),
-        sentence=escape(shown.sentence),
-        facts=facts_list(facts_of(shown)),
-        remarks="\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
-        style="".join(map(asset, _STYLES)),
-        storyboard=storyboard(shown, standalone=False),
-        module=escape(shown.look.specification.file),
-        footnote=escape(shown.look.footnote),
-        run=embedded(document),
-        script=script_of(_SCRIPTS),
+    return page(
+        "run",
+        _STYLES,
+        {
+            "title": shown.title,
+            "verdict": shown.verdict.value,
+            "sentence": shown.sentence,
+            "module": shown.look.specification.file,
+            "footnote": shown.look.footnote,
+        },
+        {
+            "facts": facts_list(facts_of(shown)),
+            "remarks": "\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
+            "storyboard": storyboard(shown, standalone=False),
+        },
+        scripts=_SCRIPTS,
+        document=document_of(shown),
     )
 
 

@@ -8,12 +8,11 @@ order already keeps siblings together.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from string import Template
 from typing import Any
 
 from permitflow.pictures import svg
-from permitflow.pictures.assets import asset
-from permitflow.pictures.document import embedded, facts_list, script_of
+from permitflow.pictures.assets import asset, page
+from permitflow.pictures.document import facts_list
 from permitflow.pictures.look import Document, Look, call
 from permitflow_model.kernel.explore import explore
 
@@ -285,18 +284,23 @@ _NUMBERS_OF_MESSAGES = ("offered", "consumed")
 
 def graph_page(graph: StateGraph) -> str:
     """The page of a state graph."""
-    return Template(asset("graph.html")).substitute(
-        title=escape(graph_title(graph)),
-        verdict="stuck" if graph.stuck else "live",
-        sentence=escape(graph_sentence(graph)),
-        facts=facts_list(graph.look.facts(graph.parameters)),
-        style="".join(map(asset, _STYLES)),
-        legend=graph_legend(graph),
-        drawing=graph_drawing(graph, standalone=False),
-        module=escape(graph.look.specification.file),
-        footnote=escape(graph.look.of_a_node),
-        graph=embedded(graph_document(graph)),
-        script=script_of(_SCRIPTS),
+    return page(
+        "graph",
+        _STYLES,
+        {
+            "title": graph_title(graph),
+            "verdict": "stuck" if graph.stuck else "live",
+            "sentence": graph_sentence(graph),
+            "module": graph.look.specification.file,
+            "footnote": graph.look.of_a_node,
+        },
+        {
+            "facts": facts_list(graph.look.facts(graph.parameters)),
+            "legend": graph_legend(graph),
+            "drawing": graph_drawing(graph, standalone=False),
+        },
+        scripts=_SCRIPTS,
+        document=graph_document(graph),
     )
 
 

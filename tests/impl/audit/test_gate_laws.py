@@ -2,19 +2,19 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from permitflow.audit import audit_files
 from permitflow.audit.flows.gate import NOTHING_BEHIND
 from permitflow.channels.gate import InputGate
 from permitflow.channels.local import LocalSender
 from permitflow.protocol.gate import GateParameters
 from permitflow.protocol.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
-from tests.support.recordings import headers_of, written
+from tests.support.recordings import audited
 
 
 async def produce(sender: LocalSender[list[int]], choose: random.Random) -> None:
@@ -45,9 +45,8 @@ def recorded(run: asyncio.Runner) -> ChannelTrace:
 def found(channel: ChannelTrace, events: list[Event], folder: Path) -> set[str]:
     """The clauses that an audit finds broken; each end's events are numbered anew."""
     counts = {end: count(1) for end in ENDS}
-    numbered = (event._replace(sequence=next(counts[event.end])) for event in events)
-    written(folder / "run.parquet", headers_of(channel), numbered, row_group_events=16)
-    return {violation.clause for violation in audit_files(folder).violations}
+    log = tuple(event._replace(sequence=next(counts[event.end])) for event in events)
+    return {violation.clause for violation in audited(replace(channel, logs=(log,)), folder).violations}
 
 
 def test_a_run_holds_all_laws(recorded: ChannelTrace, tmp_path: Path) -> None:

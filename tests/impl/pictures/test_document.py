@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +18,7 @@ from permitflow.pictures.state_graph import graph_page, reachable
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
 from tests.impl.pictures.runs import shortest_stuck, states_of, walked
+from tests.support.pages import PageReader
 
 EVERYTHING = Parameters(
     row_permits=6,
@@ -150,35 +150,6 @@ HOSTILE = "</script><script>alert(1)</script><!--\u2028 & \" ' $title"
 @pytest.fixture
 def stuck() -> Run:
     return shortest_stuck(STUCK)
-
-
-class PageReader(HTMLParser):
-    """Collects scripts, embedded data, and addresses that a browser would fetch."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.fetched: list[str] = []
-        self.data: dict[str, str] = {}
-        self.scripts = 0
-        self.tags: list[str] = []
-        self._inside = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        values = dict(attrs)
-        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
-        if tag == "script":
-            self.scripts += 1
-            self._inside = values.get("id") or ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside:
-            self.data[self._inside] = self.data.get(self._inside, "") + data
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script":
-            self._inside = ""
 
 
 def pages(stuck: Run) -> list[str]:

@@ -1,21 +1,20 @@
 """What is said about a run is true; a recorded run is shown as far as the model can follow."""
 
-import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.pictures.looks.permit_channel import LOOK, stuck_run
 from permitflow.pictures.run import Recording, Verdict, recorded_run
-from permitflow.protocol.permits import ChannelParameters, Permits
+from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Permits
+from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects import UNLIMITED
 from permitflow.testing.subjects.permits import agreed_of, model_of
 from permitflow.testing.traces import judge
-from permitflow.tracing import ChannelTrace, Event, MemoryTrace
+from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from tests.impl.pictures.runs import shortest_stuck
-from tests.support.made_traces import with_permits
+from tests.support.made_traces import random_behaviour, with_permits
 
 STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2, 3))
 
@@ -37,30 +36,10 @@ AGREED = ChannelParameters(row_permits=64, permit_batch=8, max_chunk_cost=20)
 
 
 @pytest.fixture(scope="module")
-def recorded(run: asyncio.Runner) -> ChannelTrace:
-    """A real run of the local channel, with barriers and watermarks."""
-    trace = MemoryTrace()
-
-    async def stream() -> None:
-        ends: tuple[LocalSender[list[int]], LocalReceiver[list[int]]]
-        ends = open_channel(AGREED, name="orders", record=trace.recorder)
-        sender, receiver = ends
-
-        async def produce() -> None:
-            for number in range(60):
-                await sender.send([number] * (number * 7 % 30))
-                if number % 20 == 3:
-                    await sender.send_barrier(number)
-                    sender.send_watermark(number)
-            await sender.end()
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(produce())
-            async for _message in receiver:
-                pass
-
-    run.run(stream())
-    return trace.trace().channels["orders"]
+def recorded() -> ChannelTrace:
+    """A run with barriers and watermarks, as the ends of a channel would record it."""
+    events = random_behaviour(model_of(AGREED, sizes=(3, 17)), seed=1, events=400, channel="orders", settle=True)
+    return ChannelTrace("orders", PERMIT_ACTIONS, asdict(AGREED), frozenset(ENDS), (tuple(events),))
 
 
 def judged(channel: ChannelTrace) -> Recording:
