@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from benchmarks.field import Settings
-from benchmarks.harness import Partner, in_turns
+from benchmarks.harness import SEED, Partner, in_turns
 from benchmarks.results import COMPACT, Row, Series
 from permitflow.stages import Source
 from permitflow.stages.calls import CallCounts, Window, respond, source
@@ -40,11 +40,7 @@ def measure_call_windows(settings: Settings) -> list[Row]:
     return found
 
 
-def _serve(pipe: Connection) -> None:
-    asyncio.run(_served(pipe))
-
-
-async def _served(pipe: Connection) -> None:
+async def _serve(pipe: Connection) -> None:
     counts = CallCounts()
 
     def messages(size: bytes) -> Source[bytes]:
@@ -88,14 +84,14 @@ def _read(
     pipe: Connection, address: str, windows: tuple[int | None, ...], sizes: tuple[int, ...], settings: Settings
 ) -> None:
     with asyncio.Runner() as runner:
-        order = random.Random(settings.seed)
+        order = random.Random(SEED)
         found: list[Row] = []
         for size_bytes, message_bytes in product(windows, sizes):
             window = None if size_bytes is None else Window(size_bytes)
             cell = _Cell(address, window, message_bytes)
             unread = runner.run(cell.unread(3 if settings.is_smoke else STOPS, order))
             ways = {name: partial(_rated, runner, cell, name) for name in ("Ours", "Plain")}
-            ours, plain = map(Series.of, in_turns(ways, settings.rounds, order).values())
+            ours, plain = map(Series.of, in_turns(ways, settings.rounds).values())
             found.append(
                 {
                     # gRPC fits its own window to the connection.

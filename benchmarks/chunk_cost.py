@@ -42,26 +42,22 @@ BATCH_SHARE = 8
 ROOMS = ("impl", "model", "proofs")
 
 
-async def _read_one(end: RemoteReceiver) -> int:
+async def _one(end: RemoteReceiver) -> int:
     await end.receive()
     return 1
 
 
-async def _read_many(end: RemoteReceiver) -> int:
+async def _many(end: RemoteReceiver) -> int:
     return len(await end.receive_many())
 
 
-async def _read_joined(end: RemoteReceiver) -> int:
+async def _joined(end: RemoteReceiver) -> int:
     received = await end.receive_joined()
     return 1 if isinstance(received, Message) else len(received)
 
 
 # Each reads chunks and counts them.  The rows stay unread: only the path to the consumer is measured.
-READS: dict[str, Callable[[RemoteReceiver], Awaitable[int]]] = {
-    "many": _read_many,
-    "joined": _read_joined,
-    "one": _read_one,
-}
+READS: dict[str, Callable[[RemoteReceiver], Awaitable[int]]] = {"many": _many, "joined": _joined, "one": _one}
 
 
 async def chunk_cost(path: str, payload: str, read: str, chunks: int) -> float:

@@ -8,12 +8,8 @@ from multiprocessing.connection import Connection
 READ_BYTES = 256 << 10
 
 
-def serve(pipe: Connection, target: str, delay_seconds: float) -> None:
+async def serve(pipe: Connection, target: str, delay_seconds: float) -> None:
     """Until the pipe ends; the message is the address at which it listens."""
-    asyncio.run(_serve(pipe, target, delay_seconds))
-
-
-async def _serve(pipe: Connection, target: str, delay_seconds: float) -> None:
     host, _, port = target.rpartition(":")
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

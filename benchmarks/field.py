@@ -6,7 +6,7 @@ Windows and batches are tried out in short runs, by the same rule for all ways.
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
@@ -14,9 +14,10 @@ from typing import Self, TypeVar
 from rich.console import Console
 
 from benchmarks import delay_proxy, worker
-from benchmarks.harness import Partner, PartnerFailedError
-from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Payload
+from benchmarks.harness import SEED, Partner, PartnerFailedError, Role
+from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Outcome, Payload
 from benchmarks.peers.way import Way, find_ways
+from benchmarks.worker import Effort
 from permitflow.protocol.permits import ChannelParameters
 
 
@@ -29,7 +30,6 @@ class Settings:
     """Where more is needed to fill the window twice."""
     latency_seconds: float = 0.4
     stream_ends: int = 1_000
-    seed: int = 1
     payloads: tuple[str, ...] = tuple(PAYLOADS)
     ways: tuple[str, ...] = ("",)
     """Only ways with one of these in their name; all by default."""
@@ -131,24 +131,32 @@ class Pair:
         self.close()
 
     def run(self, job: Job) -> Sample:
-        """Let both do a job.
+        """Let both do a job; they are started when they are first needed.
 
         Raises:
             PartnerFailedError: they cannot; both have been ended, and the next job starts new ones.
         """
+        self._jobs += 1
         try:
-            return self._run(job)
+            outcome, *efforts = self._outcome(replace(job, number=self._jobs))
         except PartnerFailedError as error:
             self.close()
             raise PartnerFailedError(f"{self.way.name}: {error} ({job})") from error
+        gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
+        return Sample(
+            # Few small chunks may come as one batch: then no time has passed between two reads.
+            chunks_per_second=outcome.chunks / outcome.seconds if outcome.seconds else math.inf,
+            cpu_seconds_per_gigabyte=sum(effort.cpu_seconds for effort in efforts) / gigabytes,
+            peak_memory_bytes=sum(effort.peak_memory_bytes for effort in efforts),
+            latencies_ns=outcome.latencies_ns,
+        )
 
-    def _run(self, job: Job) -> Sample:
+    def _outcome(self, job: Job) -> tuple[Outcome, Effort, Effort]:
         if not self._partners:
             self._start()
         producer, *_, consumer = self._partners
-        self._jobs += 1
         for end in (producer, consumer):
-            end.tell(replace(job, number=self._jobs))
+            end.tell(job)
         for end in (producer, consumer):
             end.hears(seconds=ANSWER_SECONDS)
         # The consumer dials while the producer begins to send.
@@ -156,15 +164,7 @@ class Pair:
             end.tell()
         outcome, of_consumer = consumer.hears(beside=producer, seconds=ANSWER_SECONDS)
         producer.tell()
-        of_producer = producer.hears(seconds=ANSWER_SECONDS)
-        gigabytes = job.chunks * job.shape.chunk_bytes / 1e9
-        return Sample(
-            # Few small chunks may come as one batch: then no time has passed between two reads.
-            chunks_per_second=outcome.chunks / outcome.seconds if outcome.seconds else math.inf,
-            cpu_seconds_per_gigabyte=(of_consumer.cpu_seconds + of_producer.cpu_seconds) / gigabytes,
-            peak_memory_bytes=of_consumer.peak_memory_bytes + of_producer.peak_memory_bytes,
-            latencies_ns=outcome.latencies_ns,
-        )
+        return outcome, of_consumer, producer.hears(seconds=ANSWER_SECONDS)
 
     def _start(self) -> None:
         address = self._started(worker.produce, self._module, self.way.name).hears()
@@ -172,7 +172,7 @@ class Pair:
             address = self._started(delay_proxy.serve, address, self._delay_seconds).hears()
         self._started(worker.consume, self._module, self.way.name, address)
 
-    def _started(self, function: Callable[..., None], *arguments: object) -> Partner:
+    def _started(self, function: Role, *arguments: object) -> Partner:
         self._partners.append(Partner(function, *arguments))
         return self._partners[-1]
 
@@ -190,7 +190,7 @@ class Field:
         self.console = console
         self.failures: list[str] = []
         self._pairs = {pair.way.name: pair for pair in pairs}
-        self._random = random.Random(settings.seed)
+        self._random = random.Random(SEED)
         self._rates: dict[tuple[str, str], float] = {}
 
     @property

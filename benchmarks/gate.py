@@ -13,7 +13,6 @@ makes up for it.  Barriers are due at fixed times.  Costs are deadlines, spent a
 """
 
 import asyncio
-import random
 import statistics
 import time
 from collections import deque
@@ -23,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, product
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -115,12 +114,8 @@ def chunk_seconds(rates: str) -> dict[str, float]:
     return {name: CHUNK_ROWS * sum(parts.values()) / (part * rows_per_second) for name, part in parts.items()}
 
 
-def produce_apart(pipe: Connection) -> None:
+async def produce_apart(pipe: Connection) -> None:
     """Serve the inputs of one run after the other, from another process; the first message is the address."""
-    asyncio.run(_produce_apart(pipe))
-
-
-async def _produce_apart(pipe: Connection) -> None:
     exchange = Exchange()
     async with ExchangeServer(exchange, "127.0.0.1:0") as server:
         pipe.send(server.address)
@@ -145,42 +140,17 @@ Receiver: TypeAlias = LocalReceiver[pa.RecordBatch] | RemoteReceiver
 Senders: TypeAlias = dict[str, SendEnd[pa.RecordBatch]]
 
 
-class Aligning(Protocol):
-    """Receives from all inputs in turn, and aligns their barriers."""
-
-    async def receive(self) -> GateItem[pa.RecordBatch]: ...
-    @property
-    def held_rows(self) -> int: ...
-
-
-class Gate:
-    def __init__(self, gate: InputGate[pa.RecordBatch]) -> None:
-        self._gate = gate
-        self.receive = gate.receive
-
-    @property
-    def held_rows(self) -> int:
-        """Rows that are here and not consumed."""
-        return sum(each.channel.inbox_rows for each in self._gate.statistics().inputs)
-
-
 class PermitAligner:
     """A consumer that aligns barriers of channels with permits: nothing from a blocked input before the others come."""
 
     def __init__(self, receivers: Sequence[Receiver], *, stores: bool) -> None:
         """``stores``: it reads blocked inputs nevertheless, so that their permits return."""
-        self._receivers = dict(zip(INPUTS, receivers, strict=True))
-        self._stored: dict[str, deque[Message[pa.RecordBatch]]] = {name: deque() for name in INPUTS}
+        self.receivers = dict(zip(INPUTS, receivers, strict=True))
+        self.stored: dict[str, deque[Message[pa.RecordBatch]]] = {name: deque() for name in INPUTS}
         self._stores = stores
         self._turns = [*INPUTS]
         self._blocked: set[str] = set()
         self._ended: set[str] = set()
-
-    @property
-    def held_rows(self) -> int:
-        """Rows that are here and not consumed."""
-        stored = sum(message.rows for messages in self._stored.values() for message in messages)
-        return stored + sum(receiver.statistics().inbox_rows for receiver in self._receivers.values())
 
     async def receive(self) -> GateItem[pa.RecordBatch]:
         """Wait for the next item.
@@ -188,12 +158,12 @@ class PermitAligner:
         Raises:
             EndOfStream: all inputs have ended.
         """
-        while len(self._ended) < len(INPUTS) or any(self._stored.values()):
+        while len(self._ended) < len(INPUTS) or any(self.stored.values()):
             for name in self._blocked if self._stores else ():
                 while (message := self._read(name)) is not None:
-                    self._stored[name].append(message)
+                    self.stored[name].append(message)
             for name in [each for each in self._turns if each not in self._blocked]:
-                stored = self._stored[name]
+                stored = self.stored[name]
                 if (message := stored.popleft() if stored else self._read(name)) is None:
                     continue
                 self._turns.remove(name)
@@ -212,7 +182,7 @@ class PermitAligner:
 
     def _read(self, name: str) -> Message[pa.RecordBatch] | None:
         try:
-            return self._receivers[name].receive_nowait()
+            return self.receivers[name].receive_nowait()
         except WouldBlock:
             return None
         except EndOfStream:
@@ -221,13 +191,24 @@ class PermitAligner:
 
     async def _until_some(self) -> None:
         left = (self._blocked if not self._stores else set()) | self._ended
-        waits = [asyncio.ensure_future(self._receivers[name].until_takeable()) for name in INPUTS if name not in left]
+        waits = [asyncio.ensure_future(self.receivers[name].until_takeable()) for name in INPUTS if name not in left]
         if waits:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         # The end of a stream shows when its next message is taken.
         await asyncio.gather(*waits, return_exceptions=True)
+
+
+Aligning: TypeAlias = PermitAligner | InputGate[pa.RecordBatch]
+
+
+def held_rows(aligning: Aligning) -> int:
+    """Rows that are here and not consumed."""
+    if isinstance(aligning, InputGate):
+        return sum(each.channel.inbox_rows for each in aligning.statistics().inputs)
+    stored = sum(message.rows for messages in aligning.stored.values() for message in messages)
+    return stored + sum(receiver.statistics().inbox_rows for receiver in aligning.receivers.values())
 
 
 @asynccontextmanager
@@ -256,7 +237,7 @@ async def aligning_inputs(setting: str, address: str = "", prefix: str = "") -> 
             return
         for each in receivers:
             gate.add(each)
-        yield Gate(gate), senders
+        yield gate, senders
 
 
 # One run.
@@ -299,7 +280,7 @@ async def consume(aligning: Aligning, schedule: Schedule) -> Observed:
         now = time.monotonic()
         if others_have_run.is_set():
             work.begin()
-        held = aligning.held_rows
+        held = held_rows(aligning)
         peak_held = max(peak_held, held)
         if isinstance(item, AlignedBarrier):
             aligned.append((now, held))
@@ -365,7 +346,7 @@ def measure_gate(settings: Settings) -> list[Row]:
             return asyncio.run(run_apart(producers, addresses[carrier], next(prefixes), setting, rates, schedule))
 
         variants = {key: partial(run, *key) for key in product(CARRIERS, rates, SETTINGS)}
-        found = in_turns(variants, settings.rounds, random.Random(settings.seed))
+        found = in_turns(variants, settings.rounds)
     series = {
         key: {name: Series.of((each[name] for each in rounds), shown) for name, shown in COLUMNS.items()}
         for key, rounds in found.items()

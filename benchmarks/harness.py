@@ -1,31 +1,38 @@
 """How everything here is measured: variants take turns, and other processes run beside the measuring one."""
 
+import asyncio
 import multiprocessing
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SPAWNING = multiprocessing.get_context("spawn")
 # A guard against hangs, which measures nothing.
 ENDING_SECONDS = 60.0
+# Of all that is drawn.
+SEED = 1
 
+Role: TypeAlias = Callable[..., Coroutine[Any, Any, None] | None]
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def in_turns(variants: Mapping[K, Callable[[], V]], rounds: int, order: random.Random) -> dict[K, list[V]]:
-    """Run each variant once in each round, in another order each time; the n-th result of each is of the n-th round.
+def in_turns(variants: Mapping[K, Callable[[], V]], rounds: int) -> dict[K, list[V]]:
+    """Run each variant once in each round, in another order each time, the same in each run.
+
+    The n-th result of each is of the n-th round.
 
     A disturbance of the machine affects all variants of a round alike, so ratios are taken round by round.
     """
     found: dict[K, list[V]] = {name: [] for name in variants}
+    order = random.Random(SEED)
     for _ in range(rounds):
         for name in order.sample(list(variants), len(variants)):
             found[name].append(variants[name]())
@@ -37,12 +44,12 @@ class PartnerFailedError(Exception):
 
 
 class Partner:
-    """Another process, which runs ``function(pipe, *arguments)``; both sides send objects.  Use it in a block.
+    """Another process, which runs ``function(pipe, *arguments)``, or a coroutine; both sides send objects.
 
-    The function may take ``EOFError``, of a pipe whose other side is closed, for its end.
+    Use it in a block.  The function may take ``EOFError``, of a pipe whose other side is closed, for its end.
     """
 
-    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+    def __init__(self, function: Role, *arguments: object) -> None:
         self._pipe, theirs = SPAWNING.Pipe()
         self._process = SPAWNING.Process(target=_run, args=(function, theirs, *arguments))
         self._process.start()
@@ -104,11 +111,12 @@ class Partner:
         self.close()
 
 
-def _run(function: Callable[..., None], pipe: object, *arguments: object) -> None:
+def _run(function: Role, pipe: object, *arguments: object) -> None:
     # Ctrl-C is for the parent, which ends the others by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError):
-        function(pipe, *arguments)
+        if (coroutine := function(pipe, *arguments)) is not None:
+            asyncio.run(coroutine)
 
 
 @contextmanager

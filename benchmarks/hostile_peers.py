@@ -128,14 +128,10 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
 }
 
 
-def _attack(_pipe: object, name: str, address: str) -> None:
+async def _attack(_pipe: object, name: str, address: str) -> None:
     until = time.monotonic() + SECONDS
-
-    async def again_and_again() -> None:
-        while time.monotonic() < until:
-            await ATTACKS[name](address)
-
-    asyncio.run(again_and_again())
+    while time.monotonic() < until:
+        await ATTACKS[name](address)
 
 
 async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable[[], None]) -> list[float]:

@@ -7,7 +7,6 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 
@@ -61,15 +60,15 @@ def _row(kind: str, count: int, ends: list[Cost]) -> Row:
 
 
 def _local(count: int, seconds: float) -> list[Cost]:
-    with Partner(_run, local, count, seconds) as process:
+    with Partner(local, count, seconds) as process:
         process.tell()
         return [process.hears()]
 
 
 def _remote(count: int, seconds: float, same_host: SameHost) -> list[Cost]:
-    with Partner(_run, serve, count, seconds) as exchange:
+    with Partner(serve, count, seconds) as exchange:
         address = exchange.hears()
-        with Partner(_run, read, count, seconds, address, same_host) as consumer:
+        with Partner(read, count, seconds, address, same_host) as consumer:
             consumer.hears()
             exchange.tell()
             consumer.tell()
@@ -77,10 +76,6 @@ def _remote(count: int, seconds: float, same_host: SameHost) -> list[Cost]:
 
 
 # In the processes.
-
-
-def _run(pipe: Connection, role: Callable[..., Coroutine[None, None, None]], *arguments: object) -> None:
-    asyncio.run(role(pipe, *arguments))
 
 
 def _memory_bytes() -> int:

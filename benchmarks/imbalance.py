@@ -9,7 +9,6 @@ rows on both, it reads the same number.
 import asyncio
 import math
 import os
-import random
 import threading
 import time
 from collections import deque
@@ -171,11 +170,11 @@ def parameters_of(setup: Setup) -> ChannelParameters:
 CHANNEL = "remote"
 
 
-def send(pipe: Connection, setup: Setup) -> None:
+async def send(pipe: Connection, setup: Setup) -> None:
     """Serve one join; the first message is the address."""
     meter = Meter()
     threading.Thread(target=_obey, args=(pipe, meter), daemon=True).start()
-    asyncio.run((send_with_permits if setup.uses_permits else send_within_window)(pipe, setup, meter))
+    await (send_with_permits if setup.uses_permits else send_within_window)(pipe, setup, meter)
 
 
 def _obey(pipe: Connection, meter: Meter) -> None:
@@ -364,8 +363,8 @@ async def measure(setup: Setup, seconds: float) -> Found:
         return (rows[0] / took, rows[1] / took), (local.back_pressure_rate(), remote.back_pressure_rate())
 
 
-def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
-    pipe.send(asyncio.run(measure(setup, seconds)))
+async def measure_setup(pipe: Connection, setup: Setup, seconds: float) -> None:
+    pipe.send(await measure(setup, seconds))
     # The threads would go on until the end of time.
     os._exit(0)
 
@@ -381,7 +380,7 @@ MOST_ROUNDS = 3
 def measure_imbalance(settings: Settings) -> list[Row]:
     seconds = SMOKE_SECONDS if settings.is_smoke else SECONDS
     runs = {setup.name: partial(_run, setup, seconds) for setup in SETUPS}
-    found = in_turns(runs, min(settings.rounds, MOST_ROUNDS), random.Random(settings.seed))
+    found = in_turns(runs, min(settings.rounds, MOST_ROUNDS))
     return [row_of(name, runs) for name, runs in found.items()]
 
 

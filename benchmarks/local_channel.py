@@ -9,7 +9,6 @@ ratio is taken within a round.  Seconds are those of the processor: nothing here
 
 import asyncio
 import gc
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -139,7 +138,6 @@ CANDIDATES: dict[str, Candidate] = {
 
 def measure_local(settings: Settings) -> list[Row]:
     """Million messages in a second of processor time, of each candidate with chunks of each size."""
-    order = random.Random(settings.seed)
     messages = SMOKE_MESSAGES if settings.is_smoke else MESSAGES
     found: dict[str, Row] = {name: {"million messages/s": name} for name in CANDIDATES}
     # Else a collection would look through all that this process has loaded: longer than a round takes.
@@ -148,7 +146,7 @@ def measure_local(settings: Settings) -> list[Row]:
     for rows in CHUNK_ROWS:
         chunks = [Chunk(rows, number) for number in range(messages)]
         variants = {name: partial(_seconds, candidate, chunks) for name, candidate in CANDIDATES.items()}
-        for name, seconds in in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, order).items():
+        for name, seconds in in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds).items():
             found[name][f"{rows:,} rows"] = Series.of(messages / each / 1e6 for each in seconds)
     gc.unfreeze()
     return [*found.values()]

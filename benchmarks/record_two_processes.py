@@ -52,24 +52,20 @@ def sizes(count: int, prime: int) -> Iterator[int]:
         yield 2 * prime + (position + 1) ** 2 % prime - position**2 % prime
 
 
-def exchange(pipe: Connection, file: Path, sabotage: str | None) -> None:
+async def exchange(pipe: Connection, file: Path, sabotage: str | None) -> None:
     """Serve until the pipe ends; the message is the address."""
     if sabotage:
         SABOTAGES[sabotage]()
     # Through shared memory almost the whole window returns at once: the sender refuses permits that are returned twice
     # before they are recorded.
     same_host = SameHost.NEVER if sabotage else SameHost.AUTO
-
-    async def serve(trace: FileTrace) -> None:
+    with FileTrace(file) as trace:
         registry = Exchange(record=trace.recorder, same_host=same_host)
         registry.add_channel(CHANNEL, AGREED, SCHEMA)
         async with ExchangeServer(registry) as server:
             pipe.send(server.address)
             with suppress(EOFError):
                 await asyncio.to_thread(pipe.recv)
-
-    with FileTrace(file) as trace:
-        asyncio.run(serve(trace))
 
 
 async def feed_and_read(address: str, chunk_sizes: Sequence[int], record: RecorderFactory) -> int:
@@ -103,17 +99,16 @@ def record_run(folder: Path, chunk_sizes: Sequence[int], sabotage: str | None) -
         return ended
 
 
-def run_honestly(folder: Path, chunks: int, with_tlc: bool) -> bool:
-    print(f"real run: {record_run(folder, list(sizes(chunks, SMALL_PRIME)), None)}")
+def run_honestly(folder: Path, options: argparse.Namespace) -> bool:
+    print(f"real run: {record_run(folder, list(sizes(options.chunks, SMALL_PRIME)), None)}")
     trace = read_trace(folder)
     verdicts = judge_all(trace)
     for verdict in verdicts:
-        peaks = verdict.peaks
         print(f"  {verdict.describe()}")
-        if peaks is not None:
+        if (peaks := verdict.peaks) is not None:
             print(f"    at most {peaks.row_permits_in_use:,} of {peaks.row_permits:,} row permits in use")
     holds = trace.is_complete and all(verdict.is_valid and verdict.is_at_rest for verdict in verdicts)
-    if with_tlc:
+    if options.with_tlc:
         referee = ask_tlc(trace.channels[PUT])
         print(f"  {PUT}: {referee.describe()}")
         holds = holds and referee.agrees
@@ -134,30 +129,20 @@ def run_sabotaged(folder: Path, sabotage: str) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chunks", type=int, default=100_000, help="of the real run")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the traces in this new folder")
+    parser.add_argument("--with-tlc", action="store_true", help="TLC judges the real run as well")
+    parser.add_argument("--sabotage", choices=SABOTAGES, help="only this run")
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="permitflow-") as name:
-        base = Path(name) if options.keep is None else options.keep
+        base = options.keep or Path(name)
         results = []
-        if options.sabotage is None:
-            results.append(run_honestly(new_folder(base, "real"), options.chunks, options.with_tlc))
-        for sabotage in SABOTAGES if options.sabotage is None else [options.sabotage]:
-            results.append(run_sabotaged(new_folder(base, sabotage), sabotage))
+        for run in [options.sabotage] if options.sabotage else ["real", *SABOTAGES]:
+            (folder := base / run).mkdir(parents=True)
+            is_real = run == "real"
+            results.append(run_honestly(folder, options) if is_real else run_sabotaged(folder, run))
     return 0 if all(results) else 1
-
-
-def new_folder(base: Path, name: str) -> Path:
-    folder = base / name
-    folder.mkdir(parents=True)
-    return folder
-
-
-def parser() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--chunks", type=int, default=100_000, help="of the real run")
-    options.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the traces in this new folder")
-    options.add_argument("--with-tlc", action="store_true", help="TLC judges the real run as well")
-    options.add_argument("--sabotage", choices=SABOTAGES, help="only this run")
-    return options
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ LONGEST_SECONDS = 3600.0
 MOST_GROWTH_BYTES_PER_SECOND = 2 * 256 * 1024.0
 
 
-async def _source(pipe: Connection, chunks: int) -> None:
+async def source(pipe: Connection, chunks: int) -> None:
+    """An exchange and its producer; the messages are the address and the most rows that were held anywhere."""
     exchange = Exchange(parameters=ChannelParameters(row_permits=ROW_PERMITS), same_host=SameHost.NEVER)
     sender = exchange.add_channel(CHANNEL, schema=PAYLOAD.schema).sender
     async with ExchangeServer(exchange) as server:
@@ -45,7 +46,8 @@ async def _source(pipe: Connection, chunks: int) -> None:
     pipe.send([channel.numbers.peak_rows_held, *(each.numbers.peak_rows_held for each in channel.streams)])
 
 
-async def _consume(pipe: Connection, address: str, pause_seconds: float) -> None:
+async def consume(pipe: Connection, address: str, pause_seconds: float) -> None:
+    """Read everything; the message is the number of rows."""
     rows = 0
     async with get(address, CHANNEL) as receiver:
         async for message in receiver:
@@ -53,16 +55,6 @@ async def _consume(pipe: Connection, address: str, pause_seconds: float) -> None
             if pause_seconds:
                 await asyncio.sleep(pause_seconds)
     pipe.send(rows)
-
-
-def source(pipe: Connection, chunks: int) -> None:
-    """An exchange and its producer; the messages are the address and the most rows that were held anywhere."""
-    asyncio.run(_source(pipe, chunks))
-
-
-def consume(pipe: Connection, address: str, pause_seconds: float) -> None:
-    """Read everything; the message is the number of rows."""
-    asyncio.run(_consume(pipe, address, pause_seconds))
 
 
 def soak(shape: str, rows: int, pause_seconds: float) -> tuple[Report, float]:

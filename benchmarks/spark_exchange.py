@@ -1,7 +1,6 @@
 """The cost of the exchange for a Spark job: source, sink and a whole query, each in turns with the same without it."""
 
 import asyncio
-import random
 import tempfile
 import time
 from collections import deque
@@ -73,7 +72,8 @@ async def _drain(exchange: Exchange, channel: str, _chunks: int) -> int:
     return sum([message.rows async for message in exchange.channel(channel).receiver])
 
 
-async def _serve(pipe: Connection) -> None:
+async def serve(pipe: Connection) -> None:
+    """Serve an exchange until there are no more orders."""
     exchange = Exchange(parameters=ChannelParameters(row_permits=CHUNKS_IN_WINDOW * CHUNK_ROWS))
     async with ExchangeServer(exchange) as server:
         pipe.send(server.address)
@@ -87,11 +87,6 @@ async def _serve(pipe: Connection) -> None:
             pipe.send("ready")
             work = {"feed": _feed, "drain": _drain}.get(order.role)
             pipe.send(sum(await asyncio.gather(*(work(exchange, name, order.chunks) for name in names))) if work else 0)
-
-
-def serve(pipe: Connection) -> None:
-    """Serve an exchange until there are no more orders."""
-    asyncio.run(_serve(pipe))
 
 
 def send(pipe: Connection, tables: Path, work_folder: Path) -> None:
@@ -131,7 +126,7 @@ class Stage:
 
 def measure_spark(settings: Settings) -> list[Row]:
     """All three, in rounds; the order within a round is random."""
-    is_smoke, order = settings.is_smoke, random.Random(settings.seed)
+    is_smoke = settings.is_smoke
     tables = asyncio.run(cached_tables(SMOKE_SCALE if is_smoke else SCALE, default_cache_dir()))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -143,7 +138,7 @@ def measure_spark(settings: Settings) -> list[Row]:
         sender = stack.enter_context(Partner(send, tables, folder / "sender"))
         sender.hears()
         jobs.append(_query(stage, sender, tables))
-        return [_measured(job, settings, order) for job in jobs]
+        return [_measured(job, settings) for job in jobs]
 
 
 @dataclass(frozen=True)
@@ -157,7 +152,7 @@ class _Contest:
     least_rounds: int = 1
 
 
-def _measured(contest: _Contest, settings: Settings, order: random.Random) -> Row:
+def _measured(contest: _Contest, settings: Settings) -> Row:
     def seconds_of(run: Callable[[], None]) -> float:
         began = time.perf_counter()
         run()
@@ -165,9 +160,9 @@ def _measured(contest: _Contest, settings: Settings, order: random.Random) -> Ro
 
     runs = {"ours": partial(seconds_of, contest.run), "peer": partial(seconds_of, contest.run_peer)}
     warm_up_rounds = 0 if settings.is_smoke else contest.warm_up_rounds
-    in_turns(runs, warm_up_rounds, order)
+    in_turns(runs, warm_up_rounds)
     rounds = settings.rounds if settings.is_smoke else max(settings.rounds, contest.least_rounds)
-    seconds = in_turns(runs, rounds, order)
+    seconds = in_turns(runs, rounds)
     return {
         "Spark": f"{contest.job}, beside {contest.peer}",
         "seconds with the exchange": Series.of(seconds["ours"]),

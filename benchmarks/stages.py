@@ -6,7 +6,6 @@ order; ratios are taken within a round.  Seconds are those of the processor: not
 
 import asyncio
 import gc
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
@@ -133,7 +132,7 @@ def measure_stages(settings: Settings) -> list[Row]:
         add(element, f"buffer of {BUFFERED}", unchanged, 0, (queue_by_hand, buffer_stage))
     gc.collect()
     gc.freeze()
-    found = in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds, random.Random(settings.seed))
+    found = in_turns(variants, ROUNDS_IN_A_ROUND * settings.rounds)
     gc.unfreeze()
     return rows_of(found)
 

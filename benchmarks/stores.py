@@ -5,7 +5,6 @@ acknowledges the rows that were taken over, so that the window is never full for
 """
 
 import asyncio
-import random
 import tempfile
 import time
 from collections import deque
@@ -41,7 +40,7 @@ def measure_stores(settings: Settings) -> list[Row]:
                 return asyncio.run(_rate(addresses[store], payload, channels, seconds))
 
             variants = {key: partial(rate, *key) for key in product(STORES, CHANNELS)}
-            found = in_turns(variants, settings.rounds, random.Random(settings.seed))
+            found = in_turns(variants, settings.rounds)
         for channels in CHANNELS:
             memory, disk = (Series.of(found[store, channels]) for store in STORES)
             where = f"{payload.name} rows, {channels} channel{'s' * (channels > 1)}"

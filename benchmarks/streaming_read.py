@@ -9,7 +9,6 @@ rows in memory, in batches of as many rows: what Spark itself can do here.
 
 import argparse
 import asyncio
-import random
 import tempfile
 import time
 from collections import deque
@@ -39,7 +38,8 @@ LEAST_BATCHES = 3
 SINKS = ("noop", "parquet")
 
 
-async def _produce(address: str) -> None:
+async def produce(_pipe: object, address: str) -> None:
+    """Put chunks into all channels, until this process is killed."""
     from permitflow.transports.grpc_aio import put
 
     async def feed(channel: str) -> None:
@@ -48,11 +48,6 @@ async def _produce(address: str) -> None:
                 await sender.send_many(deque(PAYLOAD.chunks(BURST_CHUNKS)))
 
     await asyncio.gather(*(feed(channel) for channel in stream_channels(STREAM, SLOTS)))
-
-
-def produce(_pipe: object, address: str) -> None:
-    """Put chunks into all channels, until this process is killed."""
-    asyncio.run(_produce(address))
 
 
 def rows_per_second(data: DataFrame, sink: str, seconds: float) -> float:
@@ -106,7 +101,7 @@ def main() -> None:
         spark.sparkContext.setLogLevel("OFF")  # a query that is stopped in the middle of a batch prints pages
         spark.dataSource.register(MemorySource)
         runs = {(way, sink): partial(ways[way], spark, sink, options.seconds) for way, sink in product(ways, SINKS)}
-        found = in_turns(runs, options.rounds, random.Random(1))
+        found = in_turns(runs, options.rounds)
     head = "streaming query of two channels, two task slots"
     print(table([{head: w} | {f"rows/s into {sink}": Series.of(found[w, sink]) for sink in SINKS} for w in ways]))
 

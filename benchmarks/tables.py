@@ -57,7 +57,7 @@ def machine(results: Results) -> str:
     for part, count in results.rounds.items():
         by_rounds.setdefault(count, []).append(part)
     told = "; ".join(f"{count} round{'s' * (count > 1)} of {', '.join(parts)}" for count, parts in by_rounds.items())
-    return f"{facts}. Seed {results.settings['seed']}; {told}."
+    return f"{facts}. Measured: {told}."
 
 
 def ways(_: Results) -> str:

@@ -110,39 +110,30 @@ class BlockingConsumer(Consumer):
 
 
 OVER_TCP = partial(ExchangeProducer, "tcp://127.0.0.1:0")
-ONE_BY_ONE = partial(ExchangeProducer, one_by_one=True), partial(ExchangeConsumer, read=read_one_by_one)
-BLOCKING = "`open_source` and `joined`"
-AS_OVER_GRPC = "as `permitflow, gRPC`,"
+ONE_BY_ONE = partial(ExchangeProducer, one_by_one=True)
+READ_ONE_BY_ONE, READ_MANY = (partial(ExchangeConsumer, read=read) for read in (read_one_by_one, read_many))
+SHARED, SHARED_BLOCKING = (partial(each, same_host=SameHost.REQUIRE) for each in (ExchangeConsumer, BlockingConsumer))
+AS_GRPC, OPENED = "as `permitflow, gRPC`,", "`open_source` and `joined`"
+BY_SPARK = "as Spark's workers use them"
 
 
-def _ours(
-    carrier: str, about: str, producer: Callable[[], Producer], consumer: Callable[[str], Consumer], target: str = ""
-) -> Way:
-    return Way(f"permitflow, {carrier}", Group.OURS, about, producer, consumer, target)
+Ends = tuple[Callable[[], Producer], Callable[[str], Consumer]]
+
+
+def _ours(carrier: str, about: str, ends: Ends, role: str = "") -> Way:
+    return Way(f"permitflow, {carrier}", Group.OURS, about, *ends, role)
 
 
 WAYS = (
-    _ours("gRPC", "`send_many` and `receive_joined`", ExchangeProducer, ExchangeConsumer, "remote"),
-    _ours("gRPC, one by one", "`send` and `receive`, a call for each chunk", *ONE_BY_ONE),
-    _ours("gRPC, blocking client", f"{BLOCKING}, as Spark's workers use them", ExchangeProducer, BlockingConsumer),
-    _ours(
-        "same host",
-        f"{AS_OVER_GRPC} through shared memory",
-        ExchangeProducer,
-        partial(ExchangeConsumer, same_host=SameHost.REQUIRE),
-        "same host",
-    ),
+    _ours("gRPC", "`send_many` and `receive_joined`", (ExchangeProducer, ExchangeConsumer), "remote"),
+    _ours("gRPC, one by one", "`send` and `receive`, a call for each chunk", (ONE_BY_ONE, READ_ONE_BY_ONE)),
+    _ours("gRPC, blocking client", f"{OPENED}, {BY_SPARK}", (ExchangeProducer, BlockingConsumer)),
+    _ours("same host", f"{AS_GRPC} through shared memory", (ExchangeProducer, SHARED), "same host"),
     _ours(
         "same host, blocking client",
-        f"{BLOCKING} through shared memory, as Spark's workers use them",
-        ExchangeProducer,
-        partial(BlockingConsumer, same_host=SameHost.REQUIRE),
+        f"{OPENED} through shared memory, {BY_SPARK}",
+        (ExchangeProducer, SHARED_BLOCKING),
     ),
-    _ours("TCP", f"{AS_OVER_GRPC} an exchange at `tcp://`", OVER_TCP, ExchangeConsumer, "remote"),
-    _ours(
-        "TCP, receive_many",
-        "the same, with each chunk as a batch of its own",
-        OVER_TCP,
-        partial(ExchangeConsumer, read=read_many),
-    ),
+    _ours("TCP", f"{AS_GRPC} an exchange at `tcp://`", (OVER_TCP, ExchangeConsumer), "remote"),
+    _ours("TCP, receive_many", "the same, with each chunk as a batch of its own", (OVER_TCP, READ_MANY)),
 )

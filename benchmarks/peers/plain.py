@@ -8,7 +8,6 @@ import os
 import socket
 import tempfile
 from multiprocessing.connection import Client, Listener
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -47,24 +46,20 @@ BUFFER_BYTES = 256 << 10
 
 
 class SocketProducer(Producer):
-    """Listens; a connection for each job."""
+    """Listens; a connection for each job.  Without a folder it listens on TCP."""
 
-    def __init__(self, family: socket.AddressFamily) -> None:
-        self._listener = socket.socket(family)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        if family is socket.AF_UNIX:
-            self._folder = tempfile.TemporaryDirectory()
-            self.address = str(Path(self._folder.name) / "chunks")
-            self._listener.bind(self.address)
-        else:
-            self._listener.bind(("127.0.0.1", 0))
-            self.address = str(self._listener.getsockname()[1])
+    def __init__(self, folder: str = "") -> None:
+        self._listener = socket.socket(socket.AF_UNIX if folder else socket.AF_INET)
+        self._listener.bind(f"{folder}/chunks" if folder else ("127.0.0.1", 0))
         self._listener.listen()
+        name = self._listener.getsockname()
+        self.address = name if folder else str(name[1])
 
     def produce(self, job: Job) -> None:
         connection, _ = self._listener.accept()
         with connection, connection.makefile("wb", buffering=BUFFER_BYTES) as file:
-            _send_at_once(connection)
+            if connection.family is socket.AF_INET:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with pa.ipc.new_stream(file, job.shape.schema) as stream:
                 for burst in job.bursts():
                     for chunk in burst:
@@ -74,8 +69,16 @@ class SocketProducer(Producer):
 
     def close(self) -> None:
         self._listener.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+
+
+class UnixProducer(SocketProducer):
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(self._folder.name)
+
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()
 
 
 class SocketConsumer(Consumer):
@@ -88,25 +91,9 @@ class SocketConsumer(Consumer):
                     tally.take(chunk)
 
 
-def _send_at_once(connection: socket.socket) -> None:
-    if connection.family is socket.AF_INET:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
+STREAMS = "`pyarrow.ipc` streams, buffered"
 WAYS = (
     Way("multiprocessing.Pipe", Group.PLAIN, "serialised batches, one message each", PipeProducer, PipeConsumer),
-    Way(
-        "Arrow IPC over a Unix socket",
-        Group.PLAIN,
-        "`pyarrow.ipc` streams, buffered",
-        lambda: SocketProducer(socket.AF_UNIX),
-        SocketConsumer,
-    ),
-    Way(
-        "Arrow IPC over TCP",
-        Group.PLAIN,
-        "`pyarrow.ipc` streams, buffered",
-        lambda: SocketProducer(socket.AF_INET),
-        SocketConsumer,
-    ),
+    Way("Arrow IPC over a Unix socket", Group.PLAIN, STREAMS, UnixProducer, SocketConsumer),
+    Way("Arrow IPC over TCP", Group.PLAIN, STREAMS, SocketProducer, SocketConsumer),
 )

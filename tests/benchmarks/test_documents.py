@@ -10,7 +10,7 @@ from benchmarks.tables import TABLES
 def test_a_document_gets_tables_between_its_marks_and_keeps_the_rest(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
     document.write_text("before\n<!-- measured: checking -->\nold\n<!-- end -->\nafter\n")
-    results = Results(machine={}, settings={"rounds": 1, "seed": 1})
+    results = Results(machine={}, settings={"rounds": 1})
     results.put("checking", [{"What": "explorer", "each second": 45_000.0}])
     for _ in range(2):
         update_documents(tmp_path, results)

@@ -1,7 +1,7 @@
 """What must hold in every schedule: laws with names, each of which says in words how it was broken."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from signal import SIGKILL
 from typing import Any, NamedTuple
 
@@ -23,22 +23,27 @@ def events(evidence: Evidence, party: Party, *kinds: str) -> Events:
     return [event for event in evidence.journals[party] if event["event"] in kinds]
 
 
-def attempts(evidence: Evidence) -> list[tuple[int, list[list[int]], bool]]:
-    """Of the consumer: where each began, the runs of rows that it took, and whether it came to a clean end."""
-    found: list[tuple[int, list[list[int]], bool]] = []
+class Attempt(NamedTuple):
+    """Of the consumer."""
+
+    first: int
+    """The row with which it began."""
+    rows: list[int]
+    """That it took."""
+    has_ended: bool
+    """Did it come to a clean end?"""
+
+
+def attempts(evidence: Evidence) -> list[Attempt]:
+    found: list[Attempt] = []
     for event in events(evidence, Party.CONSUMER, "began", "took", "ended"):
         if event["event"] == "began":
-            found.append((event["row"], [], False))
+            found.append(Attempt(event["row"], [], False))
         elif event["event"] == "took":
-            found[-1][1].extend(event["runs"])
+            found[-1].rows.extend(row for first, count in event["runs"] for row in range(first, first + count))
         else:
-            found[-1] = (*found[-1][:2], True)
+            found[-1] = found[-1]._replace(has_ended=True)
     return found
-
-
-def rows_of(runs: list[list[int]]) -> Iterator[int]:
-    for first, count in runs:
-        yield from range(first, first + count)
 
 
 def difference(got: list[int], first: int, last: int) -> str:
@@ -57,10 +62,10 @@ def difference(got: list[int], first: int, last: int) -> str:
 
 def has_all(evidence: Evidence) -> bool:
     """Has the consumer got every row, whatever it was told?"""
-    rows = evidence.schedule.rows
+    everything, taken = list(range(evidence.schedule.rows)), [attempt.rows for attempt in attempts(evidence)]
     if evidence.schedule.retention is Retention.REPLAY:
-        return list(rows_of([run for _, runs, _ in attempts(evidence) for run in runs])) == list(range(rows))
-    return any(list(rows_of(runs)) == list(range(rows)) for _, runs, _ in attempts(evidence))
+        return list(chain.from_iterable(taken)) == everything
+    return everything in taken
 
 
 def ends_in_time(evidence: Evidence) -> Iterator[str]:
@@ -86,9 +91,8 @@ def fails_by_name(evidence: Evidence) -> Iterator[str]:
 
 def rows_come_in_order(evidence: Evidence) -> Iterator[str]:
     """What a consumer takes begins where it should, and goes on without a gap or a repetition."""
-    for number, (first, runs, _) in enumerate(attempts(evidence)):
-        got = list(rows_of(runs))
-        if found := difference(got, first, first + len(got)):
+    for number, (first, rows, _) in enumerate(attempts(evidence)):
+        if found := difference(rows, first, first + len(rows)):
             yield f"attempt {number} of the consumer took {found}"
 
 
@@ -100,10 +104,8 @@ def nothing_altered_is_delivered(evidence: Evidence) -> Iterator[str]:
 
 def a_clean_end_is_the_whole(evidence: Evidence) -> Iterator[str]:
     """Who comes to the end of a stream has all of its rows."""
-    rows = evidence.schedule.rows
-    for number, (first, runs, has_ended) in enumerate(attempts(evidence)):
-        got = list(rows_of(runs))
-        if has_ended and (found := difference(got, first, rows)):
+    for number, (first, rows, has_ended) in enumerate(attempts(evidence)):
+        if has_ended and (found := difference(rows, first, evidence.schedule.rows)):
             yield f"attempt {number} of the consumer came to a clean end, {found}"
 
 

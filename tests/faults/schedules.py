@@ -108,18 +108,18 @@ class End:
     largest_chunk_rows: int
     """Of a producer: the most rows that are sent at once; of a consumer: after how many at the latest it acknowledges
     them; rows that are not hold permits."""
-    pause_seconds: float
+    pause_seconds: float = 0.0
     """After each chunk."""
-    idle_seconds: float
+    idle_seconds: float = 0.0
     """Of a producer: between the last chunk and the end; of a consumer: before it begins to take."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    seed: int
-    number: int
-    carrier: Carrier
-    retention: Retention
+    seed: int = 0
+    number: int = 0
+    carrier: Carrier = Carrier.TCP
+    retention: Retention = Retention.ONCE
     row_permits: int
     rows: int
     producer: End
