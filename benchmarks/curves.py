@@ -12,7 +12,7 @@ from benchmarks.peers.way import find_ways, ways_for
 from benchmarks.results import COMPACT, MEBIBYTES, Row, Series
 from benchmarks.throughput import Entry, in_rounds, judged_ways
 from permitflow.protocol.permits import ChannelParameters, StatedParameters
-from permitflow.simulation.chunk_sizes import ConstantSize
+from permitflow.simulation.chunk_sizes import WeightedSizes
 from permitflow.simulation.run import simulate
 from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import enough_rows
@@ -139,7 +139,7 @@ def _predicted(job: Job, delay_seconds: float, consumer_rate: float) -> float:
 def _setting(row_permits: int, permit_batch: int, rtt_seconds: float, consumer_rate: float) -> Setting:
     return Setting(
         upstream=StatedParameters(row_permits=row_permits, permit_batch=permit_batch),
-        chunks=ConstantSize(DELAY_PAYLOAD.rows),
+        chunks=WeightedSizes([DELAY_PAYLOAD.rows]),
         flush_idle=True,
         forward_seconds=rtt_seconds / 2,
         return_seconds=rtt_seconds / 2,

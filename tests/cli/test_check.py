@@ -26,33 +26,6 @@ def numbers(row_permits: int, permit_batch: int, **others: int) -> list[str]:
     return [part for name, value in options.items() for part in (f"--{name}", str(value))]
 
 
-def test_the_default_of_risingwave_is_live(command: Command) -> None:
-    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk_cost=1792))
-    assert code == 0
-    assert stdout.startswith("live: row permits 2,048, permit batch 256, chunks of at most 1,792 (published protocol)")
-    assert "proved, for runs of any length" in stdout
-    assert "theorem threshold (PermitChannel.tla:" in stdout
-    assert stdout.splitlines()[-1].startswith("live up to chunks of 1,793")
-
-
-def test_a_chunk_of_the_whole_window_deadlocks_and_the_last_line_says_what_to_change(command: Command) -> None:
-    code, stdout, _ = command("check", *numbers(2048, 256, max_chunk_cost=2048))
-    assert code == 1
-    assert stdout.startswith("deadlock:")
-    assert "OfferChunk(2048)" in stdout
-    assert stdout.splitlines()[-1].startswith("to be live, choose chunks of at most 1,793 (--max-chunk-cost 1793)")
-
-
-@pytest.mark.parametrize("row_permits", [6, 8, 2048])
-@pytest.mark.parametrize("permit_batch", [2, 3, 5])
-def test_the_threshold_is_exact(report: Report, row_permits: int, permit_batch: int) -> None:
-    largest_live = row_permits - permit_batch + 1
-    assert report("check", *numbers(row_permits, permit_batch, max_chunk_cost=largest_live))[0] == 0
-    code, document = report("check", *numbers(row_permits, permit_batch, max_chunk_cost=largest_live + 1))
-    assert code == 1
-    assert document["safe_max_chunk_cost"] == largest_live
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -95,13 +68,8 @@ def test_the_advice_works(report: Report) -> None:
 def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> None:
     code, stdout, _ = command("check", *numbers(2048, 256), "--sizes", "1024,2048")
     assert code == 0
-    assert "chunks of 1,024 or 2,048 rows" in stdout
+    assert "chunks of 1,024 or 2,048" in stdout
     assert stdout.splitlines()[-1] == "if chunks of other sizes come too: live up to 1,793 with this permit batch"
-
-
-def test_without_a_maximum_the_published_clamp_is_meant(report: Report) -> None:
-    code, document = report("check", *numbers(2048, 256))
-    assert (code, document["largest_cost"]) == (0, 1792)
 
 
 def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, report: Report) -> None:
@@ -130,24 +98,6 @@ def test_the_examples_come_to_what_they_say(report: Report, name: str, verdict: 
     assert (code, document["verdict"]) == (0 if verdict == "live" else 1, verdict)
 
 
-def test_a_file_is_decided_as_the_same_numbers_are(report: Report, tmp_path: Path) -> None:
-    _, of_file = report("check", described(tmp_path, "row_permits = 8\npermit_batch = 4", "permit_batch = 6"))
-    _, of_numbers = report("check", "--row-permits", "8", "--permit-batch", "6", "--permit-batch-up", "4")
-    same = ("largest_cost", "verdict", "explanation", "theorems", "safe_max_chunk_cost", "safe_permit_batch", "run")
-    assert {key: of_file[key] for key in same} == {key: of_numbers[key] for key in same}
-
-
-def test_where_the_ends_disagree_and_what_a_handshake_makes_of_it(command: Command, tmp_path: Path) -> None:
-    file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48\npermit_batch = 40")
-    code, stdout, _ = command("check", file)
-    assert code == 1
-    assert (
-        "the ends disagree: row_permits is 64 upstream, 48 downstream; permit_batch is 4 upstream, 40 downstream"
-        in stdout
-    )
-    assert "would take the smaller of each, for both: row_permits 48, permit_batch 4, max_chunk_cost 8" in stdout
-
-
 def test_a_handshake_that_would_refuse_says_why(report: Report, tmp_path: Path) -> None:
     _, document = report("check", described(tmp_path, "row_permits = 64\npermit_batch = 4", 'oversize = "whole"'))
     assert document["handshake"]["agreed"] is None
@@ -170,12 +120,6 @@ def test_that_slices_are_taken_in_any_order_is_said(command: Command, tmp_path: 
     assert "their slices are taken to come in any order" in stdout
 
 
-def test_a_mistake_in_a_file_is_named_with_its_line(command: Command, tmp_path: Path) -> None:
-    code, stdout, stderr = command("check", described(tmp_path, "row_permits = 64\nbtach = 4"))
-    assert (code, stdout) == (2, "")
-    assert "channel.toml, line 3: upstream.btach is unknown; did you mean permit_batch?" in stderr
-
-
 def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Command, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "permit_batch = 63")
     varied = "--sweep row_permits=16,32 --sweep permit_batch=8,20 --sweep max_chunk_cost=9,13"
@@ -192,22 +136,6 @@ def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Com
     assert command(*arguments)[1].count("deadlock") == list(verdicts.values()).count("deadlock")
 
 
-def test_all_models_come_out_as_recorded(report: Report) -> None:
-    code, document = report("check", "--engine", "explorer")
-    assert code == 0
-    assert document["holds"] is True
-    assert [model["name"] for model in document["models"]] == list(read_manifest())
-    checked = [model for model in document["models"] if model["findings"]]
-    assert len(checked) > 40
-    for model in checked:
-        (finding,) = model["findings"]
-        assert (finding["verdict"], finding["states"], finding["depth"]) == (
-            model["expect"],
-            model["states"],
-            model["depth"],
-        )
-
-
 def test_tlc_and_the_explorer_find_the_same_graph(command: Command) -> None:
     code, stdout, _ = command("check", "--model", "tight-live", "--engine", "both")
     assert code == 0
@@ -220,15 +148,6 @@ def test_a_selected_model_shows_its_counterexample(command: Command) -> None:
     assert code == 0  # the model is meant to get stuck
     assert "a shortest run into the violation of NeverStuck" in stdout
     assert "OfferChunk(4)" in stdout
-
-
-def test_a_selected_model_of_a_streaming_query_shows_where_its_rows_are(command: Command) -> None:
-    code, stdout, _ = command("check", "--model", "spark-commit-stuck", "--engine", "explorer")
-    assert code == 0
-    head, *_, last = (line.split() for line in stdout.split("NeverStuck:\n")[1].splitlines() if line.strip())
-    assert head[:6] == ["step", "action", "driver", "waiting", "kept", "acknowledged"]
-    # One row waits, two are kept, none is acknowledged.
-    assert last == ["12", "WriteCommitLog", "idle", "1", "2", "0", "[0,", "2)", "has", "it", "2"]
 
 
 def test_a_run_of_a_system_without_a_table_of_its_own_shows_its_variables(command: Command) -> None:
@@ -262,13 +181,9 @@ def test_a_model_that_comes_out_otherwise_fails_and_is_named(
     assert code == 1
     assert f"published: explorer: the number of states is {model.states}, the manifest says 4711" in stdout
     assert "0 as expected, 1 differ" in stdout
-
-
-def test_a_manifest_that_cannot_be_read_is_unusable(command: Command, seeded: Callable[[str, str], None]) -> None:
     seeded("[[model]]", "[[model")
     code, stdout, stderr = command("check")
-    assert (code, stdout) == (2, "")
-    assert "is not TOML" in stderr
+    assert (code, stdout, "is not TOML" in stderr) == (2, "", True)
 
 
 def test_without_java_the_explorer_checks_and_says_what_is_left_out(
@@ -279,42 +194,14 @@ def test_without_java_the_explorer_checks_and_says_what_is_left_out(
     assert code == 0
     assert "the explorer alone: JAVA_HOME is '/nowhere'" in stdout
     assert "1 as expected, 0 differ, 1 not checked: they need TLC" in stdout
-
-
-def test_tlc_that_was_asked_for_and_is_not_there_is_unusable(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     code, stdout, stderr = command("check", "--engine", "tlc")
-    assert (code, stdout) == (2, "")
-    assert "--engine tlc: JAVA_HOME is '/nowhere'" in stderr
+    assert (code, stdout, "--engine tlc: JAVA_HOME is '/nowhere'" in stderr) == (2, "", True)
 
 
 GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
 # For Spark to be started on a machine that has other things to do, too.
 HANG_SECONDS = 600
 SMALL = ("--sweep", "row_permits=4", "--sweep", "permit_batch=1,3,9", "--sweep", "max_chunk_cost=1..5:+1")
-
-
-def test_exploration_and_proof_give_the_same_verdicts(report: Report) -> None:
-    (_, explored), (_, proved) = report("check", GRID, *SMALL, "--explore"), report("check", GRID, *SMALL)
-    assert [point["verdict"] for point in explored["points"]] == [point["verdict"] for point in proved["points"]]
-    assert (explored["check"], proved["check"]) == ("explore", "decide")
-    assert explored["points"][0] | {"seconds": 0} == {
-        "varied": {"row_permits": 4, "permit_batch": 1, "max_chunk_cost": 1},
-        "verdict": "live",
-        "holds": True,
-        "largest_cost": 1,
-        "states": 70,
-        "depth": 18,
-        "seconds": 0,
-        "reason": "all 70 states were visited, and none of them is stuck",
-        "run": [],
-    }
-
-
-def test_a_graph_that_is_too_large_is_named_with_its_parameters(command: Command) -> None:
-    code, stdout, _ = command("check", GRID, *SMALL, "--explore", "--max-states", "300")
-    assert code == 1
-    assert "too large, for example with row_permits 4, permit_batch 1, max_chunk_cost 3: it has 404 states" in stdout
 
 
 def test_the_file_of_verdicts_has_a_line_for_each(command: Command, tmp_path: Path) -> None:

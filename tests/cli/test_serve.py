@@ -18,7 +18,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow.cli.serving import metrics_at
-from permitflow.errors import PeerGoneError
 from permitflow.exchange.registry import Exchange
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
@@ -142,16 +141,6 @@ async def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm() -> None:
         assert stop(process, signal.SIGTERM) == (0, "", "")
 
 
-async def test_connected_clients_hear_that_the_exchange_stops() -> None:
-    with serving("--stream", "orders", "--quiet") as process:
-        address = address_of(process)
-        async with put(address, "orders/0", SCHEMA), get(address, "orders/0") as receiver:
-            process.send_signal(signal.SIGTERM)
-            with pytest.raises(PeerGoneError, match="the exchange"):
-                await receiver.receive()
-        assert process.wait(timeout=30) == 0
-
-
 async def test_a_recording_is_a_behaviour_of_the_specification(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with serving("--stream", "orders", "--row-permits", "300", "--trace", str(path), "--quiet") as process:
@@ -162,15 +151,6 @@ async def test_a_recording_is_a_behaviour_of_the_specification(tmp_path: Path) -
     assert inside.is_valid
     assert inside.is_at_rest
     assert inside.rows == 20 * ROWS_OF_CHUNK
-
-
-async def test_another_flow_is_served_and_recorded_by_its_own_actions(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with serving("--stream", "orders", "--flow", "stop-and-wait", "--trace", str(path), "--quiet") as process:
-        assert await move(address_of(process), "orders/0", 20) == 20 * ROWS_OF_CHUNK
-        assert stop(process, signal.SIGTERM)[0] == 0
-    inside = read_trace(path).channels["orders/0"]
-    assert {event.action for log in inside.logs for event in log} == {"Offer", "Send", "Deliver", "Consume", "Answer"}
 
 
 @pytest.mark.parametrize("content", ["evidence\n", ""])
@@ -192,7 +172,8 @@ def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tm
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, _, stderr = process("serve", "--stream", "orders", "--address", address, "--trace", str(link))
-    assert (code, "cannot listen" in stderr) == (2, True)
+    rule = "the port is in use, or this machine has no such address"
+    assert (code, stderr) == (2, f"Error: --address: cannot listen at {address}: {rule}\n")
     assert list(tmp_path.iterdir()) == [link]
 
 
@@ -236,18 +217,6 @@ def test_a_terminal_gets_a_table() -> None:
     assert "listening at 127.0.0.1:" in text
     for heading in ("channel", "rows in", "in/s", "held", "blocked in/out"):
         assert heading in text
-
-
-def test_a_port_in_use_is_unusable(process: Command) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, stdout, stderr = process("serve", "--stream", "orders", "--address", address)
-    assert (code, stdout) == (2, "")
-    assert stderr == (
-        f"Error: --address: cannot listen at {address}: the port is in use, or this machine has no such address\n"
-    )
 
 
 Samples = dict[tuple[str, ...], float]

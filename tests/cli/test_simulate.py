@@ -1,7 +1,6 @@
 """``permitflow simulate``: figures, the window that is needed, sweeps, and what cannot be simulated."""
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,25 +85,9 @@ def test_a_sweep_is_a_table_a_file_and_a_report(command: Command, report: Report
     assert throughputs[0] < throughputs[2] < throughputs[4]
 
 
-def test_a_sweep_with_a_deadlock_in_it_ends_with_1(report: Report) -> None:
-    code, document = report(
-        "simulate", *NUMBERS, "--max-chunk-cost", "7", "--sweep", "permit_batch=16,200", "--sweep", "rtt=1ms"
-    )
-    assert code == 1
-    assert [point["verdict"] for point in document["points"]] == ["flows", "deadlock"]
-
-
-def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Command) -> None:
+def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Command, report: Report) -> None:
     code, stdout, _ = command("simulate", *NUMBERS, "--sweep", "permit_batch=16,200", "--chunks", "100")
     assert code == 1
     assert "impossible, for example with permit_batch 200: permit_batch must be below row_permits = 126" in stdout
-
-
-def test_a_plot_without_the_extra_says_what_to_install(process: Callable[..., tuple[int, str, str]]) -> None:
-    arguments = ["permitflow", "simulate", ORDERS, "--sweep", "rtt=1ms", "--plot", "x.svg"]
-    program = (
-        f"import sys; sys.modules['matplotlib'] = None; sys.argv = {arguments}; from permitflow.cli import main; main()"
-    )
-    code, _, stderr = process(program=program)
-    assert code == 2
-    assert "matplotlib is not installed, but this command needs it: install permitflow[plots]" in stderr
+    code, document = report("simulate", *NUMBERS, "--max-chunk-cost", "7", "--sweep", "permit_batch=16,200")
+    assert (code, [point["verdict"] for point in document["points"]]) == (1, ["flows", "deadlock"])

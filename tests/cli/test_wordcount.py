@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import Command, Report
+from tests.cli.conftest import Report
 
 
 def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_path: Path) -> None:
@@ -48,17 +48,3 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, 
     _, alive = psutil.wait_procs(family, timeout=50)
     assert alive == []
     assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("*.log"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--stall-seconds", "0"), "--stall-seconds"),
-        (("--flow-seconds", "nan"), "--flow-seconds' must be above 0, and finite: nan"),
-        (("-o", "/nowhere/page.html"), "there is no folder /nowhere"),
-        (("--keep", "/proc/nowhere"), "cannot be made"),
-    ],
-)
-def test_unusable_options_are_refused(command: Command, arguments: tuple[str, ...], complaint: str) -> None:
-    code, _, errors = command("demo", "wordcount", *arguments)
-    assert (code, complaint in errors) == (2, True)

@@ -14,7 +14,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import refusal_in_words
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import UniformSizes
-from permitflow.simulation.setting import Axis, Point, Setting, points
+from permitflow.simulation.setting import Axis, Setting, combinations, varied
 
 MOST_STATES = 1_000_000
 """Of one channel: about a gigabyte and a minute."""
@@ -98,7 +98,8 @@ def shares(efforts: Sequence[int], *, most: int) -> list[list[int]]:
 class Cell:
     """One combination of numbers."""
 
-    point: Point
+    values: Mapping[str, int]
+    """By the name of the axis."""
     setting: Setting | None
     """None if such a channel is impossible."""
     reason: str = ""
@@ -115,11 +116,12 @@ class Cell:
 def cells_of(grid: Grid) -> list[Cell]:
     """All combinations; the last axis turns fastest."""
     cells = []
-    for point in points(grid.axes):
+    for combination in combinations(grid.axes):
+        values = {name: int(value) for name, value in combination.items()}
         try:
-            cells.append(Cell(point, point.applied_to(grid.setting)))
+            cells.append(Cell(values, varied(grid.setting, values)))
         except InvalidParametersError as error:
-            cells.append(Cell(point, None, refusal_in_words(error)))
+            cells.append(Cell(values, None, refusal_in_words(error)))
     return cells
 
 
@@ -131,14 +133,13 @@ def check_cell(check: Check, cell: Cell, *, max_states: int = MOST_STATES) -> Fi
         cell: what.
         max_states: the most states to explore; beyond it the verdict is "too large".
     """
-    values = {name: int(value) for name, value in cell.point.values.items()}
     if cell.setting is None:
-        return Finding(values=values, verdict="impossible", reason=cell.reason)
+        return Finding(values=cell.values, verdict="impossible", reason=cell.reason)
     begin = time.perf_counter()
     if check is Check.DECIDE:
-        finding = finding_of(cell.setting, values)
+        finding = finding_of(cell.setting, cell.values)
     else:
         from permitflow.checking.permits import explored_finding
 
-        finding = explored_finding(cell.setting, values, max_states=max_states)
+        finding = explored_finding(cell.setting, cell.values, max_states=max_states)
     return replace(finding, seconds=time.perf_counter() - begin)

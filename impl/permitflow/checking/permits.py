@@ -10,7 +10,7 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State
 _COUNTABLE = 10**18
 
 
-def model_of(setting: Setting) -> Parameters:
+def model_of(setting: Setting, sizes: tuple[int, ...] | None = None) -> Parameters:
     """The model of these ends: chunks without numbers, no barriers, no watermarks; those cannot change the verdict.
 
     Nor can what is withheld at the start: a channel that has granted it is where one that withholds nothing would be.
@@ -21,7 +21,7 @@ def model_of(setting: Setting) -> Parameters:
         permit_batch=setting.receiver.permit_batch,
         max_chunk_cost=largest,
         # Chunks of equal cost behave alike, so each cost stands for all sizes that have it.
-        sizes=tuple(range(1, largest + 1)) if costs is None else costs,
+        sizes=sizes or costs or tuple(range(1, largest + 1)),
         flush_idle=setting.flush_idle,
     )
 

@@ -4,7 +4,7 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperGroup
 
 from permitflow.cli.audit import audit
 from permitflow.cli.check import check
@@ -12,42 +12,55 @@ from permitflow.cli.conform import conform
 from permitflow.cli.demo import demo
 from permitflow.cli.explain import explain
 from permitflow.cli.health import health
-from permitflow.cli.outcomes import unusable
+from permitflow.cli.outcomes import ExitCode, complain, unusable
 from permitflow.cli.prove import prove
 from permitflow.cli.serve import serve
 from permitflow.cli.simulate import simulate
 from permitflow.cli.top import top
 from permitflow.cli.trace import trace
+from permitflow.errors import (
+    DemoError,
+    InvalidOptionError,
+    InvalidParametersError,
+    ParametersFileError,
+    TraceError,
+    TraceWriteError,
+    UnknownChannelError,
+)
 from permitflow.parameters_file.sections import OLD_NAMES
 
-# Plain text: a line of an error message stays one line, also in a log.
-app = typer.Typer(
-    name="permitflow", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-
 _OLD_OPTIONS = {
-    f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}"
-    for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
+    old.replace("_", "-"): new.replace("_", "-") for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
 }
 
 
-class _Command(TyperCommand):
-    """A command that takes options by their old names as well, which its help does not show."""
+class _Commands(TyperGroup):
+    """All commands: an error that says what is wrong with what the user gave, or what failed, is one line."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put today's names in the place of old ones; or end the command: both are given."""
-        known = {name for parameter in self.params for name in parameter.opts}
-        end = args.index("--") if "--" in args else len(args)
-        written: dict[str, str] = {}
-        for position, argument in enumerate(args[:end]):
-            option, equals, value = argument.partition("=")
-            name = _OLD_OPTIONS.get(option, option)
-            if name not in _OLD_OPTIONS.values() or name not in known:
-                continue
-            if written.setdefault(name, option) != option:
-                unusable(f"{written[name]} and {option} are two names of one option; keep {name}")
-            args[position] = f"{name}{equals}{value}"
-        return super().parse_args(ctx, args)
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (DemoError, TraceWriteError) as error:
+            complain(str(error))
+            raise typer.Exit(ExitCode.FAILS) from None
+        except (
+            *(InvalidOptionError, InvalidParametersError, ParametersFileError, TraceError, UnknownChannelError),
+        ) as error:
+            unusable(str(error))
+
+
+# Plain text: a line of an error message stays one line, also in a log.
+app = typer.Typer(
+    name="permitflow",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    # Options are known by their old names as well, which no help shows.
+    context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
+)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -91,9 +104,8 @@ def permitflow(
     """
 
 
-for command in (check, simulate, prove, explain, serve, health, top, conform):
-    app.command(cls=_Command)(command)
+for command in (check, simulate, prove, explain, serve, health, top, conform, audit):
+    app.command()(command)
 
 app.add_typer(demo, name="demo")
 app.add_typer(trace, name="trace")
-app.command()(audit)

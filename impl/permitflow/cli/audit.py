@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_progress, open_table, print_table
+from permitflow.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
@@ -41,20 +41,15 @@ def audit(
 
     Exit code 0: nothing found. 1: violations, with channel, end, event and clause. 2: not a usable trace.
     """
-    from permitflow.errors import TraceError
-
     with requires_extra("audit"):
         from permitflow.audit import audit_files
     with open_progress() as progress:
         task = progress.add_task("parts", total=None)
-        try:
-            report = audit_files(
-                *paths,
-                processes=processes or os.cpu_count() or 1,
-                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-            )
-        except TraceError as error:
-            unusable(str(error))
+        report = audit_files(
+            *paths,
+            processes=processes or os.cpu_count() or 1,
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
     if not report.channels:
         unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
     if as_json:
@@ -75,9 +70,7 @@ def _print(report: "Audit") -> None:
     print_table(console, table)
     if len(report.channels) > len(shown):
         console.print(f"and {len(report.channels) - len(shown):,} more channels")
-    for of in shown:
-        for remark in of.remarks:
-            console.print(f"{of.channel}: {remark}", soft_wrap=True)
+    print_lines(console, *(f"{of.channel}: {remark}" for of in shown for remark in of.remarks))
     if report.violations:
         print_table(console, _violations(report.violations))
     console.print(_summary(report))

@@ -1,10 +1,6 @@
 """``permitflow check``: can a channel get stuck?  For numbers, for a file, or for all models of the specification."""
 
-import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -13,9 +9,10 @@ import typer
 from permitflow.checking import Check, deciding
 from permitflow.checking.deciding import Answer
 from permitflow.checking.grid import MOST_STATES
-from permitflow.cli.check_gate import MOST_FLOATING, GateOptions, check_gate_options
-from permitflow.cli.check_sweep import SweepOptions, check_sweep
-from permitflow.cli.console import open_console, open_table, print_table, tracked
+from permitflow.cli.check_gate import MOST_FLOATING, answer_for_gate
+from permitflow.cli.check_models import Engine, check_models
+from permitflow.cli.check_sweep import check_sweep
+from permitflow.cli.console import open_console, print_lines, print_table, run_as_json, run_table
 from permitflow.cli.options import (
     DescribedChannel,
     FlushIdle,
@@ -23,44 +20,36 @@ from permitflow.cli.options import (
     PermitBatch,
     RowPermits,
     Sizes,
-    axis,
+    Sweep,
+    given_options,
     option,
     whole_number,
 )
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.permits import MODULE, Numbers, numbers_of, ways_to_live
-from permitflow.cli.run_table import run_as_json, run_table
-from permitflow.errors import ParametersFileError, PermitflowError
+from permitflow.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
+from permitflow.errors import PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
 from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.simulation.setting import Axis, Setting, agreement, costs_of, disagreements
+from permitflow.simulation.setting import Setting, agreement, costs_of, disagreements
 
 if TYPE_CHECKING:
-    from permitflow_model.tlc.check import ModelResult
     from permitflow_proofs import Decision
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
-
-_IN_FILE = (
-    "max_chunk_cost = {} below [upstream]",
-    "permit_batch = {} below [downstream]",
-    "flush_idle = true below [downstream]",
-)
-
-
-class Engine(StrEnum):
-    """Which program checks the models."""
-
-    EXPLORER = "explorer"
-    """Breadth-first search over the model in Python."""
-    TLC = "tlc"
-    """TLA+'s own model checker, over the specification."""
-    BOTH = "both"
-    """Both, separately; where the manifest asks for it, their state graphs must be equal."""
+# What each way to ask has for itself.
+_OPTIONS = {
+    "numbers": (
+        *("--row-permits", "--permit-batch", "--max-chunk-cost", "--permit-batch-up", "--sizes", "--flush-idle"),
+    ),
+    "sweep": ("--sweep", "--explore", "--max-states", "--spark", "--csv", "--plot"),
+    "gate": ("--inputs", "--exclusive", "--floating", "--no-stop", "--no-release", "--no-announce"),
+    "models": ("--engine", "--model"),
+}
 
 
 def check(
+    context: typer.Context,
     file: DescribedChannel = None,
     row_permits: RowPermits = None,
     permit_batch: PermitBatch = None,
@@ -68,22 +57,20 @@ def check(
     permit_batch_up: Annotated[
         int | None,
         option(
-            whole_number(least=0),
+            whole_number(least=1),
             "ROWS",
             "The sender's own permit batch, if it differs: a chunk costs at most row permits less this.",
         ),
     ] = None,
     sizes: Sizes = None,
     flush_idle: FlushIdle = False,
-    sweep: Annotated[
-        list[Axis] | None, option(axis, "NAME=VALUES", "Vary what the file says: 1,16,256 or 256..4096:x2; repeatable.")
-    ] = None,
+    sweep: Sweep = None,
     explore: Annotated[
         bool, typer.Option("--explore", help="Of a sweep: visit all states of each channel instead of proving.")
     ] = False,
     max_states: Annotated[
-        int | None, option(whole_number(least=1), "N", "Explore no channel with more states. Default: 1,000,000.")
-    ] = None,
+        int, option(whole_number(least=1), "N", "Explore no channel with more states. Default: 1,000,000.")
+    ] = MOST_STATES,
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Check a sweep there: local[*], spark://..., sc://...")
     ] = None,
@@ -155,166 +142,108 @@ def check(
 
     Exit code 0: live, or all models as recorded. 1: a deadlock, or a model differs. 2: unusable input.
     """
-    numbers = {
-        "--row-permits": row_permits,
-        "--permit-batch": permit_batch,
-        "--max-chunk-cost": max_chunk_cost,
-        "--permit-batch-up": permit_batch_up,
-        "--sizes": sizes,
-        "--flush-idle": flush_idle or None,
-    }
-    sweeping = {"--explore": explore, "--max-states": max_states, "--spark": spark, "--csv": csv, "--plot": plot}
-    of_sweep = [name for name, value in sweeping.items() if value]
-    given = [name for name, value in numbers.items() if value is not None]
-    gate = GateOptions(
-        inputs=inputs,
-        exclusive=exclusive,
-        floating=floating,
-        no_stop=no_stop,
-        no_release=no_release,
-        no_announce=no_announce,
-    )
-    if file is not None and str(file) == "gate":
-        others = [*given, *(["--sweep"] if sweep else []), *of_sweep]
-        others += [name for name, value in (("--engine", engine), ("--model", model)) if value]
-        if others:
-            unusable(f"{others[0]} says nothing about a gate: leave it away")
-        check_gate_options(gate, as_json=as_json)
-    if gate.given:
-        unusable(f"{gate.given[0]} belongs to a gate: `permitflow check gate {gate.given[0]} ...`")
+    written = given_options(context)
+    given = {kind: [name for name in written if name in names] for kind, names in _OPTIONS.items()}
+    if str(file) == "gate":
+        if strange := [*given["numbers"], *given["sweep"], *given["models"]]:
+            unusable(f"{strange[0]} says nothing about a gate: leave it away")
+        answer_for_gate(inputs, exclusive, floating, no_stop, no_release, no_announce, as_json=as_json)
+    if given["gate"]:
+        unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")
     if file is not None:
-        given += [name for name, value in (("--engine", engine), ("--model", model)) if value]
-        if given:
-            unusable(f"{given[0]} and a file do not go together: leave one of them away")
-        try:
-            description = read_description(file)
-        except ParametersFileError as error:
-            unusable(error.message)
-        if sweep or of_sweep:
-            how, limit = Check.EXPLORE if explore else Check.DECIDE, max_states or MOST_STATES
-            options = SweepOptions(check=how, max_states=limit, spark=spark, plot=plot, csv=csv, as_json=as_json)
-            check_sweep(file, description, sweep or [], options)
-        _check_file(file, description.setting, as_json=as_json)
-    if sweep or of_sweep:
-        unusable(f"{'--sweep varies' if sweep else f'{of_sweep[0]} is about varying'} what a file says: name a file")
-    if not given:
-        _check_models(engine, model or [], as_json=as_json)
-    if engine is not None or model:
-        unusable(f"--engine and --model belong to the models of the manifest; leave them or {given[0]} away")
-    asked = numbers_of(
-        row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle, permit_batch_up=permit_batch_up
-    )
-    _check_numbers(asked, as_json=as_json)
+        if strange := [*given["numbers"], *given["models"]]:
+            unusable(f"{strange[0]} and a file do not go together: leave one of them away")
+        description = read_description(file)
+        if given["sweep"]:
+            how = Check.EXPLORE if explore else Check.DECIDE
+            check_sweep(file, description, sweep or [], how, max_states, spark, csv, plot, as_json=as_json)
+        _check_setting(description.setting, file, as_json=as_json)
+    if given["sweep"]:
+        unusable(f"{given['sweep'][0]} is about varying what a file says: name a file")
+    if not given["numbers"]:
+        check_models(engine, model or [], as_json=as_json)
+    if given["models"]:
+        unusable(f"{given['models'][0]} belongs to the models of the manifest; leave it or {given['numbers'][0]} away")
+    setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, permit_batch_up, flush_idle=flush_idle)
+    _check_setting(setting, None, as_json=as_json)
 
 
-def _check_numbers(numbers: Numbers, *, as_json: bool) -> None:
-    """Decide, print the verdict and end the command."""
-    with requires_extra("proofs"):
-        from permitflow_proofs import Undecided, decide
-    try:
-        decision = decide(
-            numbers.row_permits,
-            numbers.permit_batch,
-            numbers.largest_cost,
-            sizes=numbers.sizes,
-            flush_idle=numbers.flush_idle,
-            permit_batch_up=numbers.permit_batch_up,
-        )
-    except Undecided as error:
-        _give_up(error)
-    verdict = "live" if decision.is_live else "deadlock"
-    if decision.is_live:
-        advice = _room_to_move(decision, "of", flush_idle=numbers.flush_idle, only_these=numbers.sizes is not None)
-    else:
-        ways = ways_to_live(decision, numbers.row_permits, flush_idle=numbers.flush_idle)
-        advice = "to be live, choose " + ", or ".join(ways)
-    if as_json:
-        document = {
-            "row_permits": numbers.row_permits,
-            "permit_batch": numbers.permit_batch,
-            "permit_batch_up": numbers.sender_permit_batch,
-            "largest_cost": decision.largest_cost,
-            "sizes": None if numbers.sizes is None else list(numbers.sizes),
-            "flush_idle": numbers.flush_idle,
-            "verdict": verdict,
-            "holds": decision.is_live,
-            "explanation": decision.explanation,
-            **_reasons_as_json(decision),
-            "advice": advice,
-        }
-        print_json(document)
-    else:
-        chunks = f"chunks of at most {decision.largest_cost:,}"
-        if numbers.sizes is not None:
-            chunks = f"chunks of {' or '.join(f'{size:,}' for size in numbers.sizes)} rows"
-        question = _question(
-            numbers.row_permits, numbers.permit_batch, numbers.permit_batch_up, chunks, flush_idle=numbers.flush_idle
-        )
-        _print_decision(f"{verdict}: {question}", decision, [advice])
-    stop(holds=decision.is_live)
-
-
-def decided(setting: Setting) -> "Decision":
+def answer_for(setting: Setting) -> Answer:
     """Decide whether these two ends can get stuck; ends the command if that stays undecided."""
-    return _answer_for(setting).decision
-
-
-def _answer_for(setting: Setting) -> Answer:
     with requires_extra("proofs"):
         from permitflow_proofs import Undecided
     try:
         return deciding.answer_for(setting)
     except Undecided as error:
-        _give_up(error)
+        complain(f"undecided: {error}")
+        raise typer.Exit(ExitCode.FAILS) from None
 
 
-def _check_file(path: Path, setting: Setting, *, as_json: bool) -> None:
-    """Decide for two ends with numbers of their own, print the verdict and end the command."""
-    answer = _answer_for(setting)
-    decision, costs, agreed = answer.decision, costs_of(setting), agreement(setting)
+def _check_setting(setting: Setting, file: Path | None, *, as_json: bool) -> NoReturn:
+    """Decide for two ends, of a file or of the user's own numbers; print the verdict and end the command."""
+    answer = answer_for(setting)
+    decision = answer.decision
+    costing = "of" if file is None else "that cost"
     if decision.is_live:
-        only_these = costs is not None
-        advice = _room_to_move(decision, "that cost", flush_idle=setting.flush_idle, only_these=only_these)
+        advice = _room_to_move(answer, costing)
     else:
-        ways = ways_to_live(decision, setting.sender.row_permits, _IN_FILE, flush_idle=setting.flush_idle)
+        ways = ways_to_live(answer, IN_FILE) if file else ways_to_live(answer)
         advice = "to be live, choose " + ", or ".join(ways)
     if as_json:
-        document = {
-            "file": str(path),
-            "upstream": _parameters_as_json(setting.sender),
-            "downstream": _parameters_as_json(setting.receiver),
-            "flush_idle": setting.flush_idle,
-            "chunks": str(setting.chunks),
-            "largest_cost": decision.largest_cost,
-            "costs": None if costs is None else list(costs),
-            "verdict": answer.verdict,
-            "holds": answer.verdict == "live",
-            "explanation": decision.explanation,
-            "overspend": answer.overspend or None,
-            **_reasons_as_json(decision),
-            "disagreements": [
-                {"key": found.name, "upstream": found.upstream, "downstream": found.downstream}
-                for found in disagreements(setting)
-            ],
-            "handshake": {
-                "agreed": None if isinstance(agreed, PermitflowError) else _parameters_as_json(agreed),
-                "refused": agreed.message if isinstance(agreed, PermitflowError) else None,
-            },
-            "advice": advice,
-        }
-        print_json(document)
+        print_json({"file": None if file is None else str(file), **_as_json(answer), "advice": advice})
     else:
-        chunks = f"chunks that cost at most {decision.largest_cost:,}"
-        if costs is not None and len(costs) <= _MOST_LISTED:
-            chunks = f"chunks that cost {' or '.join(f'{cost:,}' for cost in costs)}"
-        sender, receiver = setting.sender, setting.receiver
-        permit_batch_up = None if sender.permit_batch == receiver.permit_batch else sender.permit_batch
-        question = _question(
-            sender.row_permits, receiver.permit_batch, permit_batch_up, chunks, flush_idle=setting.flush_idle
-        )
-        after = filter(None, [_about_slices(answer), answer.overspend, *_about_the_ends(setting), advice])
-        _print_decision(f"{answer.verdict}: {path}: {question}", decision, after)
+        name = "" if file is None else f"{file}: "
+        ends = [] if file is None else [_about_slices(answer), answer.overspend, *_about_the_ends(setting)]
+        _print_answer(f"{answer.verdict}: {name}{_question(answer, costing)}", decision, [*filter(None, ends), advice])
     stop(holds=answer.verdict == "live")
+
+
+def _as_json(answer: Answer) -> dict[str, object]:
+    setting, decision, run = answer.setting, answer.decision, answer.decision.run
+    costs, agreed = costs_of(setting), agreement(setting)
+    return {
+        "row_permits": setting.sender.row_permits,
+        "permit_batch": setting.receiver.permit_batch,
+        "permit_batch_up": setting.sender.permit_batch,
+        "upstream": _parameters_as_json(setting.sender),
+        "downstream": _parameters_as_json(setting.receiver),
+        "flush_idle": setting.flush_idle,
+        "chunks": str(setting.chunks),
+        "largest_cost": decision.largest_cost,
+        "costs": None if costs is None else list(costs),
+        "verdict": answer.verdict,
+        "holds": answer.verdict == "live",
+        "explanation": decision.explanation,
+        "overspend": answer.overspend or None,
+        "theorems": list(decision.theorems),
+        "safe_max_chunk_cost": decision.safe_max_chunk_cost,
+        "safe_permit_batch": decision.safe_permit_batch,
+        "run": None if run is None else run_as_json(MODULE, run.start, run.steps),
+        "disagreements": [
+            {"key": found.name, "upstream": found.upstream, "downstream": found.downstream}
+            for found in disagreements(setting)
+        ],
+        "handshake": {
+            "agreed": None if isinstance(agreed, PermitflowError) else _parameters_as_json(agreed),
+            "refused": agreed.message if isinstance(agreed, PermitflowError) else None,
+        },
+    }
+
+
+def _parameters_as_json(parameters: ChannelParameters) -> dict[str, object]:
+    return {name: getattr(parameters, name) for name in KEYS}
+
+
+def _question(answer: Answer, costing: str) -> str:
+    setting, costs = answer.setting, costs_of(answer.setting)
+    sender, receiver = setting.sender, setting.receiver
+    batches = f"permit batch {receiver.permit_batch:,}"
+    if sender.permit_batch != receiver.permit_batch:
+        batches += f" at the receiver and {sender.permit_batch:,} at the sender"
+    most = f"at most {answer.decision.largest_cost:,}"
+    listed = most if costs is None or len(costs) > _MOST_LISTED else " or ".join(f"{cost:,}" for cost in costs)
+    protocol = "with the idle flush" if setting.flush_idle else "published protocol"
+    return f"row permits {sender.row_permits:,}, {batches}, chunks {costing} {listed} ({protocol})"
 
 
 def _about_slices(answer: Answer) -> str:
@@ -354,170 +283,28 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _parameters_as_json(parameters: ChannelParameters) -> dict[str, object]:
-    return {name: getattr(parameters, name) for name in KEYS}
-
-
-def _give_up(error: Exception) -> NoReturn:
-    complain(f"undecided: {error}")
-    raise typer.Exit(ExitCode.FAILS) from None
-
-
-def _question(
-    row_permits: int, permit_batch: int, permit_batch_up: int | None, chunks: str, *, flush_idle: bool
-) -> str:
-    batches = f"permit batch {permit_batch:,}"
-    if permit_batch_up is not None:
-        batches = f"permit batch {permit_batch:,} at the receiver and {permit_batch_up:,} at the sender"
-    protocol = "with the idle flush" if flush_idle else "published protocol"
-    return f"row permits {row_permits:,}, {batches}, {chunks} ({protocol})"
-
-
-def _print_decision(headline: str, decision: "Decision", after: Iterable[str]) -> None:
+def _print_answer(headline: str, decision: "Decision", after: list[str]) -> None:
     """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and remarks."""
     from permitflow_proofs import catalogue
 
     console = open_console()
-    console.print(headline, soft_wrap=True)
     proved = "proved, for runs of any length: " if decision.is_live else ""
-    console.print(f"{proved}{decision.explanation}", soft_wrap=True)
+    print_lines(console, headline, f"{proved}{decision.explanation}")
     if decision.run is not None:
-        console.print("A shortest run into it, in row permits; each line adds up to all of them:")
+        print_lines(console, "A shortest run into it, in row permits; each line adds up to all of them:")
         print_table(console, run_table(MODULE, decision.run.start, decision.run.steps))
-    for theorem in catalogue():
-        if theorem.id in decision.theorems:
-            console.print(f"theorem {theorem.id} ({theorem.reference}): {theorem.statement}", soft_wrap=True)
-    for line in after:
-        console.print(line, soft_wrap=True)
+    behind = (theorem for theorem in catalogue() if theorem.id in decision.theorems)
+    print_lines(console, *(f"theorem {each.id} ({each.reference}): {each.statement}" for each in behind), *after)
 
 
-def _room_to_move(decision: "Decision", costing: str, *, flush_idle: bool, only_these: bool) -> str:
+def _room_to_move(answer: Answer, costing: str) -> str:
     """How far the numbers of a live channel may be changed."""
-    chunk = f"{decision.safe_max_chunk_cost:,}"
-    if flush_idle:
+    decision, chunk = answer.decision, f"{answer.decision.safe_max_chunk_cost:,}"
+    if answer.setting.flush_idle:
         return f"live up to chunks {costing} {chunk}, whatever the batches"
-    if only_these:
+    if costs_of(answer.setting) is not None:
         return f"if chunks of other sizes come too: live up to {chunk} with this permit batch"
     return (
         f"live up to chunks {costing} {chunk} with this permit batch, and up to a permit batch of "
         f"{decision.safe_permit_batch:,} with these chunks"
     )
-
-
-def _reasons_as_json(decision: "Decision") -> dict[str, object]:
-    run = decision.run
-    return {
-        "theorems": list(decision.theorems),
-        "safe_max_chunk_cost": decision.safe_max_chunk_cost,
-        "safe_permit_batch": decision.safe_permit_batch,
-        "run": None if run is None else run_as_json(MODULE, run.start, run.steps),
-    }
-
-
-def _check_models(engine: Engine | None, names: Sequence[str], *, as_json: bool) -> None:
-    """Check the models of the manifest, print the report and end the command."""
-    from permitflow_model.manifest import ManifestError, find_spec_directory, read_manifest
-    from permitflow_model.tlc.check import run_manifest
-
-    try:
-        known = read_manifest()
-    except ManifestError as error:
-        unusable(str(error))
-    if unknown := [name for name in names if name not in known]:
-        near = get_close_matches(unknown[0], known, n=3)
-        advice = f"did you mean {' or '.join(near)}?" if near else "`permitflow check` lists them"
-        unusable(f"--model: the manifest has no model {unknown[0]!r}; {advice}")
-    models = [name for name in known if not names or name in names]
-    engine, remark = _available(engine)
-    parallel = min(4, os.cpu_count() or 1)
-    results = run_manifest(engine=engine.value, names=models, parallel=parallel, spec_directory=find_spec_directory())
-    outcomes = list(tracked(results, len(models), lambda outcome: outcome.model.name))
-    holds = all(outcome.ok for outcome in outcomes)
-    if as_json:
-        print_json({"engine": engine.value, "holds": holds, "models": [_model_as_json(one) for one in outcomes]})
-    else:
-        _print_models(outcomes, remark)
-        if names:
-            _print_counterexamples(outcomes)
-    stop(holds=holds)
-
-
-def _available(wanted: Engine | None) -> tuple[Engine, str]:
-    """The engine to use, and why; without TLC the explorer does what it can, unless TLC was asked for."""
-    from permitflow_model.tlc import TlcNotFoundError, find_jar, find_java
-
-    if wanted is Engine.EXPLORER:
-        return wanted, "the explorer alone, as asked"
-    try:
-        find_java()
-        find_jar()
-    except TlcNotFoundError as error:
-        if wanted is not None:
-            unusable(f"--engine {wanted}: {error}")
-        return Engine.EXPLORER, f"the explorer alone: {error}"
-    return wanted or Engine.BOTH, "TLC" if wanted is Engine.TLC else "TLC and the explorer"
-
-
-def _print_models(outcomes: "Sequence[ModelResult]", remark: str) -> None:
-    console = open_console()
-    console.print(f"models of the manifest, checked by {remark}", soft_wrap=True)
-    table = open_table("model", "expected", "states", "depth", "checked by", "s", "", right=("states", "depth", "s"))
-    for outcome in outcomes:
-        between = ", " if outcome.graphs_equal is None else " = " if outcome.graphs_equal else " ≠ "
-        table.add_row(
-            outcome.model.name,
-            str(outcome.model.expect),
-            f"{outcome.model.states:,}",
-            str(outcome.model.depth),
-            between.join(finding.engine for finding in outcome.findings),
-            f"{sum(finding.seconds for finding in outcome.findings):.1f}" if outcome.is_checked else "",
-            _verdict(outcome),
-        )
-    print_table(console, table)
-    for outcome in outcomes:
-        for problem in outcome.problems:
-            console.print(f"{outcome.model.name}: {problem}", soft_wrap=True)
-    counts = Counter(map(_verdict, outcomes))
-    unchecked = f", {counts['needs TLC']} not checked: they need TLC" if counts["needs TLC"] else ""
-    console.print(f"{counts['ok']} as expected, {counts['differs']} differ{unchecked}")
-
-
-def _verdict(outcome: "ModelResult") -> str:
-    if outcome.problems:
-        return "differs"
-    return "ok" if outcome.is_checked else "needs TLC"
-
-
-def _print_counterexamples(outcomes: "Sequence[ModelResult]") -> None:
-    from permitflow_model.registry import system_of
-
-    console = open_console()
-    for outcome in outcomes:
-        for run in (finding.counterexample for finding in outcome.findings if finding.counterexample):
-            console.print(f"\n{outcome.model.name}: {outcome.model.reason}", soft_wrap=True)
-            console.print(f"a shortest run into the violation of {run.invariant}:")
-            found = system_of(outcome.model.module)
-            assert found is not None, "only a model has found a run"
-            print_table(console, run_table(found.system.module, run.start, run.steps))
-
-
-def _model_as_json(outcome: "ModelResult") -> dict[str, object]:
-    return {
-        "name": outcome.model.name,
-        "module": outcome.model.module,
-        "reason": outcome.model.reason,
-        "expect": str(outcome.model.expect),
-        "states": outcome.model.states,
-        "depth": outcome.model.depth,
-        "findings": [
-            {
-                "engine": finding.engine,
-                "verdict": None if finding.verdict is None else str(finding.verdict),
-                "states": finding.states,
-                "depth": finding.depth,
-                "seconds": round(finding.seconds, 3),
-            }
-            for finding in outcome.findings
-        ],
-        "problems": list(outcome.problems),
-    }

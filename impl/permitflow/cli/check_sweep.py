@@ -2,84 +2,91 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 import typer
 
 from permitflow.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow.checking.grid import NAMES
-from permitflow.cli.console import late_progress, open_console, open_table, print_table
+from permitflow.cli.console import late_progress
 from permitflow.cli.options import distinct
-from permitflow.cli.outcomes import ExitCode, complain, print_json, requires_extra, stop, unusable
-from permitflow.cli.output import csv_text, require_apart, require_drawable, require_folder, write_bytes, write_files
+from permitflow.cli.outcomes import ExitCode, complain, requires_extra, unusable
+from permitflow.cli.sweeps import Column, Outcome, report_sweep, require_sweep
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.read import Description
 from permitflow.pictures.plots import MOST_PANELS, MapCell, Panel, VerdictMap
-from permitflow.simulation.setting import Axis, Point
+from permitflow.simulation.setting import Axis, varied
 
 _MOST_CELLS = 2_000
 _MOST_CELLS_ON_SPARK = 100_000
 _MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _EXAMPLES = "local[*], spark://host:7077, yarn, k8s://host or sc://host:15002"
-_FIGURES = (
-    "verdict",
-    "largest_cost",
-    "safe_max_chunk_cost",
-    "safe_permit_batch",
-    "states",
-    "depth",
-    "seconds",
-    "reason",
-)
+_FIGURES = ("largest_cost", "safe_max_chunk_cost", "safe_permit_batch", "states", "depth", "seconds", "reason")
+_COLUMNS = {
+    Check.DECIDE: {
+        "largest_cost": Column("largest cost", "{:,}".format),
+        "safe_max_chunk_cost": Column("live up to", "{:,}".format),
+        "safe_permit_batch": Column("largest live permit batch", "{:,}".format),
+    },
+    Check.EXPLORE: {
+        "states": Column("states", "{:,}".format),
+        "depth": Column("depth", "{:,}".format),
+        "seconds": Column("s", "{:.2f}".format),
+    },
+}
 _LABELS = {"row_permits": "row permits", "permit_batch": "permit batch, rows"}
+_MAPS = ({"permit_batch"}, {"row_permits"}, {"permit_batch", "row_permits"})
 _MOST_LETTERS = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """How the combinations are checked, and where the results go besides the terminal."""
-
-    check: Check
-    max_states: int
-    spark: str | None
-    """Spark's master, or the URL of a remote session; None: in this process."""
-    plot: Path | None
-    csv: Path | None
-    as_json: bool
-
-
-def check_sweep(path: Path, description: Description, axes: Sequence[Axis], options: SweepOptions) -> None:
+def check_sweep(
+    path: Path,
+    description: Description,
+    axes: Sequence[Axis],
+    how: Check,
+    max_states: int,
+    spark: str | None,
+    csv: Path | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
+) -> NoReturn:
     """Check all combinations of what a file describes, print a table and end the command."""
-    require_apart({"--csv": options.csv, "--plot": options.plot}, [path])
     grid = _grid(path, description, axes)
     cells = cells_of(grid)
-    most = _MOST_CELLS if options.spark is None else _MOST_CELLS_ON_SPARK
-    if len(cells) > most:
-        advice = "; with --spark there may be more" if options.spark is None else ""
-        unusable(f"--sweep: {len(cells):,} combinations are too many; the most is {most:,}{advice}")
-    _require(grid, options)
-    if options.spark is None:
-        findings = _here(cells, options)
-    else:
-        findings = sweep_on(options.spark, options.check, grid, max_states=options.max_states)
-    written: list[str] = []
-    try:
-        if options.csv is not None:
-            write_files({options.csv: _as_csv(grid, findings)})
-            written.append(str(options.csv))
-        if options.plot is not None:
-            _draw_map(grid, findings, options.check, options.plot)
-            written.append(str(options.plot))
-    finally:  # what took so long is shown, even if the disk is full
-        if options.as_json:
-            points = [_as_json(finding) for finding in findings]
-            print_json({"file": str(path), "check": str(options.check), "points": points, "files": written})
-        else:
-            _print(grid, findings, options.check, written)
-    stop(holds=all(finding.holds for finding in findings))
+    most, advice = (_MOST_CELLS, "; with --spark there may be more") if spark is None else (_MOST_CELLS_ON_SPARK, "")
+    require_sweep(path, csv, plot, len(cells), most, advice)
+    if spark is not None and not spark.startswith(_MASTERS):
+        unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {spark!r}")
+    if how is Check.DECIDE or plot is not None:
+        with requires_extra("proofs"):
+            import permitflow_proofs  # noqa: F401  # that it is there
+    if plot is not None:
+        _require_map(grid)
+    findings = _here(cells, how, max_states) if spark is None else sweep_on(spark, how, grid, max_states=max_states)
+
+    report_sweep(
+        [_outcome(finding) for finding in findings],
+        _COLUMNS[how],
+        explained=("impossible", "overspend", "violation", "too large", "undecided"),
+        csv=csv,
+        plot=plot,
+        picture=lambda suffix: _map(grid, findings, how, suffix),
+        as_json=as_json,
+        file=str(path),
+        check=str(how),
+    )
+
+
+def _outcome(finding: Finding) -> Outcome:
+    figures = {name: getattr(finding, name) for name in _FIGURES}
+    known = {name: value for name, value in figures.items() if value is not None}
+    common = {"verdict": finding.verdict, "holds": finding.holds, "run": list(finding.run)}
+    document = {"varied": dict(finding.values), **known, **common}
+    in_file = {**figures, "run": " ".join(finding.run)}
+    return Outcome(finding.values, finding.verdict, finding.holds, finding.reason, in_file, document)
 
 
 def _grid(path: Path, description: Description, axes: Sequence[Axis]) -> Grid:
@@ -93,39 +100,26 @@ def _grid(path: Path, description: Description, axes: Sequence[Axis]) -> Grid:
     return Grid(description.setting, axes)
 
 
-def _require(grid: Grid, options: SweepOptions) -> None:
-    """Notice now what would be missing at the end."""
-    require_folder("--csv", options.csv)
-    if options.spark is not None and not options.spark.startswith(_MASTERS):
-        unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {options.spark!r}")
-    if options.check is Check.DECIDE or options.plot is not None:
-        with requires_extra("proofs"):
-            import permitflow_proofs  # noqa: F401  # that it is there
-    if options.plot is None:
-        return
-    require_drawable(options.plot)
-    names = sorted(grid.names)
-    if names not in (
-        ["max_chunk_cost", "permit_batch"],
-        ["max_chunk_cost", "row_permits"],
-        ["max_chunk_cost", "permit_batch", "row_permits"],
-    ):
+def _require_map(grid: Grid) -> None:
+    """Notice now what could not be drawn at the end."""
+    beside = {*grid.names} - {"max_chunk_cost"}
+    if beside not in _MAPS or len(beside) == len(grid.names):
         unusable(
             "--plot: the map shows max_chunk_cost over permit_batch, row_permits or both; varied are "
             f"{', '.join(grid.names)}"
         )
-    panels = len(next(axis.values for axis in grid.axes if axis.name == "row_permits")) if len(names) == 3 else 1
+    panels = len(next(axis.values for axis in grid.axes if axis.name == "row_permits")) if len(beside) == 2 else 1
     if panels > MOST_PANELS:
         unusable(f"--plot: {panels} panels, one for each row_permits, are too many; the most is {MOST_PANELS}")
 
 
-def _here(cells: Sequence[Cell], options: SweepOptions) -> list[Finding]:
-    doing = "deciding" if options.check is Check.DECIDE else "exploring"
-    efforts = [1 if options.check is Check.DECIDE else min(cell.states, options.max_states) + 1 for cell in cells]
+def _here(cells: Sequence[Cell], how: Check, max_states: int) -> list[Finding]:
+    doing = "deciding" if how is Check.DECIDE else "exploring"
+    efforts = [1 if how is Check.DECIDE else min(cell.states, max_states) + 1 for cell in cells]
     found: list[Finding] = []
     with late_progress(f"{doing} {len(cells):,} channels") as report:
         for cell in cells:
-            found.append(check_cell(options.check, cell, max_states=options.max_states))
+            found.append(check_cell(how, cell, max_states=max_states))
             report(sum(efforts[: len(found)]) / sum(efforts))
     return found
 
@@ -168,46 +162,8 @@ def _reason(error: BaseException, log: Path) -> str:
     return f"{reason} It said: {said[-1][:_MOST_LETTERS]}" if said else reason
 
 
-def _print(grid: Grid, findings: Sequence[Finding], check: Check, written: Sequence[str]) -> None:
-    console = open_console()
-    heads = (
-        ("largest cost", "live up to", "largest live permit batch")
-        if check is Check.DECIDE
-        else ("states", "depth", "s")
-    )
-    table = open_table(*grid.names, "verdict", *heads, right=(*grid.names, *heads))
-    for finding in findings:
-        numbers = [f"{finding.values[name]:,}" for name in grid.names]
-        figures: list[str] = []
-        if check is Check.DECIDE:
-            decided = (finding.largest_cost, finding.safe_max_chunk_cost, finding.safe_permit_batch)
-            figures = ["" if number is None else f"{number:,}" for number in decided]
-        elif finding.states is not None:
-            figures = [f"{finding.states:,}", f"{finding.depth:,}", f"{finding.seconds:.2f}"]
-        verdict = "impossible: no room for any chunk" if finding.verdict == "impossible" else finding.verdict
-        table.add_row(*numbers, verdict, *figures)
-    print_table(console, table)
-    for verdict in ("overspend", "violation", "too large", "undecided"):
-        if example := next((each for each in findings if each.verdict == verdict), None):
-            values = ", ".join(f"{name} {example.values[name]:,}" for name in grid.names)
-            console.print(f"{verdict}, for example with {values}: {example.reason}", soft_wrap=True)
-    for name in written:
-        console.print(f"written: {name}", soft_wrap=True)
-
-
-def _as_csv(grid: Grid, findings: Sequence[Finding]) -> str:
-    values = ([finding.values[name] for name in grid.names] for finding in findings)
-    figures = ([*(getattr(finding, name) for name in _FIGURES), " ".join(finding.run)] for finding in findings)
-    return csv_text([*grid.names, *_FIGURES, "run"], map(chain, values, figures))
-
-
-def _as_json(finding: Finding) -> dict[str, object]:
-    known = {name: value for name in _FIGURES if (value := getattr(finding, name)) is not None}
-    return {"varied": dict(finding.values), **known, "holds": finding.holds, "run": list(finding.run)}
-
-
-def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path) -> None:
-    """Write a map: the largest chunk upwards, the permit batch to the right, a panel for each number of row permits."""
+def _map(grid: Grid, findings: Sequence[Finding], check: Check, suffix: str) -> bytes:
+    """A map: the largest chunk upwards, the permit batch to the right, a panel for each number of row permits."""
     x = "permit_batch" if "permit_batch" in grid.names else "row_permits"
     how = "decided by the theorems" if check is Check.DECIDE else "explored: all states of the model were visited"
     counted = [finding.states for finding in findings if finding.states is not None]
@@ -224,7 +180,7 @@ def _draw_map(grid: Grid, findings: Sequence[Finding], check: Check, path: Path)
         rows=[(finding.holds, _cells(grid, finding)) for finding in findings],
         origin=f"permitflow check, {how}",
     )
-    write_bytes(path, picture.as_file(path.suffix.lower()))
+    return picture.as_file(suffix)
 
 
 def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> list[Panel]:
@@ -248,7 +204,7 @@ def _line(grid: Grid, group: Iterable[Finding], x: str) -> Mapping[int, int]:
     line: dict[int, int] = {}
     for finding in group:
         try:
-            setting = Point(finding.values).applied_to(grid.setting)
+            setting = varied(grid.setting, finding.values)
         except InvalidParametersError:
             continue
         row_permits, permit_batch = setting.sender.row_permits, setting.receiver.permit_batch

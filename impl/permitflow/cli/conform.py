@@ -1,12 +1,13 @@
 """``permitflow conform``: does a channel keep the rules of the specification?"""
 
+import re
 import sys
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permitflow.cli.console import open_console, open_table, print_table
+from permitflow.cli.console import open_console, open_table, print_lines, print_table
 from permitflow.cli.options import option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from permitflow.testing import ChannelAdapter, PairAdapter, Report
+
+
+_PLACE = re.compile(r"(?!.*\.py:)[^:/]+:[^:]+")
 
 
 def conform(
@@ -64,17 +68,13 @@ def conform(
 
 
 def _load(place: str) -> object:
-    module_name, colon, name = place.partition(":")
-    if not colon or not module_name or not name or "/" in module_name or module_name.endswith(".py"):
+    if not _PLACE.fullmatch(place):
         unusable(f"MODULE:ADAPTER must be as in my_channel:MyAdapter, not {place!r}")
     sys.path.insert(0, "")  # as python -m does: modules of this folder are found
     try:
-        module = import_module(module_name)
+        return resolve_name(place)
     except Exception as error:
-        unusable(f"module {module_name} cannot be imported: {type(error).__name__}: {error}")
-    if not hasattr(module, name):
-        unusable(f"module {module_name} has no {name}")
-    return getattr(module, name)
+        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")
 
 
 def _channel(made: object, place: str) -> "type[ChannelAdapter]":
@@ -102,9 +102,5 @@ def _print(report: "Report") -> None:
         outcome = verdict.outcome.value
         table.add_row(verdict.rule.id, outcome.upper() if verdict.is_broken else outcome, verdict.finding)
     print_table(console, table)
-    for line in report.lacking():
-        console.print(line, soft_wrap=True)
-    for verdict in report.verdicts:
-        if verdict.is_broken:
-            console.print(f"\n{verdict.describe()}", soft_wrap=True)
-    console.print(f"\n{report.summary()}", soft_wrap=True)
+    broken = [f"\n{verdict.describe()}" for verdict in report.verdicts if verdict.is_broken]
+    print_lines(console, *report.lacking(), *broken, f"\n{report.summary()}")

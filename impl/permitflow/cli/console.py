@@ -3,10 +3,10 @@
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from shutil import get_terminal_size
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -15,6 +15,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -23,8 +24,12 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.table import Column, Table
 
+from permitflow.checking.deciding import spelt
 from permitflow.errors import printable
 from permitflow.simulation.run import Progress as Report
+
+if TYPE_CHECKING:
+    from permitflow_model.kernel.system import Step
 
 T = TypeVar("T")
 
@@ -32,6 +37,9 @@ T = TypeVar("T")
 _WIDTH_WITHOUT_TERMINAL = 120
 _BETWEEN_COLUMNS = 3
 _PATIENCE_SECONDS = 1.0
+# Of a long run.
+_FIRST_STEPS = 16
+_LAST_STEPS = 16
 
 
 class _Console(Console):
@@ -54,18 +62,12 @@ def open_console(*, stderr: bool = False) -> Console:
     return _Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
-def open_progress() -> Progress:
+def open_progress(*columns: ProgressColumn) -> Progress:
     """A progress bar on standard error; where that is no terminal, nothing is drawn."""
     console = open_console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    shown = columns or (MofNCompleteColumn(), TimeElapsedColumn())
+    description = TextColumn("{task.description}", markup=False)
+    return Progress(description, BarColumn(), *shown, console=console, transient=True, disable=not console.is_terminal)
 
 
 def tracked(items: Generator[T, None, None], total: int, name_of: Callable[[T], str]) -> Iterator[T]:
@@ -80,29 +82,18 @@ def tracked(items: Generator[T, None, None], total: int, name_of: Callable[[T], 
 @contextmanager
 def late_progress(what: str) -> Iterator[Report]:
     """A function that takes the share that is done, and draws a bar on standard error if it takes long."""
-    console = open_console(stderr=True)
-    began = monotonic()
-    with ExitStack() as stack:
-        bar: Progress | None = None
+    began, bar = monotonic(), open_progress(TaskProgressColumn(), TimeRemainingColumn())
+    task = bar.add_task(what, total=1.0)
 
-        def report(share: float) -> None:
-            nonlocal bar
-            if bar is None and console.is_terminal and monotonic() - began > _PATIENCE_SECONDS:
-                bar = stack.enter_context(
-                    Progress(
-                        TextColumn("{task.description}", markup=False),
-                        BarColumn(),
-                        TaskProgressColumn(),
-                        TimeRemainingColumn(),
-                        console=console,
-                        transient=True,
-                    )
-                )
-                bar.add_task(what, total=1.0)
-            if bar is not None:
-                bar.update(bar.task_ids[0], completed=share)
+    def report(share: float) -> None:
+        bar.update(task, completed=share)
+        if monotonic() - began > _PATIENCE_SECONDS:
+            bar.start()
 
+    try:
         yield report
+    finally:
+        bar.stop()
 
 
 def open_table(*columns: str, right: tuple[str, ...] = (), wrap: tuple[str, ...] = ()) -> Table:
@@ -121,6 +112,12 @@ def print_table(console: Console, table: Table) -> None:
     if sum(kept) + _BETWEEN_COLUMNS * (len(kept) - 1) > console.width:
         _narrow(table, widest, least, console.width)
     console.print(table, crop=False)
+
+
+def print_lines(console: Console, *lines: str) -> None:
+    """Print each as one line, however long; a terminal breaks it."""
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _texts(column: Column) -> list[str]:
@@ -147,3 +144,33 @@ def _narrow(table: Table, widths: list[int], least: Sequence[int], most: int) ->
         column.width, column.no_wrap = width, False
     table.padding = 0
     table.width = sum(widths) + blanks
+
+
+def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
+    """A run, one line per step; of a long one, the beginning and the end."""
+    from permitflow.pictures.look import look_of
+
+    look = look_of(module)
+    told = look.row(start)
+    numbers = tuple(name for name, text in told.items() if text.replace(",", "").isdigit())
+    actor = ["actor"] if look.has_actors else []
+    table = open_table("step", "action", *actor, *told, right=("step", *numbers))
+    table.add_row("0", "", *("" for _ in actor), *told.values())
+    left_out = range(_FIRST_STEPS, len(steps) - _LAST_STEPS)
+    for number, step in enumerate(steps, start=1):
+        if number - 1 not in left_out:
+            actor = [look.actor(step.action)] if look.has_actors else []
+            table.add_row(str(number), spelt(step), *actor, *look.row(step.state).values())
+        elif number - 1 == left_out.start:
+            table.add_row("\u2026", f"{len(left_out):,} more steps")
+    return table
+
+
+def run_as_json(module: str, start: Any, steps: "Sequence[Step[Any]]") -> list[dict[str, object]]:
+    """A run for programs; the first entry is the initial state."""
+    from permitflow.pictures.look import look_of
+
+    look = look_of(module)
+    first: dict[str, object] = {"action": None, "arguments": [], **look.as_json(start)}
+    rest = ({"action": one.action, "arguments": list(one.arguments), **look.as_json(one.state)} for one in steps)
+    return [first, *rest]

@@ -1,21 +1,16 @@
 """``permitflow demo``: the main job, on real input."""
 
 import asyncio
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from permitflow.cli.console import open_console
-from permitflow.cli.options import number, option, whole_number
-from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow.cli.options import given_options, number, option, whole_number
+from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.cli.output import require_folder, write_files
-from permitflow.errors import DemoError, InvalidOptionError
-
-if TYPE_CHECKING:
-    from permitflow.demo import DemoSettings, PipelineSettings, Progress, Report
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -34,7 +29,7 @@ def main_job(
     kills: Annotated[
         int, option(whole_number(least=0), "N", "With --streaming: kill a part of the pipeline so many times.")
     ] = 0,
-    seed: Annotated[int | None, option(whole_number(least=0), "N", "Of which part is killed, and when.")] = None,
+    seed: Annotated[int, option(whole_number(least=0), "N", "Of which part is killed, and when.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.
@@ -66,10 +61,22 @@ def main_job(
         for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-    from permitflow.demo import run
+    from rich.console import Console
 
-    settings = settings_of(scale=scale, keep=keep, streaming=streaming, kills=kills, seed=seed)
-    show_run(lambda progress: run(settings, progress), as_json=as_json)
+    from permitflow.demo import DemoSettings, PipelineSettings, Progress, run
+
+    if not streaming and (strange := [name for name in given_options(context) if name in ("--kills", "--seed")]):
+        unusable(f"{strange[0]}: needs --streaming: what two jobs have sent they cannot take back, so none is killed")
+    pipeline = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
+    settings = pipeline if streaming else DemoSettings(scale=scale, keep=keep)
+    console = Console(quiet=True) if as_json else open_console()
+    with Progress(console) as progress:
+        report = run(settings, progress)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        console.print(report.render())
+    stop(holds=report.holds)
 
 
 @demo.command()
@@ -109,17 +116,11 @@ def wordcount(
 
     require_folder("--output", output)
     console = open_console()
-    try:
-        settings = WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
-        with work_folder(keep) as folder:
-            note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
-            ending = asyncio.Event()
-            report, timeline = run_interruptible(run_wordcount(settings, folder, note, ending), ending.set)
-    except InvalidOptionError as error:
-        unusable(str(error))
-    except DemoError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
+    settings = WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
+    with work_folder(keep) as folder:
+        note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
+        ending = asyncio.Event()
+        report, timeline = run_interruptible(run_wordcount(settings, folder, note, ending), ending.set)
     if output is not None:
         write_files({output: timeline.page()})
     if as_json:
@@ -131,45 +132,4 @@ def wordcount(
             console.print(Text(f"{name:{width}}  {value}"))
         for problem in report.problems():
             console.print(Text(f"Failed check: {problem}", style="bold red"))
-    stop(holds=report.holds)
-
-
-def settings_of(
-    *, scale: float, keep: Path | None, streaming: bool, kills: int, seed: int | None
-) -> "DemoSettings | PipelineSettings":
-    """The settings that the options give; ends the command if they do not fit each other."""
-    from permitflow.demo import DemoSettings, PipelineSettings
-
-    if kills and not streaming:
-        unusable("--kills: needs --streaming: what two jobs have sent they cannot take back")
-    if seed is not None and not streaming:
-        unusable("--seed: needs --streaming: nothing is drawn, because nothing of two jobs is killed")
-    try:
-        if streaming:
-            return PipelineSettings(scale=scale, keep=keep, kills=kills, seed=1 if seed is None else seed)
-        return DemoSettings(scale=scale, keep=keep)
-    except InvalidOptionError as error:
-        unusable(str(error))
-
-
-def show_run(run: Callable[["Progress"], "Report"], *, as_json: bool) -> NoReturn:
-    """Run, show the report, in full or for people who may watch meanwhile, and end the command as the report says."""
-    from rich.console import Console
-
-    from permitflow.demo import Progress
-
-    try:
-        if as_json:
-            report = run(Progress(Console(quiet=True)))
-            print_json(report.as_json())
-        else:
-            console = open_console()
-            with Progress(console) as progress:
-                report = run(progress)
-            console.print(report.render())
-    except InvalidOptionError as error:
-        unusable(str(error))
-    except DemoError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
     stop(holds=report.holds)

@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.options import FlushIdle, MaxChunkCost, PermitBatch, RowPermits, Sizes
+from permitflow.cli.check import answer_for
+from permitflow.cli.options import (
+    AllowTruncated,
+    FlushIdle,
+    MaxChunkCost,
+    PermitBatch,
+    RowPermits,
+    Sizes,
+    given_options,
+)
 from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
-from permitflow.cli.permits import graph_of, numbers_of, run_of
-from permitflow.cli.trace import files_of, read_files, select_channels
-from permitflow.errors import TraceError
+from permitflow.cli.permits import graph_of, run_of, setting_of
+from permitflow.cli.trace import read_files, select_channels
+from permitflow.tracing.reader import trace_files
 
 if TYPE_CHECKING:
     from permitflow.pictures.run import Run
@@ -20,9 +29,14 @@ if TYPE_CHECKING:
 _DEFAULT_PAGE = Path("permitflow-explain.html")
 # What other commands draw, and this one does not.
 _OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
+_OF_NUMBERS = (
+    *("--row-permits", "--permit-batch", "--max-chunk-cost", "--sizes", "--flush-idle", "--barriers", "--graph"),
+)
+_OF_TRACES = ("--channel", "--allow-truncated")
 
 
 def explain(
+    context: typer.Context,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE...]", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
@@ -39,9 +53,7 @@ def explain(
         bool, typer.Option("--graph", help="All states and steps of a small channel, at most 500 states.")
     ] = False,
     channel: Annotated[str | None, typer.Option(metavar="NAME", help="Which channel of the trace.")] = None,
-    allow_truncated: Annotated[
-        bool, typer.Option("--allow-truncated", help="Leave out a half-written last line and show what comes before.")
-    ] = False,
+    allow_truncated: AllowTruncated = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -71,34 +83,27 @@ def explain(
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
-    options = {
-        "--row-permits": row_permits,
-        "--permit-batch": permit_batch,
-        "--max-chunk-cost": max_chunk_cost,
-        "--sizes": sizes,
-        "--flush-idle": flush_idle or None,
-        "--barriers": barriers or None,
-        "--graph": graph or None,
-    }
-    given = [name for name, value in options.items() if value is not None]
-    if files and given:
-        unusable(f"{given[0]} belongs to numbers of your own; leave it or the trace files away")
+    given = given_options(context)
+    if files and (strange := [name for name in given if name in _OF_NUMBERS]):
+        unusable(f"{strange[0]} belongs to numbers of your own; leave it or the trace files away")
+    if not files and (strange := [name for name in given if name in _OF_TRACES]):
+        unusable(f"{strange[0]} belongs to a trace: name its files too")
     page = output or (None if svg else _DEFAULT_PAGE)
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
         unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
         unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
-    require_apart({"--output": page, "--svg": svg}, files_of(files or []))
+    require_apart({"--output": page, "--svg": svg}, (file for path in files or [] for file in trace_files(path)))
     if files:
         shown: Run | StateGraph = _recorded(files, channel, allow_truncated)
     else:
-        if channel is not None or allow_truncated:
-            name = "--channel" if channel is not None else "--allow-truncated"
-            unusable(f"{name} belongs to a trace: name its files too")
         if row_permits is None and permit_batch is None:
             unusable("nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch")
-        numbers = numbers_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
-        shown = graph_of(numbers, with_barriers=barriers) if graph else run_of(numbers, with_barriers=barriers)
+        setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
+        if graph:
+            shown = graph_of(setting, with_barriers=barriers)
+        else:
+            shown = run_of(answer_for(setting), with_barriers=barriers)
     _write(shown, page, svg, as_json=as_json)
 
 
@@ -113,10 +118,7 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
     (channel,) = channels
-    try:
-        verdict = judge(channel, keep_path=True)
-    except TraceError as error:
-        unusable(str(error))
+    verdict = judge(channel, keep_path=True)
     parameters = verdict.subject.parameters(channel)
     return recorded_run(
         Recording(
@@ -142,12 +144,11 @@ def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *
     contents: dict[Path, str] = {}
     if isinstance(shown, StateGraph):
         verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
-        contents |= {page: graph_page(shown)} if page else {}
-        contents |= {drawing: graph_drawing(shown)} if drawing else {}
+        made = ((page, graph_page), (drawing, graph_drawing))
+        contents = {path: make(shown) for path, make in made if path}
     else:
         verdict, sentence = shown.verdict.value, shown.sentence
-        contents |= {page: page_of(shown)} if page else {}
-        contents |= {drawing: storyboard(shown)} if drawing else {}
+        contents = {path: make(shown) for path, make in ((page, page_of), (drawing, storyboard)) if path}
     write_files(contents)
     if as_json:
         print_json({"verdict": verdict, "sentence": sentence, "files": [str(path) for path in contents]})

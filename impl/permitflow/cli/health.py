@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permitflow.cli.options import duration, host_and_port
-from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow.cli.outcomes import Json, print_json, requires_extra, stop
 from permitflow.errors import InvalidParametersError, PermitflowError
 
 
@@ -43,8 +43,8 @@ def health(
         from permitflow.transports.health import LIVENESS, is_serving
     try:
         is_ready, reason = is_serving(address, service=LIVENESS if live else "", timeout_seconds=timeout), ""
-    except InvalidParametersError as error:
-        unusable(str(error))
+    except InvalidParametersError:
+        raise
     except PermitflowError as error:
         is_ready, reason = False, str(error)
     if as_json:

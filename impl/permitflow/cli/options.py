@@ -1,7 +1,9 @@
 """Options that several commands take, and parsers of values: a complaint names the option, the value and the rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -11,8 +13,8 @@ import typer
 from permitflow.cli.outcomes import unusable
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file import quantities
-from permitflow.parameters_file.read import read_axis, sizes_of
-from permitflow.simulation.chunk_sizes import ChunkSizes
+from permitflow.parameters_file.read import read_axis
+from permitflow.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import ONE_ADDRESS
 
@@ -39,12 +41,7 @@ def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]
     """A parser of whole numbers from ``least`` up to ``most``; 8,192 and 8_192 are understood."""
 
     def parse(text: str) -> int:
-        try:
-            count = int(str(text).replace(",", ""))
-        except ValueError:
-            raise typer.BadParameter(f"must be a whole number of at least {least}, not {text!r}") from None
-        if count < least:
-            raise typer.BadParameter(f"must be at least {least}, not {count}")
+        count = _understood(partial(quantities.whole, least=least), str(text))
         if most is not None and count > most:
             raise typer.BadParameter(f"must be at most {most:,}, not {count:,}")
         return count
@@ -150,7 +147,7 @@ def share(text: str | float) -> float:
 def chunk_sizes(text: str) -> ChunkSizes:
     """Parse rows of chunks, as in ``1024`` or, equally often, ``1,64,1024``."""
     try:
-        return sizes_of(sorted(sizes_in_rows(text)))
+        return WeightedSizes(sorted(sizes_in_rows(text)))
     except InvalidParametersError as error:
         raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
 
@@ -160,6 +157,22 @@ def _understood(reader: Callable[[str], T], text: str) -> T:
         return reader(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def given_options(context: typer.Context) -> list[str]:
+    """The options that the user has written, in the order of the help."""
+    sources = ((each.opts[0], context.get_parameter_source(each.name or "")) for each in context.command.params)
+    return [name for name, source in sources if name.startswith("-") and source and source.name == "COMMANDLINE"]
+
+
+def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -> list[str]:
+    """These of the known names, in the known order, all if none is named; ends the command if one is unknown."""
+    known, names = list(known), list(names)
+    if unknown := [name for name in names if name not in known]:
+        near = get_close_matches(unknown[0], known, n=3, cutoff=0.5)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
+    return [name for name in known if not names or name in names]
 
 
 _ROWS = whole_number(least=1)
@@ -182,6 +195,15 @@ Sizes: TypeAlias = Annotated[
 
 FlushIdle: TypeAlias = Annotated[
     bool, typer.Option("--flush-idle", help="An idle receiver returns less than a permit batch (permitflow's own).")
+]
+
+Sweep: TypeAlias = Annotated[
+    list[Axis] | None,
+    option(axis, "NAME=VALUES", "Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."),
+]
+
+AllowTruncated: TypeAlias = Annotated[
+    bool, typer.Option("--allow-truncated", help="Leave out a half-written last line, and take what comes before.")
 ]
 
 DescribedChannel: TypeAlias = Annotated[

@@ -3,15 +3,12 @@
 A file with results is replaced: they can be computed again.  For recordings, which can not, see ``recording``.
 """
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from permitflow.cli.outcomes import requires_extra, unusable
-from permitflow.pictures.plots import SUFFIXES, load_matplotlib
+from permitflow.cli.outcomes import unusable
 
 # Where names are those of what a process has open, or of devices.
 _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
@@ -46,32 +43,23 @@ def write_files(contents: Mapping[Path, str]) -> None:
         write_bytes(path, content.encode())
 
 
-def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return file.getvalue()
-
-
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, or end the command."""
     try:
-        _write(path, content)
+        if path.is_dir():
+            raise IsADirectoryError(0, "it is a folder; name a file in it")
+        if is_special(path):
+            with path.open("ab") as special:
+                special.write(content)
+        else:
+            # Of a link, what it points to.
+            _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
         unusable(f"cannot write {path}: {error.strerror or error}")
 
 
-def _write(path: Path, content: bytes) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(0, "it is a folder; name a file in it")
-    if is_special(path):
-        with path.open("ab") as special:
-            special.write(content)
-        return
-    # Of a link, what it points to; beside the file, so that it can take its place in one step.
-    path = Path(os.path.realpath(path))
+def _replace(path: Path, content: bytes) -> None:
+    # Beside the file, so that it can take its place in one step.
     with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
@@ -92,12 +80,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def require_drawable(path: Path) -> None:
-    """End the command early if ``--plot`` could not be drawn."""
-    if path.suffix.lower() not in SUFFIXES:
-        unusable(f"--plot: the name must end in {', '.join(SUFFIXES)}, not {path.name!r}")
-    require_folder("--plot", path)
-    with requires_extra("plots"):
-        load_matplotlib()

@@ -1,17 +1,15 @@
 """``permitflow prove``: the theorems, for all numbers, by two solvers."""
 
 import time
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permitflow.cli.console import open_console, open_table, print_table, tracked
-from permitflow.cli.options import option, whole_number
+from permitflow.cli.console import open_console, open_table, print_lines, print_table, run_table, tracked
+from permitflow.cli.options import chosen, option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
-from permitflow.cli.run_table import run_table
 
 if TYPE_CHECKING:
     from permitflow_proofs import Theorem, Verdict
@@ -88,11 +86,7 @@ def _selected(names: list[str]) -> "list[Theorem]":
     from permitflow_proofs import catalogue
 
     theorems = {theorem.id: theorem for theorem in catalogue()}
-    if unknown := [name for name in names if name not in theorems]:
-        near = get_close_matches(unknown[0], theorems, n=3)
-        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(theorems)}"
-        unusable(f"--theorem: there is no theorem {unknown[0]!r}; {advice}")
-    return [theorem for name, theorem in theorems.items() if not names or name in names]
+    return [theorems[name] for name in chosen("--theorem", names, theorems, "theorem")]
 
 
 def _available(wanted: Solver | None) -> Solver:
@@ -153,12 +147,11 @@ def _print_verdicts(verdicts: "list[Verdict]", seconds: float) -> None:
     for verdict in verdicts:
         name = verdict.theorem.id
         for opinion in verdict.opinions:
-            for problem in opinion.problems:
-                console.print(f"PROBLEM: {name}, {opinion.solver}: {problem}", soft_wrap=True)
+            print_lines(console, *(f"PROBLEM: {name}, {opinion.solver}: {problem}" for problem in opinion.problems))
         if not verdict.is_as_expected:
             questions = f"permitflow prove --theorem {name} --export DIRECTORY"
-            console.print(f"  the questions, for any solver: {questions}", soft_wrap=True)
-    console.print(_summary(verdicts, seconds), soft_wrap=True)
+            print_lines(console, f"  the questions, for any solver: {questions}")
+    print_lines(console, _summary(verdicts, seconds))
 
 
 def _outcome(opinion: "Opinion", expected: str) -> str:

@@ -1,22 +1,27 @@
 """``permitflow serve``: an exchange between producers and consumers; its options."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
-from permitflow.cli.options import StreamName, folder, host_and_port, option, seconds, stream_name, whole_number
-from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow.errors import (
-    InvalidOptionError,
-    InvalidParametersError,
-    ParameterMismatchError,
-    StoreError,
-    TraceWriteError,
-    TransportError,
+from permitflow.channels.interface import stream_channels
+from permitflow.cli.options import (
+    StreamName,
+    folder,
+    given_options,
+    host_and_port,
+    option,
+    seconds,
+    stream_name,
+    whole_number,
 )
+from permitflow.cli.outcomes import ExitCode, Json, requires_extra, unusable
+from permitflow.errors import InvalidParametersError, ParameterMismatchError, StoreError, TransportError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.flow import Parameters, flow_named, flow_names
 from permitflow.protocol.permits import DEFAULT_ROW_PERMITS, PERMITS, Oversize, kept_parameters
@@ -33,7 +38,11 @@ _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
 
 
+_OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
+
+
 def serve(
+    context: typer.Context,
     stream: Annotated[
         list[StreamName],
         option(stream_name, "NAME[:N]", "A stream of N channels, NAME/0 to NAME/N-1; may be repeated."),
@@ -132,14 +141,14 @@ def serve(
         ),
     ] = None,
     staging_timeout_seconds: Annotated[
-        int | None,
+        float,
         option(
             _ROWS,
             "SECONDS",
             "With replay: what a query has staged is forgotten after so long without a sign of the query. "
             f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
         ),
-    ] = None,
+    ] = int(DEFAULT_TIMEOUT_SECONDS),
     drain_seconds: Annotated[
         float,
         option(
@@ -214,11 +223,14 @@ def serve(
     Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
     130: stopped by Ctrl-C.
     """
-    if twice := [name for name, count in Counter(one.name for one in stream).items() if count > 1]:
-        unusable(f"--stream: {twice[0]!r} is given twice")
-    consumers = _consumers(consumer)
-    of_replay = {"--consumer": consumer, "--store": store, "--kept-rows": kept_rows, "--staging-rows": staging_rows}
-    _require_replay(retention, {**of_replay, "--staging-timeout-seconds": staging_timeout_seconds})
+    _refuse_twice("--stream", [one.name for one in stream])
+    strange = [name for name in given_options(context) if name in _OF_REPLAY]
+    if strange and retention is not Retention.REPLAY:
+        unusable(f"{strange[0]}: rows are gone once they were read; to keep them, add --retention replay")
+    consumers = consumer or [DEFAULT_CONSUMER]
+    if "" in consumers:
+        unusable("--consumer: a name must not be empty")
+    _refuse_twice("--consumer", consumers)
     parameters = _parameters(
         flow,
         retention,
@@ -230,41 +242,53 @@ def serve(
         **_numbers(parameter or ()),
     )
     with requires_extra("grpc"):
-        from permitflow.cli.serving import Plan, Style, run_exchange
+        from permitflow.cli.serve_reports import Report
+        from permitflow.cli.serving import new_recording, serve_until_signal
+        from permitflow.exchange.registry import Exchange, Keeping
+        from permitflow.exchange.stores.sqlite import SqliteStore
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
-    plan = Plan(
-        streams=stream,
-        addresses=address or [_DEFAULT_ADDRESS],
-        parameters=parameters,
-        retention=retention,
-        consumers=consumers,
-        store=store,
-        kept_rows=kept_rows,
-        staging_rows=staging_rows,
-        staging_timeout_seconds=DEFAULT_TIMEOUT_SECONDS if staging_timeout_seconds is None else staging_timeout_seconds,
-        drain_seconds=drain_seconds,
-        handshake_seconds=handshake_seconds,
-        silence_seconds=silence_seconds,
-        same_host=same_host,
-        compression=compression,
-        checksums=checksums,
-        metrics_address=metrics_address,
-    )
-    style = Style.JSON if as_json else Style.QUIET if quiet else Style.TEXT
+    channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
     try:
-        interrupted = run_exchange(plan, trace, style)
+        with ExitStack() as stack:
+            recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
+            kept = stack.enter_context(SqliteStore(store)) if store else None
+            if kept is not None:  # all of it, before the first channel is written down
+                kept.require_fitting(channels, parameters=parameters, consumers=consumers)
+            exchange = Exchange(
+                parameters=parameters,
+                record=None if recording is None else recording.recorder,
+                same_host=same_host,
+                compression=compression,
+                checksums=checksums,
+                store=kept,
+                staging_timeout_seconds=staging_timeout_seconds,
+            )
+            keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
+            is_interrupted = asyncio.run(
+                serve_until_signal(
+                    exchange,
+                    lambda: exchange.add_channels(channels, retention=retention, **keeping),
+                    address or [_DEFAULT_ADDRESS],
+                    stack.enter_context(Report(as_json=as_json, quiet=quiet)),
+                    begin,
+                    drain_seconds=drain_seconds,
+                    handshake_seconds=handshake_seconds,
+                    silence_seconds=silence_seconds,
+                    metrics_address=metrics_address,
+                )
+            )
     except TransportError as error:
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
     except StoreError as error:
         unusable(f"--store: {error}")
-    except (InvalidOptionError, InvalidParametersError) as error:
-        unusable(str(error))
-    except TraceWriteError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
-    raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.HOLDS)
+    raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
+
+
+def _refuse_twice(option: str, names: Sequence[str]) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        unusable(f"{option}: {twice[0]!r} is given twice")
 
 
 def _numbers(stated: Sequence[str]) -> dict[str, int]:
@@ -284,23 +308,6 @@ def _numbers(stated: Sequence[str]) -> dict[str, int]:
             unusable(f"--parameter: {text!r}: {instead}")
         numbers[name] = value
     return numbers
-
-
-def _consumers(names: Sequence[str] | None) -> tuple[str, ...]:
-    if names is None:
-        return (DEFAULT_CONSUMER,)
-    if "" in names:
-        unusable("--consumer: a name must not be empty")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        unusable(f"--consumer: {twice[0]!r} is given twice")
-    return tuple(names)
-
-
-def _require_replay(retention: Retention, given: Mapping[str, object]) -> None:
-    if retention is Retention.REPLAY:
-        return
-    if useless := [name for name, value in given.items() if value is not None]:
-        unusable(f"{useless[0]}: rows are gone once they were read; to keep them, add --retention replay")
 
 
 def _parameters(flow: str, retention: Retention, **given: int | str | None) -> Parameters:

@@ -3,177 +3,122 @@
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Self
+from enum import Enum
+from typing import Self
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
+from permitflow.cli.console import open_console
 from permitflow.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
 from permitflow.protocol.traffic import ChannelTraffic, Rates
 
 
-class Report:
-    """Prints the addresses, and nothing else.  A context manager with a method for each thing that happens."""
+class Style(Enum):
+    """In which form, and every how many seconds; never to look spares looking at thousands of channels."""
 
-    interval_seconds: ClassVar[float | None] = None
-    """How often it is shown what flows; None: never, which spares looking at thousands of channels."""
+    QUIET = None
+    """The addresses, and nothing else."""
+    JSON = 1.0
+    """One object a line, each with an ``event``."""
+    LOG = 2.0
+    """A line for each channel on which something happened."""
+    TABLE = 0.5
+    """A table that follows what happens, for a terminal."""
+
+
+_LEGEND = (
+    "held: rows that take room in a channel; blocked: the share of time that rows waited for room, and",
+    "on their way out for a consumer; Ctrl-C stops",
+)
+
+
+class Report:
+    """Says what happens to an exchange, with a method for each thing; a context manager."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        """What is to be printed; else a table on a terminal, or lines of a log."""
+        self._console = open_console()
+        as_text = Style.TABLE if self._console.is_terminal else Style.LOG
+        self.style = Style.JSON if as_json else Style.QUIET if quiet else as_text
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._shown: dict[str, tuple[object, ...]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        self._live.stop()
 
     def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
         """The exchange can be dialled."""
-        for address in addresses:
-            typer.echo(f"listening at {address}")
+        facts = {"address": addresses[0], "addresses": [*addresses], "channels": [*channels]}
+        more = {Style.LOG: [f"channels: {', '.join(channels)}"], Style.TABLE: _LEGEND}.get(self.style, ())
+        self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)
+        if self.style is Style.TABLE:
+            self._live.start()
 
     def metrics(self, address: str) -> None:
         """Prometheus can ask there."""
-        typer.echo(f"metrics at {address}")
+        self._say("metrics", {"address": address}, f"metrics at {address}")
 
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""
-        yield from ()
+        if self.style is Style.TABLE:
+            self._live.update(traffic_table(flows), refresh=True)
+            return
+        changed: list[Rates] = []
+        for flow in flows:
+            name, facts = flow.traffic.channel, _facts(flow.traffic)
+            if self._shown.get(name) != facts:
+                changed.append(flow)
+            self._shown[name] = facts
+            yield
+        if self.style is Style.LOG:
+            for flow in changed:
+                if not _is_untouched(flow.traffic):
+                    self._print(_line(flow))
+                yield
+        elif changed:
+            channels: list[str] = []
+            for flow in flows:
+                channels.append(json.dumps(flow.as_json()))
+                yield
+            typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""
+        self._say("stopping", {}, *([] if self.style is Style.QUIET else ["stopping"]))
 
     def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
         """The exchange has stopped; these are the last numbers, with rates over all the time that it was watched."""
-
-
-class JsonLines(Report):
-    """One JSON object a line, each with an ``event``."""
-
-    interval_seconds: ClassVar[float | None] = 1.0
-
-    def __init__(self) -> None:
-        self._shown: list[tuple[object, ...]] = []
-
-    def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
-        """The exchange can be dialled."""
-        self._print("listening", address=addresses[0], addresses=list(addresses), channels=list(channels))
-
-    def metrics(self, address: str) -> None:
-        """Prometheus can ask there."""
-        self._print("metrics", address=address)
-
-    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
-        """Print the channels, if anything has changed."""
-        facts = []
-        for flow in flows:
-            facts.append(_facts(flow))
-            yield
-        if facts == self._shown:
+        if self.style is Style.QUIET:
             return
-        self._shown, channels = facts, []
-        for flow in flows:
-            channels.append(json.dumps(flow.as_json()))
-            yield
-        typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
-
-    def stopping(self) -> None:
-        """A signal asked the exchange to stop."""
-        self._print("stopping")
-
-    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
-        """Print the last numbers."""
-        self._print("stopped", channels=[flow.as_json() for flow in flows], **rest._asdict())
-
-    def _print(self, event: str, **facts: object) -> None:
-        typer.echo(json.dumps({"event": event, **facts}))
-
-
-class LogLines(Report):
-    """A line for each channel on which something happened."""
-
-    interval_seconds: ClassVar[float | None] = 2.0
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._shown: dict[str, tuple[object, ...]] = {}
-
-    def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
-        """The exchange can be dialled."""
-        for address in addresses:
-            self._print(f"listening at {address}")
-        self._print(f"channels: {', '.join(channels)}")
-
-    def metrics(self, address: str) -> None:
-        """Prometheus can ask there."""
-        self._print(f"metrics at {address}")
-
-    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
-        """Print the channels on which something has changed."""
-        for flow in flows:
-            name, facts = flow.traffic.channel, _facts(flow)
-            if self._shown.get(name) != facts and not _is_untouched(flow.traffic):
-                self._print(_line(flow))
-            self._shown[name] = facts
-            yield
-
-    def stopping(self) -> None:
-        """A signal asked the exchange to stop."""
-        self._print("stopping")
-
-    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
-        """Print the events not shown yet, and the sums."""
-        deque(self.show(flows), maxlen=0)
-        self._print_sums(flows, rest)
-
-    def _print_sums(self, flows: Sequence[Rates], rest: Remainder) -> None:
+        if self.style is not Style.JSON:
+            deque(self.show(flows), maxlen=0)
+        self._live.stop()
         rows_in = sum(flow.traffic.rows_in for flow in flows)
         rows_out = sum(flow.traffic.rows_out for flow in flows)
-        self._print(f"stopped: {rows_in:,} rows in, {rows_out:,} rows out")
-        if rest.stored:
-            self._print(f"kept on disk: {_by_channel(rest.stored)}")
-        if rest.lost:
-            self._print(f"left behind in memory, and lost: {_by_channel(rest.lost)}")
+        said = [f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"]
+        said += [f"kept on disk: {_by_channel(rest.stored)}"] if rest.stored else []
+        said += [f"left behind in memory, and lost: {_by_channel(rest.lost)}"] if rest.lost else []
+        self._say("stopped", {"channels": [flow.as_json() for flow in flows], **rest._asdict()}, *said)
 
-    def _print(self, line: str) -> None:
-        self._console.print(printable(line), soft_wrap=True)
+    def _say(self, event: str, facts: Mapping[str, object], *lines: str) -> None:
+        if self.style is Style.JSON:
+            typer.echo(json.dumps({"event": event, **facts}))
+        else:
+            self._print(*lines)
 
-
-class LiveTable(LogLines):
-    """A table that follows what happens, for a terminal."""
-
-    interval_seconds: ClassVar[float | None] = 0.5
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False)
-
-    def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
-        """The exchange can be dialled."""
-        for address in addresses:
-            self._print(f"listening at {address}")
-        self._print("held: rows that take room in a channel; blocked: the share of time that rows waited for room, and")
-        self._print("on their way out for a consumer; Ctrl-C stops")
-        self._live.start()
-
-    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
-        """Draw the table."""
-        self._live.update(traffic_table(flows), refresh=True)
-        yield
-
-    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
-        """Leave the last table behind."""
-        deque(self.show(flows), maxlen=0)
-        self._live.stop()
-        self._print_sums(flows, rest)
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
+    def _print(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(printable(line), soft_wrap=True)
 
 
-def _facts(flow: Rates) -> tuple[object, ...]:
+def _facts(traffic: ChannelTraffic) -> tuple[object, ...]:
     """What only changes when something happens."""
-    traffic = flow.traffic
     return traffic.state, traffic.producers, traffic.consumers, traffic.rows_in, traffic.rows_out, traffic.kept
 
 

@@ -1,7 +1,7 @@
 """``permitflow simulate``: how fast a channel is, and how large its window has to be; one run, or a sweep."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from permitflow.cli.check import decided
-from permitflow.cli.console import late_progress, open_console, open_table, print_table
+from permitflow.cli.check import answer_for
+from permitflow.cli.console import late_progress, open_console, open_table, print_lines, print_table
 from permitflow.cli.options import (
     DescribedChannel,
     RowPermits,
-    axis,
+    Sweep,
     chunk_sizes,
     distinct,
     duration,
@@ -26,16 +26,16 @@ from permitflow.cli.options import (
     whole_number,
 )
 from permitflow.cli.outcomes import Json, print_json, stop, unusable
-from permitflow.cli.output import csv_text, require_apart, require_drawable, require_folder, write_bytes, write_files
-from permitflow.errors import InvalidParametersError, ParametersFileError
+from permitflow.cli.sweeps import Column, Outcome, report_sweep, require_sweep
+from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.quantities import duration_text
 from permitflow.parameters_file.read import Description, read_description, refusal_in_words
 from permitflow.pictures.plots import Series, SweepPicture
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import ChunkSizes
-from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, Whereabouts, run_length
+from permitflow.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, run_length
 from permitflow.simulation.run import simulate as simulated
-from permitflow.simulation.setting import Axis, Point, Setting, points
+from permitflow.simulation.setting import Setting, combinations, varied
 from permitflow.simulation.window import Window, smallest_window
 
 _MOST_POINTS = 10_000
@@ -100,10 +100,7 @@ def simulate(
     full: Annotated[
         float, option(share, "SHARE", "A pipe counts as full at this share of the most it carries, as in 99%.")
     ] = 1.0,
-    sweep: Annotated[
-        list[Axis] | None,
-        option(axis, "NAME=VALUES", "Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."),
-    ] = None,
+    sweep: Sweep = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the sweep: .html, .svg, .png or .pdf, by the name.")
     ] = None,
@@ -144,33 +141,22 @@ def simulate(
     }
     try:
         description = _description(file, _given(numbers), _given(others))
-    except ParametersFileError as error:
-        unusable(error.message)
-    except InvalidParametersError as error:
-        _refuse(error)
-    description = replace(
-        description,
-        seed=description.seed if seed is None else seed,
-        least_chunks=chunks or description.least_chunks,
-        axes=distinct(sweep or description.axes),
-    )
-    if description.axes:
-        if full != 1.0:
-            unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
-        require_apart({"--csv": csv, "--plot": plot}, [] if file is None else [file])
-    elif plot is not None or csv is not None:
-        unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_permits=256..65536:x2")
-    elif not description.setting.takes_time:
-        unusable(
-            "nothing takes time: give a delay (--rtt 40ms, or rtt below [network]) or a rate (--consumer-rate, or rate "
-            "below [consumer])"
+        description = replace(
+            description,
+            seed=description.seed if seed is None else seed,
+            least_chunks=chunks or description.least_chunks,
+            axes=distinct(sweep or description.axes),
         )
-    try:
         if description.axes:
-            _simulate_sweep(description, plot=plot, csv_file=csv, as_json=as_json)
+            if full != 1.0:
+                unusable("--full is about the smallest window of a single run: leave it, or what varies, away")
+            _simulate_sweep(description, file, csv, plot, as_json=as_json)
+        if plot is not None or csv is not None:
+            unusable(f"{'--plot' if plot else '--csv'} needs something to vary: --sweep row_permits=256..65536:x2")
         _simulate_once(description, full_share=full, as_json=as_json)
     except InvalidParametersError as error:
-        _refuse(error)
+        value = "unlimited" if error.value == math.inf else error.value
+        unusable(f"--{error.name.replace('_', '-')} {error.rule}, not {value}")
 
 
 def _given(options: Mapping[str, object]) -> dict[str, Any]:
@@ -195,12 +181,6 @@ def _description(file: Path | None, numbers: Mapping[str, Any], others: Mapping[
     return Description(setting=setting, seed=0, least_chunks=None, axes=())
 
 
-def _refuse(error: InvalidParametersError) -> NoReturn:
-    option = f"--{error.name.replace('_', '-')}"
-    value = "unlimited" if error.value == math.inf else error.value
-    unusable(f"{option} {error.rule}, not {value}")
-
-
 def _simulate_once(description: Description, *, full_share: float, as_json: bool) -> NoReturn:
     """Run once, find the window that would be needed, report and end the command."""
     setting = description.setting
@@ -216,22 +196,24 @@ def _simulate_once(description: Description, *, full_share: float, as_json: bool
         except InvalidParametersError as error:
             trouble = f"the fewest row permits that keep the pipe full were not searched: {error.name} {error.rule}"
     # As ``permitflow check`` says; None where the extra for proofs is not installed.
-    may_deadlock = None if find_spec("z3") is None else not decided(setting).is_live
+    may_deadlock = None if find_spec("z3") is None else not answer_for(setting).decision.is_live
     if as_json:
-        found = None if window is None else _window_as_json(window)
+        found = None
+        if window is not None:
+            terms = None if window.terms is None else window.terms._asdict()
+            found = asdict(window) | {"terms": terms, "exact": window.exact}
         print_json(_run_as_json(run) | {"may_deadlock": may_deadlock, "window": found})
         stop(holds=flows)
     console = open_console()
-    console.print(f"{run.verdict}: {_in_words(setting)}", soft_wrap=True)
+    print_lines(console, f"{run.verdict}: {_in_words(setting)}")
     _print_run(console, run)
     if trouble:
-        console.print(trouble, soft_wrap=True)
+        print_lines(console, trouble)
     elif flows:
         _print_window(console, setting, window)
     if flows and may_deadlock:
-        console.print(
-            "warning: this run went well, but another need not: permitflow check finds a run into a deadlock",
-            soft_wrap=True,
+        print_lines(
+            console, "warning: this run went well, but another need not: permitflow check finds a run into a deadlock"
         )
     stop(holds=flows)
 
@@ -250,28 +232,26 @@ def _in_words(setting: Setting) -> str:
 
 
 def _print_run(console: Console, run: SimulatedRun) -> None:
-    if run.figures is not None:
-        print_table(console, _figures_table(run, run.figures))
-        warm_up, measured = run.length.warm_up_rows, run.figures.rows
-        console.print(
-            f"measured: {run.figures.chunks:,} chunks, {measured:,} rows, {duration_text(run.figures.seconds)} of "
-            f"simulated time, after a warm-up of {warm_up:,} rows; seed {run.seed}",
-            soft_wrap=True,
+    if (figures := run.figures) is not None:
+        print_table(console, _figures_table(run, figures))
+        print_lines(
+            console,
+            f"measured: {figures.chunks:,} chunks, {figures.rows:,} rows, {duration_text(figures.seconds)} of "
+            f"simulated time, after a warm-up of {run.length.warm_up_rows:,} rows; seed {run.seed}",
         )
-        return
-    if run.refusal is not None:
-        console.print(f"the receiver refuses a chunk, and the stream is over: {run.refusal.message}", soft_wrap=True)
-        return
-    assert run.stuck is not None  # one of the three
-    stuck = run.stuck
-    console.print(
-        f"after {stuck.chunks:,} chunks, at {duration_text(stuck.seconds)}, nothing will ever happen again: the next "
-        f"chunk needs {stuck.waiting_cost:,} row permits, {stuck.whereabouts.permits:,} are at the sender, and the "
-        f"receiver keeps {stuck.whereabouts.unreturned:,} until it holds {run.setting.receiver.permit_batch:,}",
-        soft_wrap=True,
-    )
-    console.print(_places(stuck.whereabouts), soft_wrap=True)
-    console.print("permitflow check finds a shortest run into it, and says what to change", soft_wrap=True)
+    elif run.refusal is not None:
+        print_lines(console, f"the receiver refuses a chunk, and the stream is over: {run.refusal.message}")
+    else:
+        assert run.stuck is not None  # one of the three
+        stuck, places = run.stuck, run.stuck.whereabouts
+        print_lines(
+            console,
+            f"after {stuck.chunks:,} chunks, at {duration_text(stuck.seconds)}, nothing will ever happen again: the "
+            f"next chunk needs {stuck.waiting_cost:,} row permits, {places.permits:,} are at the sender, and the "
+            f"receiver keeps {places.unreturned:,} until it holds {run.setting.receiver.permit_batch:,}",
+            f"row permits: {', '.join(f'{getattr(places, place):,.0f} {name}' for place, name in _PLACES.items())}",
+            "permitflow check finds a shortest run into it, and says what to change",
+        )
 
 
 def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
@@ -305,37 +285,32 @@ def _rows_of_a_message(figures: Figures) -> str:
 
 def _limits_in_words(setting: Setting) -> str:
     """The rates that are limited, in rows a second, and the delay."""
-    rates = {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
-    stated = [f"{name} {rate:,.0f} rows/s" for name, rate in rates.items() if rate < math.inf]
+    stated = [f"{name} {rate:,.0f} rows/s" for name, rate in _rates(setting).items() if rate < math.inf]
     return ", ".join([*stated, f"round trip {duration_text(setting.rtt_seconds)}"])
 
 
 def _slowest(setting: Setting) -> str:
-    rates = {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
-    slowest = [name for name, rate in rates.items() if rate == setting.bottleneck_rate]
+    slowest = [name for name, rate in _rates(setting).items() if rate == setting.bottleneck_rate]
     return f"the {' and the '.join(slowest)}: {setting.bottleneck_rate:,.0f} rows/s"
 
 
-def _places(whereabouts: Whereabouts) -> str:
-    parts = [f"{getattr(whereabouts, place):,.0f} {name}" for place, name in _PLACES.items()]
-    return f"row permits: {', '.join(parts)}"
+def _rates(setting: Setting) -> dict[str, float]:
+    return {"producer": setting.producer_rate, "link": setting.link_rate, "consumer": setting.consumer_rate}
 
 
 def _print_window(console: Console, setting: Setting, window: Window | None) -> None:
     if window is None:
-        console.print("no window keeps the pipe full: nothing but the window limits the flow", soft_wrap=True)
+        print_lines(console, "no window keeps the pipe full: nothing but the window limits the flow")
         return
     share = "" if window.full_share == 1 else f" to {window.full_share:g} of the most it carries"
     found = f"the fewest row permits that keep the pipe full{share}: {window.smallest:,}, found by bisection over runs"
-    console.print(found, soft_wrap=True)
+    print_lines(console, found)
     table = open_table("part", "rows", "remark", right=("rows",), wrap=("remark",))
     product = window.bandwidth_delay_product
     rate, rtt = f"{setting.bottleneck_rate:,.0f} rows/s", duration_text(setting.rtt_seconds)
     table.add_row("bandwidth-delay product", f"{product:,.0f}", f"{rate} * {rtt}")
     if (terms := window.terms) is not None:
-        own_time = (
-            f"+{terms.under_way - product:,.0f}" if terms.under_way >= product else f"{terms.under_way - product:,.0f}"
-        )
+        own_time = f"{terms.under_way - product:+,.0f}"
         table.add_row("whole chunks", own_time, "chunks are not cut at will, and each takes time of its own")
         table.add_row("the batch", f"+{terms.returned_at_once:,}", "permits return by whole chunks, at least a batch")
         if terms.room:
@@ -362,15 +337,13 @@ def _run_as_json(run: SimulatedRun) -> dict[str, object]:
         "seed": run.seed,
         "warm_up_rows": run.length.warm_up_rows,
         "peak_rows": run.peak_rows,
-        "figures": None if figures is None else _figures_as_json(figures),
+        "figures": None
+        if figures is None
+        else {name: _finite(value) for name, value in asdict(figures).items() if name != "whereabouts"}
+        | {"whereabouts": figures.whereabouts._asdict()},
         "stuck": None if stuck is None else asdict(stuck) | {"whereabouts": stuck.whereabouts._asdict()},
         "refusal": None if run.refusal is None else run.refusal.message,
     }
-
-
-def _figures_as_json(figures: Figures) -> dict[str, object]:
-    numbers = {name: _finite(value) for name, value in asdict(figures).items() if name != "whereabouts"}
-    return {**numbers, "whereabouts": figures.whereabouts._asdict()}
 
 
 def _finite(value: float | None) -> float | None:
@@ -378,152 +351,95 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _window_as_json(window: Window) -> dict[str, object]:
-    terms = None if window.terms is None else window.terms._asdict()
-    return asdict(window) | {"terms": terms, "exact": window.exact}
+# The figures of a sweep.
+_FIGURES: Mapping[str, Column] = {
+    "throughput": Column("rows/s", "{:,.0f}".format),
+    "utilisation": Column("utilisation", "{:.1%}".format),
+    "blocked_share": Column("back-pressure", "{:.1%}".format),
+    "latency_p50_seconds": Column("latency p50", duration_text),
+    "latency_p99_seconds": Column("latency p99", duration_text),
+    "grants_per_row": Column("permit messages/row", "{:.2g}".format),
+}
 
 
 class _Row(NamedTuple):
-    """One combination of parameters, and its outcome."""
+    """One combination of parameters, and its run; None where it is impossible."""
 
-    point: Point
+    outcome: Outcome
     run: SimulatedRun | None
-    """None where the combination is impossible."""
-    reason: str = ""
-    """Why it is impossible."""
-
-    @property
-    def verdict(self) -> str:
-        """In a word."""
-        return "impossible" if self.run is None else self.run.verdict
-
-    def shown(self) -> list[str]:
-        """Numbers, verdict and figures for people, in the order of ``_FIGURES``; empty texts if it did not flow."""
-        values = [_shown_value(name, value) for name, value in self.point.values.items()]
-        return [*values, self.verdict, *(shown for _, shown in self._figures())]
-
-    def written(self) -> list[float | str]:
-        """The same for programs."""
-        return [*self.point.values.values(), self.verdict, *(number for number, _ in self._figures())]
-
-    def _figures(self) -> list[tuple[float | str, str]]:
-        figures = None if self.run is None else self.run.figures
-        return [("", "") if figures is None else read(figures) for _, read in _FIGURES.values()]
 
 
-# The figures of a sweep: the heading, and each figure as a number and as text.
-_FIGURES: Mapping[str, tuple[str, Callable[[Figures], tuple[float, str]]]] = {
-    "throughput": ("rows/s", lambda f: (f.throughput, f"{f.throughput:,.0f}")),
-    "utilisation": ("utilisation", lambda f: (f.utilisation, f"{f.utilisation:.1%}")),
-    "blocked_share": ("back-pressure", lambda f: (f.blocked_share, f"{f.blocked_share:.1%}")),
-    "latency_p50_seconds": ("latency p50", lambda f: (f.latency_p50_seconds, duration_text(f.latency_p50_seconds))),
-    "latency_p99_seconds": ("latency p99", lambda f: (f.latency_p99_seconds, duration_text(f.latency_p99_seconds))),
-    "grants_per_row": ("permit messages/row", lambda f: (f.grants_per_row, f"{f.grants_per_row:.2g}")),
-}
-_HEADS = tuple(head for head, _ in _FIGURES.values())
-
-
-def _shown_value(name: str, value: float) -> str:
-    return duration_text(value) if name == "rtt" else f"{value:,.0f}"
-
-
-def _simulate_sweep(description: Description, *, plot: Path | None, csv_file: Path | None, as_json: bool) -> NoReturn:
+def _simulate_sweep(
+    description: Description, file: Path | None, csv: Path | None, plot: Path | None, *, as_json: bool
+) -> NoReturn:
     """Run all combinations, report and end the command."""
-    require_folder("--csv", csv_file)
-    if plot is not None:
-        require_drawable(plot)
-    combinations = list(points(description.axes))
-    if len(combinations) > _MOST_POINTS:
-        unusable(f"--sweep: {len(combinations):,} combinations are too many; the most is {_MOST_POINTS:,}")
-    with late_progress(f"simulating {len(combinations):,} channels") as report:
+    points = list(combinations(description.axes))
+    require_sweep(file, csv, plot, len(points), _MOST_POINTS)
+    with late_progress(f"simulating {len(points):,} channels") as report:
         rows = [
-            _row(description, point, lambda share, done=done: report((done + share) / len(combinations)))  # type: ignore[misc]
-            for done, point in enumerate(combinations)
+            _row(description, point, lambda share, done=done: report((done + share) / len(points)))  # type: ignore[misc]
+            for done, point in enumerate(points)
         ]
-    written: list[str] = []
-    try:
-        if csv_file is not None:
-            head = [*(axis.name for axis in description.axes), "verdict", *_FIGURES]
-            write_files({csv_file: csv_text(head, (row.written() for row in rows))})
-            written.append(str(csv_file))
-        if plot is not None:
-            _draw(description, rows, plot)
-            written.append(str(plot))
-    finally:  # what took so long is shown, even if the disk is full
-        if as_json:
-            print_json({"points": [_row_as_json(row) for row in rows], "files": written})
-        else:
-            _print_rows(description, rows, written)
-    stop(holds=all(row.verdict == "flows" for row in rows))
+    report_sweep(
+        [row.outcome for row in rows],
+        _FIGURES,
+        title=f"varied from: {_in_words(description.setting)}",
+        explained=("impossible",),
+        csv=csv,
+        plot=plot,
+        picture=lambda suffix: _picture(description, rows, suffix),
+        as_json=as_json,
+    )
 
 
-def _row(description: Description, point: Point, report: Progress) -> _Row:
+def _row(description: Description, values: dict[str, float], report: Progress) -> _Row:
     try:
-        setting = point.applied_to(description.setting)
+        setting = varied(description.setting, values)
         length = run_length(setting, least_chunks=description.least_chunks or LEAST_CHUNKS)
-        return _Row(point, simulated(setting, seed=description.seed, length=length, on_progress=report))
+        run = simulated(setting, seed=description.seed, length=length, on_progress=report)
     except InvalidParametersError as error:
-        return _Row(point, None, refusal_in_words(error))
+        reason, verdict = refusal_in_words(error), "impossible"
+        document = {"varied": values, "verdict": verdict, "holds": False, "reason": reason}
+        return _Row(Outcome(values, verdict, False, reason, dict.fromkeys(_FIGURES), document), None)
+    figures = {name: getattr(run.figures, name, None) for name in _FIGURES}
+    document = {"varied": values, **_run_as_json(run)}
+    return _Row(Outcome(values, run.verdict, run.verdict == "flows", "", figures, document), run)
 
 
-def _print_rows(description: Description, rows: Sequence[_Row], written: Sequence[str]) -> None:
-    console = open_console()
-    names = [axis.name for axis in description.axes]
-    console.print(f"varied from: {_in_words(description.setting)}", soft_wrap=True)
-    table = open_table(*names, "verdict", *_HEADS, right=(*names, *_HEADS), wrap=_HEADS)
-    for row in rows:
-        table.add_row(*row.shown())
-    print_table(console, table)
-    if impossible := next((row for row in rows if row.run is None), None):
-        values = ", ".join(f"{name} {_shown_value(name, value)}" for name, value in impossible.point.values.items())
-        console.print(f"impossible, for example with {values}: {impossible.reason}", soft_wrap=True)
-    for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
-
-
-def _row_as_json(row: _Row) -> dict[str, object]:
-    if row.run is None:
-        return {"varied": dict(row.point.values), "verdict": row.verdict, "holds": False, "reason": row.reason}
-    return {"varied": dict(row.point.values), **_run_as_json(row.run)}
-
-
-def _draw(description: Description, rows: Sequence[_Row], path: Path) -> None:
-    """Write the drawing."""
-
+def _picture(description: Description, rows: Sequence[_Row], suffix: str) -> bytes:
+    """The drawing, as a file of this kind."""
     names = [axis.name for axis in description.axes]
     x_name = "row_permits" if "row_permits" in names else names[0]
     others = [name for name in names if name != x_name]
     rates = {row.run.setting.bottleneck_rate for row in rows if row.run is not None}
-    most = rates.pop() if len(rates) == 1 else float("inf")
+    most = rates.pop() if len(rates) == 1 else math.inf
     groups: dict[tuple[float, ...], list[_Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.point.values[name] for name in others), []).append(row)
+        groups.setdefault(tuple(row.outcome.values[name] for name in others), []).append(row)
     picture = SweepPicture(
         title="Throughput and back-pressure of a permit channel",
         sentence=f"Varied from {_in_words(description.setting)}; {_limits_in_words(description.setting)}.",
         x_label=_LABELS[x_name],
         series=[_series(group, x_name, others) for group in groups.values()],
-        most=most if most < float("inf") else None,
-        head=[*names, "verdict", *_HEADS],
-        rows=[(row.verdict == "flows", row.shown()) for row in rows],
+        most=most if most < math.inf else None,
+        head=[*names, "verdict", *(column.heading for column in _FIGURES.values())],
+        rows=[(row.outcome.holds, row.outcome.row(_FIGURES)) for row in rows],
     )
-    write_bytes(path, picture.as_file(path.suffix.lower()))
+    return picture.as_file(suffix)
 
 
 def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> Series:
-    flowing = [(row.point.values[x_name], row.run.figures) for row in group if row.run and row.run.figures]
-    products = {row.run.setting.bandwidth_delay_product for row in group if row.run is not None}
-    product = products.pop() if x_name == "row_permits" and len(products) == 1 else float("inf")
-    values = group[0].point.values
+    unit = _MILLISECONDS if x_name == "rtt" else 1
+    runs = [(row.outcome.values[x_name] * unit, row.run) for row in group if row.run is not None]
+    flowing = [(x, run.figures) for x, run in runs if run.figures is not None]
+    products = {run.setting.bandwidth_delay_product for _, run in runs}
+    product = products.pop() if x_name == "row_permits" and len(products) == 1 else math.inf
+    shown = dict(zip(group[0].outcome.values, group[0].outcome.shown_values(), strict=True))
     return Series(
-        label=", ".join(f"{name} {_shown_value(name, values[name])}" for name in others) or "simulated",
-        xs=[_x(x_name, x) for x, _ in flowing],
+        label=", ".join(f"{name} {shown[name]}" for name in others) or "simulated",
+        xs=[x for x, _ in flowing],
         throughputs=[figures.throughput for _, figures in flowing],
         back_pressures=[figures.blocked_share for _, figures in flowing],
-        failures=[_x(x_name, row.point.values[x_name]) for row in group if row.run and not row.run.figures],
-        mark=product if 0 < product < float("inf") else None,
+        failures=[x for x, run in runs if run.figures is None],
+        mark=product if 0 < product < math.inf else None,
     )
-
-
-def _x(name: str, value: float) -> float:
-    return value * _MILLISECONDS if name == "rtt" else value

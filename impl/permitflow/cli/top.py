@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,11 +10,9 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
-from permitflow.cli.console import open_console
+from permitflow.cli.console import open_console, print_lines
 from permitflow.cli.options import duration, host_and_port
 from permitflow.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
 from permitflow.cli.traffic_table import traffic_table
@@ -69,32 +68,41 @@ def top(
     with requires_extra("grpc"):
         from permitflow.transports.traffic_watch import TrafficWatch
     console = open_console()
-    live = None
-    if console.is_terminal and not once and not as_json:
-        live = Live(console=console, auto_refresh=False)
+    is_live = console.is_terminal and not once and not as_json
+    live = Live(console=console, auto_refresh=False) if is_live else None
+    loss: _Loss | None = None
     try:
         with TrafficWatch(address, channel or ()) as watch, live or nullcontext():
-            _first_look(watch)
-            _follow(watch, _Report(console, live, as_json=as_json, shows_gauges=gauges), address, interval, once=once)
+            for seen in _looks(watch, address, interval, once=once):
+                if as_json:
+                    typer.echo(json.dumps(seen.as_json()))
+                    continue
+                gone = seen if isinstance(seen, _Loss) else None
+                shown = str(seen) if isinstance(seen, _Loss) else traffic_table(seen.flows, shows_gauges=gauges)
+                if live is not None:
+                    live.update(shown, refresh=True)
+                    continue
+                if loss and not gone:
+                    print_lines(console, f"{address} is seen again")
+                # As text a loss is told once, as long as the reason is the same.
+                if not (loss and gone and loss.reason == gone.reason):
+                    console.print(shown, soft_wrap=gone is not None)
+                loss = gone
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except (InvalidParametersError, UnknownChannelError):
+        raise
+    except PermitflowError as error:
+        complain(str(error))
+        raise typer.Exit(ExitCode.FAILS) from None
     except BrokenPipeError:
         # The reader of our lines has seen enough.
         sys.stderr.close()
 
 
-def _first_look(watch: "TrafficWatch") -> None:
-    try:
-        watch.look()
-    except (InvalidParametersError, UnknownChannelError) as error:
-        unusable(str(error))
-    except PermitflowError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
-
-
-def _follow(watch: "TrafficWatch", report: "_Report", address: str, interval_seconds: float, *, once: bool) -> None:
+def _looks(watch: "TrafficWatch", address: str, interval_seconds: float, *, once: bool) -> "Iterator[Look | _Loss]":
     """Look again and again; an exchange that has gone may come back."""
+    watch.look()
     seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
     while True:
         sleep(interval_seconds)
@@ -102,12 +110,11 @@ def _follow(watch: "TrafficWatch", report: "_Report", address: str, interval_sec
             look = watch.look()
         except PermitflowError as error:
             if once:
-                complain(str(error))
-                raise typer.Exit(ExitCode.FAILS) from None
-            report.lost(_Loss(address, seen_at, monotonic() - seen_seconds, str(error)))
+                raise
+            yield _Loss(address, seen_at, monotonic() - seen_seconds, str(error))
             continue
         seen_at, seen_seconds = datetime.now().astimezone(), monotonic()
-        report.show(look)
+        yield look
         if once:
             return
 
@@ -132,40 +139,3 @@ class _Loss:
         """One object for a line of a file."""
         at = self.seen_at.isoformat(timespec="milliseconds")
         return {"error": self.reason, "address": self.address, "last_seen": at, "seconds_ago": round(self.seconds, 3)}
-
-
-class _Report:
-    """Shows each look: as a line of JSON, as a live table on a terminal, or as one table after the other."""
-
-    def __init__(self, console: Console, live: Live | None, *, as_json: bool, shows_gauges: bool) -> None:
-        self._console = console
-        self._live = live
-        self._as_json = as_json
-        self._shows_gauges = shows_gauges
-        self._loss: _Loss | None = None
-
-    def show(self, look: "Look") -> None:
-        """Show an observation."""
-        if self._as_json:
-            typer.echo(json.dumps(look.as_json()))
-        elif self._live is not None:
-            self._live.update(self._table(look), refresh=True)
-        else:
-            if self._loss is not None:
-                self._console.print(f"{self._loss.address} is seen again", soft_wrap=True)
-                self._loss = None
-            self._console.print(self._table(look))
-
-    def _table(self, look: "Look") -> Table:
-        return traffic_table(look.flows, shows_gauges=self._shows_gauges)
-
-    def lost(self, loss: _Loss) -> None:
-        """Show since when nothing is seen, and why; as text once, as long as the reason is the same."""
-        if self._as_json:
-            typer.echo(json.dumps(loss.as_json()))
-        elif self._live is not None:
-            self._live.update(str(loss), refresh=True)
-        else:
-            if self._loss is None or self._loss.reason != loss.reason:
-                self._console.print(str(loss), soft_wrap=True)
-            self._loss = loss

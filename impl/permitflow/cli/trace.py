@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from permitflow.cli.console import open_console, open_table, print_table, tracked
-from permitflow.cli.options import option, whole_number
+from permitflow.cli.console import open_console, open_table, print_lines, print_table, tracked
+from permitflow.cli.options import AllowTruncated, chosen, option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
-from permitflow.errors import TraceError, TraceTruncatedError
+from permitflow.errors import TraceTruncatedError
 
 if TYPE_CHECKING:
     from permitflow.testing.query_runs import QueryVerdict
@@ -44,9 +43,7 @@ def validate(
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")
     ] = None,
-    allow_truncated: Annotated[
-        bool, typer.Option("--allow-truncated", help="Leave out a half-written last line and check what comes before.")
-    ] = False,
+    allow_truncated: AllowTruncated = False,
     with_tlc: Annotated[
         bool, typer.Option("--with-tlc", help="Have TLC judge as well, by the specification's own text; needs Java.")
     ] = False,
@@ -70,10 +67,7 @@ def validate(
     from permitflow.testing.traces import judge
 
     channels = select_channels(read_files(files, allow_truncated), channel or [])
-    try:
-        verdicts = list(tracked((judge(each) for each in channels), len(channels), lambda verdict: verdict.channel))
-    except TraceError as error:
-        unusable(str(error))
+    verdicts = list(tracked((judge(each) for each in channels), len(channels), lambda verdict: verdict.channel))
     referees = _ask_tlc(channels) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
     if as_json:
@@ -126,18 +120,15 @@ def query(
     """
     with requires_extra("spark"):
         from permitflow.testing.query_runs import judge_query, published_by_file_sink
-    try:
-        verdicts = judge_query(
-            trace_dir,
-            checkpoint,
-            consumer=consumer,
-            source=source,
-            published=None if table is None else published_by_file_sink(table),
-            durable=not in_memory,
-            staging_rows=staging_rows,
-        )
-    except TraceError as error:
-        unusable(str(error))
+    verdicts = judge_query(
+        trace_dir,
+        checkpoint,
+        consumer=consumer,
+        source=source,
+        published=None if table is None else published_by_file_sink(table),
+        durable=not in_memory,
+        staging_rows=staging_rows,
+    )
     holds = all(verdict.is_valid for verdict in verdicts)
     if as_json:
         print_json({"holds": holds, "channels": [_query_as_json(verdict) for verdict in verdicts]})
@@ -161,15 +152,13 @@ def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> 
     console = open_console()
     print_table(console, _overview(verdicts))
     for verdict in verdicts:
-        for remark in verdict.remarks():
-            console.print(f"{verdict.channel}: {remark}", soft_wrap=True)
+        print_lines(console, *(f"{verdict.channel}: {remark}" for remark in verdict.remarks()))
         if verdict.is_valid and not verdict.is_at_rest and verdict.undecided is None:
-            console.print(f"{verdict.channel}: at the end not at rest: {_where(verdict)}", soft_wrap=True)
+            print_lines(console, f"{verdict.channel}: at the end not at rest: {_where(verdict)}")
     bad = [verdict for verdict in verdicts if not verdict.is_valid]
     for verdict in bad:
         _print_objection(console, verdict)
-    for channel, referee in referees.items():
-        console.print(f"{channel}: {referee.describe()}", soft_wrap=True)
+    print_lines(console, *(f"{channel}: {referee.describe()}" for channel, referee in referees.items()))
     counted = f"{len(verdicts):,} channel{'s' if len(verdicts) != 1 else ''}"
     if bad:
         console.print(f"{len(bad):,} of {counted} not valid")
@@ -202,18 +191,14 @@ def _overview(verdicts: "Sequence[Verdict]") -> Table:
 
 
 def _print_objection(console: Console, verdict: "Verdict") -> None:
-    console.print()
     performed = verdict.replay.performed
     heading = f"{verdict.channel}: not a behaviour of the specification, after {performed:,} valid events"
-    console.print(heading, soft_wrap=True)
+    print_lines(console, "", heading)
     print_table(console, _last_steps(verdict))
-    for problem in verdict.problems():
-        console.print(problem, soft_wrap=True)
-    console.print(f"the state before it: {_where(verdict)}", soft_wrap=True)
     allowed = "; ".join(verdict.allowed) or "nothing that the protocol does by itself"
-    console.print(f"allowed instead: {allowed}", soft_wrap=True)
-    if verdict.left_over:
-        console.print(f"{verdict.left_over:,} later events were not looked at", soft_wrap=True)
+    left_over = [f"{verdict.left_over:,} later events were not looked at"] if verdict.left_over else []
+    before = f"the state before it: {_where(verdict)}"
+    print_lines(console, *verdict.problems(), before, f"allowed instead: {allowed}", *left_over)
 
 
 def _last_steps(verdict: "Verdict") -> Table:
@@ -308,16 +293,6 @@ def _query_as_json(verdict: "QueryVerdict") -> dict[str, object]:
     }
 
 
-def files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files that are read if these are named; end the command if a folder has none."""
-    from permitflow.tracing.reader import trace_files
-
-    try:
-        return [file for path in paths for file in trace_files(path)]
-    except TraceError as error:
-        unusable(str(error))
-
-
 def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
     """Read the files of one run, or end the command."""
     from permitflow.tracing import read_trace
@@ -327,15 +302,10 @@ def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
             return read_trace(*files, allow_truncated=allow_truncated)
     except TraceTruncatedError as error:
         unusable(f"{error} (--allow-truncated)")
-    except TraceError as error:
-        unusable(str(error))
 
 
 def select_channels(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
     """The channels of these names, or all if there are none; end the command if there is nothing to look at."""
     if not read.channels:
         unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
-    if unknown := [name for name in names if name not in read.channels]:
-        near = get_close_matches(unknown[0], read.channels, n=3, cutoff=0.4) or list(read.channels)[:5]
-        unusable(f"--channel: the trace has no channel {unknown[0]!r}; it has {', '.join(near)}")
-    return [channel for name, channel in read.channels.items() if not names or name in names]
+    return [read.channels[name] for name in chosen("--channel", names, read.channels, "channel")]

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file.quantities import duration, rate, values, whole
-from permitflow.parameters_file.sections import OLD_NAMES, Document, Section, nearest
+from permitflow.parameters_file.sections import OLD_NAMES, Section, nearest, read_sections
 from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
-    ConstantSize,
     GeometricSizes,
     PoissonSizes,
     UniformSizes,
@@ -21,18 +20,22 @@ from permitflow.simulation.chunk_sizes import (
 )
 from permitflow.simulation.setting import AXES, Axis, Setting
 
-T = TypeVar("T")
-
 KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_permits", "initial_permits")
 """The parameters of an end, by which a file and the command line name them."""
 
-_SECTIONS = ("upstream", "downstream", "chunks", "network", "producer", "consumer", "simulation", "sweep")
-_CHUNKS_KEYS = ("rows", "weights", "distribution", "least", "most", "mean", "csv", "column")
-_NETWORK_KEYS = ("rtt", "one_way", "forward", "back", "rate")
-_DISTRIBUTIONS = ("uniform", "geometric", "poisson")
 # How one value of an axis is understood.
 _AXIS_READERS: Mapping[str, Callable[[object], float]] = {
     name: duration if name == "rtt" else rate if name.endswith("_rate") else whole for name in AXES
+}
+_SECTIONS = {
+    "upstream": KEYS,
+    "downstream": (*KEYS, "flush_idle"),
+    "chunks": ("rows", "weights", "distribution", "least", "most", "mean", "csv", "column"),
+    "network": ("rtt", "one_way", "forward", "back", "rate"),
+    "producer": ("rate",),
+    "consumer": ("rate",),
+    "simulation": ("seed", "chunks"),
+    "sweep": _AXIS_READERS,
 }
 # A device may have no end; the reader refuses a longer field.
 _MOST_LINE_CHARACTERS = 1 << 20
@@ -56,25 +59,19 @@ def read_description(path: Path) -> Description:
     Raises:
         ParametersFileError: it cannot be read, or something in it cannot be meant; names key, value and line.
     """
-    document = Document(path, _SECTIONS)
-    upstream = document.section("upstream", KEYS)
-    downstream = document.section("downstream", (*KEYS, "flush_idle"))
+    sections = read_sections(path, _SECTIONS)
+    upstream, downstream, network = sections["upstream"], sections["downstream"], sections["network"]
+    simulation, sweep = sections["simulation"], sections["sweep"]
     upstream.required("row_permits", whole, example="row_permits = 32_768")
-    simulation = document.section("simulation", ("seed", "chunks"))
-    sweep = document.section("sweep", _AXIS_READERS)
-    network = document.section("network", _NETWORK_KEYS)
     forward, back = _delays(network)
-    rates = {
-        "producer_rate": document.section("producer", ("rate",)).read("rate", rate),
-        "consumer_rate": document.section("consumer", ("rate",)).read("rate", rate),
-        "link_rate": network.read("rate", rate),
-    }
+    rated = {"producer_rate": sections["producer"], "consumer_rate": sections["consumer"], "link_rate": network}
+    rates = {name: section.read("rate", rate) for name, section in rated.items()}
     try:
         setting = Setting(
             upstream=_stated(upstream),
             downstream=_stated(downstream),
-            flush_idle=downstream.read("flush_idle", partial(_instance, bool, "true or false")) or False,
-            chunks=_chunks(document),
+            flush_idle=downstream.read("flush_idle", partial(_typed, (bool,), "true or false")) or False,
+            chunks=_chunks(sections["chunks"]),
             forward_seconds=forward,
             return_seconds=back,
             **{name: found for name, found in rates.items() if found is not None},
@@ -85,27 +82,26 @@ def read_description(path: Path) -> Description:
         end.refuse(error.name, f"{error.rule}; it is {error.value}")
     return Description(
         setting=setting,
-        seed=simulation.read("seed", partial(_instance, int, "a whole number")) or 0,
+        seed=simulation.read("seed", partial(_typed, (int,), "a whole number")) or 0,
         least_chunks=simulation.read("chunks", whole),
         axes=[found for name in sweep if (found := sweep.read(name, partial(_axis, name)))],
     )
 
 
 def _stated(section: Section) -> StatedParameters:
-    least = {"initial_permits": 0}
     numbers = {
-        name: section.read(name, partial(whole, least=least.get(name, 1))) for name in KEYS if name != "oversize"
+        name: section.read(name, partial(whole, least=0 if name == "initial_permits" else 1))
+        for name in KEYS
+        if name != "oversize"
     }
-    oversize = section.read("oversize", _oversize)
-    return StatedParameters(**numbers, oversize=None if oversize is None else oversize.value)
+    return StatedParameters(**numbers, oversize=section.read("oversize", _oversize))
 
 
-def _oversize(given: object) -> Oversize:
-    try:
-        return Oversize(given)  # type: ignore[arg-type]  # that is the question
-    except ValueError:
+def _oversize(given: object) -> str:
+    if given not in [member.value for member in Oversize]:
         names = " or ".join(f'"{member.value}"' for member in Oversize)
-        raise ValueError(f"must be {names}, not {given!r}") from None
+        raise ValueError(f"must be {names}, not {given!r}")
+    return str(given)
 
 
 def _delays(network: Section) -> tuple[float, float]:
@@ -120,65 +116,45 @@ def _delays(network: Section) -> tuple[float, float]:
     return network.read("forward", duration) or 0.0, network.read("back", duration) or 0.0
 
 
-def _chunks(document: Document) -> ChunkSizes:
-    """The sizes of chunks that the file describes in one of three ways."""
-    section = document.section("chunks", _CHUNKS_KEYS)
-    ways: Mapping[str, Callable[[Section], ChunkSizes]] = {
-        "rows": _listed,
-        "distribution": _distributed,
-        "csv": _observed,
-    }
-    given = [key for key in ways if key in section]
+def _chunks(section: Section) -> ChunkSizes:
+    """The sizes of chunks, which are described in one of several ways."""
+    given = [key for key in ("rows", "distribution", "csv") if key in section]
     if len(given) != 1:
         example = 'rows = 1_024, or rows = [1, 64, 1_024], or distribution = "geometric", or csv = "sizes.csv"'
         reason = f"has {' and '.join(given)}; keep one of them" if given else f"does not say how large; write {example}"
-        document.refuse("[chunks]", reason, line=document.line_of("chunks"))
+        section.refuse("", reason)
+    way = str(section.get("distribution")) if given == ["distribution"] else given[0]
+    if way not in _WAYS:
+        section.refuse("distribution", f"must be one of uniform, geometric, poisson, not {way!r}")
+    keys, read = _WAYS[way]
+    for key in section:
+        if key not in keys:
+            section.refuse(key, f"does not belong to {way}, which takes {', '.join(keys)}")
     try:
-        return ways[given[0]](section)
+        return read(section)
     except InvalidParametersError as error:
         section.refuse(error.name if error.name in section else given[0], f"{error.rule}, not {error.value!r}")
 
 
-def sizes_of(rows: list[int]) -> ChunkSizes:
-    """One size for all chunks, or several that occur equally often.
-
-    Raises:
-        InvalidParametersError: there is none, or one that cannot be.
-    """
-    return ConstantSize(rows[0]) if len(rows) == 1 else WeightedSizes(rows)
-
-
 def _listed(section: Section) -> ChunkSizes:
-    _belongs(section, "rows", ("rows", "weights"))
-    weights = section.read("weights", _numbers)
-    if isinstance(section.get("rows"), list):
-        return WeightedSizes(section.read("rows", _whole_numbers) or [], weights)
-    if weights is not None:
-        section.refuse("weights", "belong to a list of sizes, as in rows = [1, 64, 1_024]")
-    return ConstantSize(section.read("rows", _whole_number) or 0)
+    rows = section.read("rows", partial(_numbers, (int,), "whole numbers")) or []
+    return WeightedSizes(rows, section.read("weights", partial(_numbers, (int, float), "numbers")))
 
 
-def _distributed(section: Section) -> ChunkSizes:
-    name = section.get("distribution")
-    if name not in _DISTRIBUTIONS:
-        section.refuse("distribution", f"must be one of {', '.join(_DISTRIBUTIONS)}, not {name!r}")
-    if name == "uniform":
-        _belongs(section, "uniform", ("distribution", "least", "most"))
-        least = section.read("least", _whole_number)
-        most = section.required("most", _whole_number, example="most = 1_024")
-        return UniformSizes(1 if least is None else least, most)
-    _belongs(section, str(name), ("distribution", "mean"))
-    mean = section.required("mean", _number, example="mean = 300")
-    return GeometricSizes(mean) if name == "geometric" else PoissonSizes(mean)
+def _uniform(section: Section) -> ChunkSizes:
+    read = partial(_typed, (int,), "whole numbers")
+    least = section.read("least", read)
+    return UniformSizes(1 if least is None else least, section.required("most", read, example="most = 1_024"))
+
+
+def _mean(section: Section) -> float:
+    return float(section.required("mean", partial(_typed, (int, float), "numbers"), example="mean = 300"))
 
 
 def _observed(section: Section) -> ChunkSizes:
     """Sizes that were observed, one a line, below a heading; beside the description if the path is relative."""
-    _belongs(section, "csv", ("csv", "column"))
-    name, column = section.get("csv"), section.get("column")
-    if not isinstance(name, str) or not (column is None or isinstance(column, str)):
-        section.refuse("csv", f"must be the name of a file, not {name!r}, and column that of a column in it")
-    path = section.document.path.parent / name
+    text = partial(_typed, (str,), "the name of a file, or of a column in it")
+    path, column = section.path.parent / (section.read("csv", text) or ""), section.read("column", text)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = iter(partial(file.readline, _MOST_LINE_CHARACTERS), "")
@@ -199,48 +175,34 @@ def _column(reader: "csv.DictReader[str]", column: str | None) -> Iterator[int]:
         raise ValueError(f"has no column {name!r}; it has {', '.join(names) or 'none'}")
     for row in reader:
         try:
-            size = int(row[name])
-        except (TypeError, ValueError):
-            size = -1
-        if size < 0:
-            raise ValueError(f"line {reader.line_num}: rows must be a whole number of at least 0, not {row[name]!r}")
-        yield size
+            yield whole(row[name], least=0)
+        except ValueError as error:
+            raise ValueError(f"line {reader.line_num}: rows {error}") from None
 
 
-def _belongs(section: Section, owner: str, keys: tuple[str, ...]) -> None:
-    for key in section:
-        if key not in keys:
-            section.refuse(key, f"does not belong to {owner}, which takes {', '.join(keys)}")
+# For each way to describe chunks: the keys that belong to it, and its reader.
+_WAYS: Mapping[str, tuple[tuple[str, ...], Callable[[Section], ChunkSizes]]] = {
+    "rows": (("rows", "weights"), _listed),
+    "csv": (("csv", "column"), _observed),
+    "uniform": (("distribution", "least", "most"), _uniform),
+    "geometric": (("distribution", "mean"), lambda section: GeometricSizes(_mean(section))),
+    "poisson": (("distribution", "mean"), lambda section: PoissonSizes(_mean(section))),
+}
 
 
-def _instance(kind: type[T], words: str, given: object) -> T:
-    """The value if it is of this type; TOML's ``true`` is no number."""
-    if type(given) is not kind:
+def _typed(kinds: tuple[type, ...], words: str, given: object) -> Any:
+    """The value if it is of one of these types; TOML's ``true`` is no number."""
+    if type(given) not in kinds:
         raise ValueError(f"must be {words}, not {given!r}")
     return given
 
 
-def _whole_number(given: object) -> int:
-    return _instance(int, "whole numbers", given)
-
-
-def _number(given: object) -> float:
-    return float(given) if type(given) is int else _instance(float, "numbers", given)
-
-
-def _whole_numbers(given: object) -> list[int]:
-    return _list_of(_whole_number, given, "whole numbers")
-
-
-def _numbers(given: object) -> list[float]:
-    return _list_of(_number, given, "numbers")
-
-
-def _list_of(read: Callable[[object], T], given: object, words: str) -> list[T]:
-    try:
-        return [read(each) for each in _instance(list, words, given)]
-    except ValueError:
-        raise ValueError(f"must be {words}, not {given!r}") from None
+def _numbers(kinds: tuple[type, ...], words: str, given: object) -> list[Any]:
+    """A list of such values, or one of them."""
+    values = given if isinstance(given, list) else [given]
+    if not all(type(each) in kinds for each in values):
+        raise ValueError(f"must be {words}, not {given!r}")
+    return values
 
 
 def refusal_in_words(error: InvalidParametersError) -> str:

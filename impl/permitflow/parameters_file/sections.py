@@ -36,89 +36,71 @@ _OTHER_NAMES = {
 # A device may have no end.
 _MOST_CHARACTERS = 64 << 20
 _TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
+_KEY = re.compile(r"\s*([\w.\"']+)\s*=")
 
 
-class Document:
-    """A file, and the lines of its sections and keys."""
+def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str, Section]":
+    """All sections that a file may have, each with the keys that it may have; empty if it is not there.
 
-    def __init__(self, path: Path, known: Collection[str]) -> None:
-        """Read it; ``known`` are the sections that there may be.
+    Raises:
+        ParametersFileError: it cannot be read, is no TOML, or has something unknown.
+    """
+    text, content = "", {}
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
+        if len(text) > _MOST_CHARACTERS:
+            _refuse(path, f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
+        content = tomllib.loads(text)
+    except OSError as error:
+        _refuse(path, f"cannot be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        _refuse(path, f"cannot be read: it is no UTF-8 text (byte {error.start})")
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        _refuse(path, f"is not valid TOML: {error}")
+    for name in content:
+        if name not in known:
+            _refuse(path, f"[{name}] is unknown; {nearest(name, known)}", line=_line_of(text, name))
+    return {name: Section(path, text, name, content.get(name, {}), keys) for name, keys in known.items()}
 
-        Raises:
-            ParametersFileError: it cannot be read, is no TOML, or has an unknown section.
-        """
-        self.path = path
-        try:
-            with path.open(encoding="utf-8") as file:
-                self._text = file.read(_MOST_CHARACTERS + 1)
-        except OSError as error:
-            self.refuse("", f"cannot be read: {error.strerror or error}")
-        except UnicodeDecodeError as error:
-            self.refuse("", f"cannot be read: it is no UTF-8 text (byte {error.start})")
-        if len(self._text) > _MOST_CHARACTERS:
-            self.refuse("", f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
-        try:
-            self._content: Mapping[str, object] = tomllib.loads(self._text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            self.refuse("", f"is not valid TOML: {error}")
-        for name in self._content:
-            if name not in known:
-                self.refuse("", f"[{name}] is unknown; {nearest(name, known)}", line=self.line_of(name))
 
-    def section(self, name: str, known: Collection[str]) -> "Section":
-        """A section, empty if it is not there.
+def _refuse(path: Path, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
+    raise ParametersFileError(file=str(path), line=line, key=key, reason=reason)
 
-        Raises:
-            ParametersFileError: it is no table, or has an unknown key.
-        """
-        content = self._content.get(name, {})
-        if not isinstance(content, dict):
-            self.refuse(name, f"must be a section, [{name}], not {content!r}", line=self.line_of(name))
-        return Section(self, name, content, known)
 
-    def refuse(self, key: str, reason: str, *, line: int = 0) -> NoReturn:
-        """Refuse a section or a key.
-
-        Raises:
-            ParametersFileError: always.
-        """
-        raise ParametersFileError(file=str(self.path), line=line, key=key, reason=reason)
-
-    def line_of(self, section: str, key: str = "") -> int:
-        """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
-        at, line_of_section = "", 0
-        for number, line in enumerate(self._text.splitlines(), start=1):
-            if table := _TABLE.match(line):
-                at = table[1].strip("\"'")
-                line_of_section = number if at == section else line_of_section
-            name = re.match(r"\s*([\w.\"']+)\s*=", line)
-            written = "" if name is None else ".".join(part for part in (at, name[1].strip("\"'")) if part)
-            if key and written == f"{section}.{key}":
-                return number
-            if not key and written.partition(".")[0] == section and not line_of_section:
-                line_of_section = number
-        return line_of_section
+def _line_of(text: str, section: str, key: str = "") -> int:
+    """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
+    at = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if table := _TABLE.match(line):
+            at = table[1].strip("\"'")
+        name = _KEY.match(line)
+        written = at if name is None else ".".join(filter(None, (at, name[1].strip("\"'"))))
+        if written == f"{section}.{key}" if key else written.partition(".")[0] == section:
+            return number
+    return _line_of(text, section) if key else 0
 
 
 class Section:
-    """One table; every key must be known, by its name or by an old one."""
+    """One table; every key is known, by its name or by an old one."""
 
-    def __init__(self, document: Document, name: str, content: Mapping[str, object], known: Collection[str]) -> None:
-        """Check the keys.
+    def __init__(self, path: Path, text: str, name: str, content: object, known: Collection[str]) -> None:
+        """Check the keys of what the file says.
 
         Raises:
-            ParametersFileError: one is unknown, or there twice, by its old name and by its new one.
+            ParametersFileError: it is no table, or a key is unknown, or there twice, by its old name and its new one.
         """
-        self.document = document
-        self.name = name
+        self.path, self._text, self._name = path, text, name
         # By the name of today: the key as it is written.
         self._written: dict[str, str] = {}
-        for written in content:
+        if not isinstance(content, dict):
+            _refuse(path, f"must be a section, [{name}], not {content!r}", key=name, line=_line_of(text, name))
+        for written in map(str, content):
             key = OLD_NAMES.get(written, written)
             if key not in known:
-                self._refuse(written, f"is unknown; {nearest(written, known)}")
-            if key in self._written:
-                self._refuse(written, f"and {self._written[key]} are two names of one number; keep {key}")
+                self.refuse(written, f"is unknown; {nearest(written, known)}")
+            if other := self._written.pop(key, None):
+                self.refuse(written, f"and {other} are two names of one number; keep {key}")
             self._written[key] = written
         self._content = {key: content[written] for key, written in self._written.items()}
 
@@ -153,19 +135,18 @@ class Section:
         """
         value = self.read(key, reader)
         if value is None:
-            self.refuse(key, f"is missing; write {example} below [{self.name}]")
+            self.refuse(key, f"is missing; write {example} below [{self._name}]")
         return value
 
     def refuse(self, key: str, reason: str) -> NoReturn:
-        """Refuse a key.
+        """Refuse a key, or the whole section if it is empty.
 
         Raises:
             ParametersFileError: always.
         """
-        self._refuse(self._written.get(key, key), reason)
-
-    def _refuse(self, written: str, reason: str) -> NoReturn:
-        self.document.refuse(f"{self.name}.{written}", reason, line=self.document.line_of(self.name, written))
+        written = self._written.get(key, key)
+        full = f"{self._name}.{written}" if key else f"[{self._name}]"
+        _refuse(self.path, reason, key=full, line=_line_of(self._text, self._name, written))
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -3,9 +3,9 @@
 The sender always has a message, and sending takes no time: what remains is the schedule.  Both ends are the real ones.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.demand import DEMAND, Demand
@@ -16,8 +16,7 @@ _PAYLOAD = (None,)
 _ROWS = (1,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleFigures:
+class ScheduleFigures(NamedTuple):
     """The steady state; times are in the caller's unit."""
 
     messages: int
@@ -84,13 +83,7 @@ def simulate_schedule(parameters: Demand, *, round_trip: int, service: int) -> S
     before = run.figures()
     run.consume(_WINDOWS * period)
     after = run.figures()
-    return ScheduleFigures(
-        messages=after.messages - before.messages,
-        time=after.time - before.time,
-        requests=after.requests - before.requests,
-        stalls=after.stalls - before.stalls,
-        idle=after.idle - before.idle,
-    )
+    return ScheduleFigures(*(late - early for early, late in zip(before, after, strict=True)))
 
 
 class _Run:
@@ -138,10 +131,5 @@ class _Run:
             self._receiver.deliver_many(_PAYLOAD * count, _ROWS * count)
 
     def figures(self) -> ScheduleFigures:
-        return ScheduleFigures(
-            messages=self._receiver.consumed_chunks,
-            time=self._now,
-            requests=self._requests,
-            stalls=self._stalls,
-            idle=self._idle,
-        )
+        """Since the beginning."""
+        return ScheduleFigures(self._receiver.consumed_chunks, self._now, self._requests, self._stalls, self._idle)

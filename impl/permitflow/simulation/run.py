@@ -7,6 +7,7 @@ for each end (as in simpy) would hide the order of simultaneous events, which ma
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Literal, NamedTuple, TypeVar
@@ -19,8 +20,7 @@ from permitflow.simulation.setting import Setting, pieces_of
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Slice:
+class _Slice(NamedTuple):
     """A message's content: the time of its chunk's offer, and whether it is the chunk's last slice."""
 
     offered_at: float
@@ -80,16 +80,11 @@ class Channel:
         self._blocked_since: float | None = None
         self._blocked_seconds = 0.0
         self._wire = self._inbox = self._granted = 0  # row permits
-        self._rows_sent = self._rows_consumed = self._grants = 0
+        self._rows_sent = self.rows_consumed = self._grants = 0
         self._permit_seconds = [0.0] * len(Whereabouts._fields)
         if self.receiver.ask():  # the consumer asks at once
             self._give_back(self.receiver.take_feedback())
         self._produce()
-
-    @property
-    def rows_consumed(self) -> int:
-        """Rows consumed since the beginning."""
-        return self._rows_consumed
 
     @property
     def whereabouts(self) -> Whereabouts:
@@ -101,7 +96,7 @@ class Channel:
         waiting = 0.0 if self._blocked_since is None else self.now - self._blocked_since
         return Totals(
             seconds=self.now,
-            rows=self._rows_consumed,
+            rows=self.rows_consumed,
             chunks=len(self.latencies),
             grants=self._grants,
             blocked_seconds=self._blocked_seconds + waiting,
@@ -117,19 +112,17 @@ class Channel:
         if not self._events:
             return False
         then, _, happen = heappop(self._events)
-        self._let_time_pass(then)
-        happen()
-        return True
-
-    def _let_time_pass(self, then: float) -> None:
         if (elapsed := then - self.now) > 0:
             for place, permits in enumerate(self.whereabouts):
                 self._permit_seconds[place] += permits * elapsed
             self.now = then
+        happen()
+        return True
 
     def _schedule(self, then: float, happen: Callable[[T], None], what: T) -> None:
         self._scheduled += 1  # events of one instant happen in the order of their scheduling
-        heappush(self._events, (then, self._scheduled, lambda: happen(what)))
+        event: Callable[[], None] = partial(happen, what)
+        heappush(self._events, (then, self._scheduled, event))
 
     # The producer and the sender.
 
@@ -151,7 +144,7 @@ class Channel:
             leaves = max(self.now, self._link_is_free_at) + message.rows / self.setting.link_rate
             self._link_is_free_at = leaves
             self._schedule(leaves + self.setting.forward_seconds, self._deliver, message)
-        self.peak_rows = max(self.peak_rows, self._rows_sent - self._rows_consumed)
+        self.peak_rows = max(self.peak_rows, self._rows_sent - self.rows_consumed)
         if self._blocked_since is not None and not self.sender.has_waiting:
             self._blocked_seconds += self.now - self._blocked_since
             self._blocked_since = None
@@ -179,7 +172,7 @@ class Channel:
 
     def _consume(self, message: Message[_Slice]) -> None:
         self._inbox -= self.receiver.parameters.cost_of(message.rows)
-        self._rows_consumed += message.rows
+        self.rows_consumed += message.rows
         if message.payload.is_last:
             self.latencies.append(self.now - message.payload.offered_at)
         self.receiver.consume_many(1)
@@ -209,8 +202,7 @@ _EVENTS_PER_REPORT = 8_192
 _MOST_WINDOWS_TO_FILL = 20
 
 
-@dataclass(frozen=True)
-class RunLength:
+class RunLength(NamedTuple):
     """Rows to consume for the warm-up, and then for the measurement."""
 
     warm_up_rows: int
@@ -316,12 +308,27 @@ def simulate(
             f"{MOST_MESSAGES:,} are simulated",
         )
     channel = Channel(setting, Random(seed))
-    figures = refusal = None
+    figures = refusal = stuck = None
+    end = length.warm_up_rows + length.measured_rows
+
+    def consume(rows: int) -> bool:
+        """Process events until so many rows are consumed; False if the channel gets stuck first."""
+        while True:
+            for _ in range(_EVENTS_PER_REPORT):
+                if not channel.step():
+                    return False
+                if channel.rows_consumed >= rows:
+                    return True
+            if on_progress is not None:
+                on_progress(min(1.0, channel.rows_consumed / end))
+
     try:
-        figures = _measured(channel, length, on_progress)
+        if consume(length.warm_up_rows):
+            before = channel.totals()
+            if consume(end):
+                figures = _figures(setting, before, channel.totals(), channel.latencies[before.chunks :])
     except OverspendError as error:
         refusal = error
-    stuck = None
     if figures is None and refusal is None:
         stuck = Stuck(
             seconds=channel.now,
@@ -338,34 +345,6 @@ def simulate(
         stuck=stuck,
         refusal=refusal,
     )
-
-
-def _measured(channel: Channel, length: RunLength, on_progress: Progress | None) -> Figures | None:
-    """The figures; None if the channel gets stuck before the end."""
-    end = length.warm_up_rows + length.measured_rows
-
-    def report() -> None:
-        if on_progress is not None:
-            on_progress(min(1.0, channel.rows_consumed / end))
-
-    if not _consume(channel, length.warm_up_rows, report):
-        return None
-    before = channel.totals()
-    if not _consume(channel, end, report):
-        return None
-    after = channel.totals()
-    return _figures(channel.setting, before, after, channel.latencies[before.chunks : after.chunks])
-
-
-def _consume(channel: Channel, rows: int, report: Callable[[], None]) -> bool:
-    """Process events until ``rows`` more rows are consumed; False if the channel gets stuck first."""
-    while True:
-        for _ in range(_EVENTS_PER_REPORT):
-            if not channel.step():
-                return False
-            if channel.rows_consumed >= rows:
-                return True
-        report()
 
 
 def _figures(setting: Setting, before: Totals, after: Totals, latencies: Sequence[float]) -> Figures:

@@ -1,15 +1,15 @@
 """The setting of a simulation: two ends with their own numbers, the network, the applications, and the varied axes."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.permits import NOTHING_STATED, PERMITS, ChannelParameters, Oversize, StatedParameters
-from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize
+from permitflow.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,12 +216,6 @@ def _largest_sum(costs: Sequence[int], limit: int) -> int:
     return reached.bit_length() - 1
 
 
-def _rtt(setting: Setting, seconds: float) -> Setting:
-    """Split the round-trip time in the same proportion as before; in halves if there was no delay."""
-    share = setting.forward_seconds / setting.rtt_seconds if setting.rtt_seconds else 0.5
-    return replace(setting, forward_seconds=seconds * share, return_seconds=seconds * (1 - share))
-
-
 class Axis(NamedTuple):
     """A varied quantity and its values: rows, seconds, or rows a second."""
 
@@ -229,13 +223,36 @@ class Axis(NamedTuple):
     values: Sequence[float]
 
 
-def with_numbers(setting: Setting, numbers: Mapping[str, int]) -> Setting:
-    """The setting with these numbers at both ends, and no more initial permits than the window has."""
+_NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
+_RATES = ("producer_rate", "consumer_rate", "link_rate")
+AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES)
+"""The names of the axes; the first three vary at both ends alike."""
+
+
+def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
+    """The same setting with these values, by the names of axes; no end has more initial permits than the window.
+
+    Raises:
+        InvalidParametersError: the combination is impossible.
+    """
+    # All at once: one number alone may not fit the others as they were.
+    numbers = {name: int(values[name]) for name in _NUMBERS if name in values}
     upstream = setting.upstream._replace(**numbers)  # type: ignore[arg-type]  # whole numbers
     downstream = setting.downstream._replace(**dict.fromkeys(numbers))
     window = upstream.row_permits
-    upstream, downstream = _within(window, upstream), _within(downstream.row_permits or window, downstream)
-    return replace(setting, upstream=upstream, downstream=downstream)
+    changes: dict[str, Any] = {name: values[name] for name in _RATES if name in values}
+    if "chunk_rows" in values:
+        changes["chunks"] = WeightedSizes([int(values["chunk_rows"])])
+    if "rtt" in values:
+        # In the same proportion as before; in halves if there was no delay.
+        share = setting.forward_seconds / setting.rtt_seconds if setting.rtt_seconds else 0.5
+        changes |= {"forward_seconds": values["rtt"] * share, "return_seconds": values["rtt"] * (1 - share)}
+    return replace(
+        setting,
+        upstream=_within(window, upstream),
+        downstream=_within(downstream.row_permits or window, downstream),
+        **changes,
+    )
 
 
 def _within(window: int | None, end: StatedParameters) -> StatedParameters:
@@ -244,41 +261,7 @@ def _within(window: int | None, end: StatedParameters) -> StatedParameters:
     return end._replace(initial_permits=min(window, end.initial_permits))
 
 
-_NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
-_OTHERS: Mapping[str, Callable[[Setting, float], Setting]] = {
-    "chunk_rows": lambda setting, rows: replace(setting, chunks=ConstantSize(int(rows))),
-    "rtt": _rtt,
-    "producer_rate": lambda setting, rows_per_second: replace(setting, producer_rate=rows_per_second),
-    "consumer_rate": lambda setting, rows_per_second: replace(setting, consumer_rate=rows_per_second),
-    "link_rate": lambda setting, rows_per_second: replace(setting, link_rate=rows_per_second),
-}
-AXES = (*_NUMBERS, *_OTHERS)
-"""The names of the axes; the first three vary at both ends alike."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of values."""
-
-    values: Mapping[str, float]
-    """By the name of the axis."""
-
-    def applied_to(self, setting: Setting) -> Setting:
-        """The same setting with these values.
-
-        Raises:
-            InvalidParametersError: the combination is impossible.
-        """
-        # All at once: one number alone may not fit the others as they were.
-        numbers = {name: int(value) for name, value in self.values.items() if name in _NUMBERS}
-        setting = with_numbers(setting, numbers)
-        for name, value in self.values.items():
-            if name in _OTHERS:
-                setting = _OTHERS[name](setting, value)
-        return setting
-
-
-def points(axes: Sequence[Axis]) -> Iterator[Point]:
-    """All combinations; the last axis varies fastest."""
-    for combination in product(*(axis.values for axis in axes)):
-        yield Point(dict(zip((axis.name for axis in axes), combination, strict=True)))
+def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, float]]:
+    """All combinations, each by the names of the axes; the last axis varies fastest."""
+    names = [axis.name for axis in axes]
+    return (dict(zip(names, values, strict=True)) for values in product(*(axis.values for axis in axes)))

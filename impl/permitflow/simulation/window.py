@@ -1,12 +1,13 @@
 """Finds the number of row permits that keeps the pipe full: by simulation, and by a formula that explains it."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 from permitflow.simulation.run import LEAST_CHUNKS, Progress, run_length, simulate
-from permitflow.simulation.setting import Setting, with_numbers
+from permitflow.simulation.setting import Setting, varied
 
 # Times are sums of floats; nine equal digits count as full.
 _ROUNDING = 1e-9
@@ -97,16 +98,42 @@ def smallest_window(
     """
     if setting.bottleneck_rate == math.inf:
         return None
-    search = _Search(setting, seed, full_share, on_progress)
+    # No permit is back before a round trip is over: a window below this cannot carry the requested rate.
+    too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
+    large_enough = _generous(setting)
+    length = run_length(
+        with_row_permits(setting, large_enough),
+        least_windows=_WINDOWS,
+        least_chunks=LEAST_CHUNKS if setting.constant_cost is None else _EQUAL_CHUNKS,
+    )
+    most_runs, done = 3 + (large_enough - too_small).bit_length(), 0
+
+    def throughput(row_permits: int) -> float:
+        """Throughput; 0 if the channel gets stuck, or no chunk fits."""
+        nonlocal done
+        try:
+            tried = with_row_permits(setting, row_permits)
+        except InvalidParametersError:
+            return 0.0
+        report = None if on_progress is None else lambda share: on_progress((done + share) / most_runs)
+        figures = simulate(tried, seed=seed, length=length, on_progress=report).figures
+        done += 1
+        return 0.0 if figures is None else figures.throughput
+
+    goal = full_share * throughput(large_enough) * (1 - _ROUNDING)
     # The formula's answer first: if it is right, two runs show it.
-    if (terms := exact_terms(setting)) is not None:
-        search.try_out(sum(terms))
-        search.try_out(sum(terms) - 1)
-    while not search.is_over:
-        search.try_out((search.too_small + search.large_enough) // 2)
-    found = with_row_permits(setting, search.large_enough)
+    terms = exact_terms(setting)
+    for guess in () if terms is None else (sum(terms), sum(terms) - 1):
+        if too_small < guess < large_enough:
+            if throughput(guess) >= goal:
+                large_enough = guess
+            else:
+                too_small = guess
+    between = range(too_small + 1, large_enough)
+    smallest = too_small + 1 + bisect_left(between, True, key=lambda row_permits: throughput(row_permits) >= goal)
+    found = with_row_permits(setting, smallest)
     return Window(
-        smallest=search.large_enough,
+        smallest=smallest,
         full_share=full_share,
         bandwidth_delay_product=setting.bandwidth_delay_product,
         terms=exact_terms(found),
@@ -116,56 +143,7 @@ def smallest_window(
 
 def with_row_permits(setting: Setting, row_permits: int) -> Setting:
     """The setting with another window, the same at both ends."""
-    return with_numbers(setting, {"row_permits": row_permits})
-
-
-class _Search:
-    """A bisection between a window that is too small and one that suffices."""
-
-    def __init__(self, setting: Setting, seed: int, full_share: float, on_progress: Progress | None) -> None:
-        self._setting = setting
-        self._seed = seed
-        self._on_progress = on_progress
-        self._runs = 0
-        self._told = 0.0
-        # No permit is back before a round trip is over: a window below this cannot carry the requested rate.
-        self.too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
-        self.large_enough = _generous(setting)
-        chunks = LEAST_CHUNKS if setting.constant_cost is None else _EQUAL_CHUNKS
-        generous = with_row_permits(setting, self.large_enough)
-        self._length = run_length(generous, least_windows=_WINDOWS, least_chunks=chunks)
-        self._goal = full_share * self._throughput(self.large_enough) * (1 - _ROUNDING)
-
-    @property
-    def is_over(self) -> bool:
-        return self.large_enough - self.too_small <= 1
-
-    def try_out(self, row_permits: int) -> None:
-        if not self.too_small < row_permits < self.large_enough:
-            return
-        if self._throughput(row_permits) >= self._goal:
-            self.large_enough = row_permits
-        else:
-            self.too_small = row_permits
-
-    def _throughput(self, row_permits: int) -> float:
-        """Throughput; 0 if the channel gets stuck, or no chunk fits."""
-        try:
-            setting = with_row_permits(self._setting, row_permits)
-        except InvalidParametersError:
-            return 0.0
-        figures = simulate(setting, seed=self._seed, length=self._length, on_progress=self._report).figures
-        self._runs += 1
-        self._report(0.0)
-        return 0.0 if figures is None else figures.throughput
-
-    def _report(self, share: float) -> None:
-        if self._on_progress is None:
-            return
-        ahead = math.log2(max(2, self.large_enough - self.too_small))
-        # The remaining work is an estimate; reported progress never decreases.
-        self._told = max(self._told, (self._runs + share) / (self._runs + 1 + ahead))
-        self._on_progress(self._told)
+    return varied(setting, {"row_permits": row_permits})
 
 
 def _generous(setting: Setting) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.permits import Oversize, StatedParameters
-from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
+from permitflow.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow.simulation.run import Channel, Figures, RunLength, simulate
 from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
 from permitflow_proofs import decide
@@ -86,82 +86,54 @@ def test_permits_add_up_at_every_moment(channel: Setting, steps: int) -> None:
         assert min(moment.whereabouts) >= 0
 
 
-def test_equal_seeds_give_equal_figures_and_others_do_not() -> None:
-    channel = setting(200, 20, UniformSizes(1, 50), rtt=0.1, consumer_rate=1000)
-    assert simulate(channel, seed=7) == simulate(channel, seed=7)
-    assert figures(channel) != simulate(channel, seed=8).figures
-
-
 def test_twice_the_round_trip_halves_what_a_small_window_carries() -> None:
-    once = figures(setting(100, 10, ConstantSize(10), rtt=0.2, consumer_rate=1e6))
-    twice = figures(setting(100, 10, ConstantSize(10), rtt=0.4, consumer_rate=1e6))
+    once = figures(setting(100, 10, WeightedSizes([10]), rtt=0.2, consumer_rate=1e6))
+    twice = figures(setting(100, 10, WeightedSizes([10]), rtt=0.4, consumer_rate=1e6))
     assert once.throughput == pytest.approx(100 / 0.2, rel=0.01)
     assert twice.throughput == pytest.approx(once.throughput / 2, rel=0.01)
 
 
 def test_a_slow_consumer_holds_the_producer_back_for_the_rest_of_the_time() -> None:
-    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=4000, consumer_rate=1000))
+    found = figures(setting(1000, 10, WeightedSizes([10]), rtt=0.01, producer_rate=4000, consumer_rate=1000))
     assert found.throughput == pytest.approx(1000)
     assert found.utilisation == pytest.approx(1)
     assert found.blocked_share == pytest.approx(0.75, abs=0.01)
 
 
 def test_a_slow_producer_is_never_held_back_and_its_chunks_find_an_idle_channel() -> None:
-    found = figures(setting(1000, 10, ConstantSize(10), rtt=0.01, producer_rate=1000, consumer_rate=4000))
+    found = figures(setting(1000, 10, WeightedSizes([10]), rtt=0.01, producer_rate=1000, consumer_rate=4000))
     assert found.throughput == pytest.approx(1000)
     assert found.blocked_share == 0
     assert found.latency_p99_seconds == pytest.approx(0.005 + 10 / 4000)
 
 
 def test_a_batch_of_permits_returns_in_one_message() -> None:
-    assert figures(setting(1000, 100, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 100)
-    assert figures(setting(1000, 1, ConstantSize(10), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 10)
+    assert figures(setting(1000, 100, WeightedSizes([10]), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 100)
+    assert figures(setting(1000, 1, WeightedSizes([10]), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 10)
 
 
 def test_a_chunk_that_is_admitted_whole_puts_more_rows_into_the_channel_than_permits() -> None:
     stated = StatedParameters(row_permits=100, permit_batch=20, oversize="whole")
-    run = simulate(Setting(upstream=stated, chunks=ConstantSize(250), consumer_rate=1000), length=SHORT)
+    run = simulate(Setting(upstream=stated, chunks=WeightedSizes([250]), consumer_rate=1000), length=SHORT)
     assert run.peak_rows == 250
     assert run.figures is not None
 
 
-def test_the_stuck_state_is_told() -> None:
-    stated = StatedParameters(row_permits=8, permit_batch=3, max_chunk_cost=7)
-    run = simulate(Setting(upstream=stated, chunks=WeightedSizes([2, 7]), consumer_rate=10), seed=1)
-    assert (run.verdict, run.figures) == ("deadlock", None)
-    assert run.stuck is not None
-    assert run.stuck.waiting_cost > run.stuck.whereabouts.permits
-    assert run.stuck.whereabouts == (8 - run.stuck.whereabouts.unreturned, 0, 0, run.stuck.whereabouts.unreturned, 0)
-
-
-def test_a_receiver_with_a_smaller_window_refuses_what_exceeds_it() -> None:
-    channel = Setting(
-        upstream=StatedParameters(row_permits=64, permit_batch=4),
-        downstream=StatedParameters(row_permits=32),
-        chunks=ConstantSize(4),
-        consumer_rate=10,
-        forward_seconds=1,
-    )
-    run = simulate(channel)
-    assert run.verdict == "overspend"
-    assert run.refusal is not None
-
-
 def test_a_setting_in_which_nothing_takes_time_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="must be finite where there is no round-trip time"):
-        simulate(setting(8, 3, ConstantSize(1)))
+        simulate(setting(8, 3, WeightedSizes([1])))
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
 def test_an_impossible_rate_is_refused(rate: float) -> None:
     with pytest.raises(InvalidParametersError, match="consumer_rate must be above 0"):
-        setting(8, 3, ConstantSize(1), consumer_rate=rate)
+        setting(8, 3, WeightedSizes([1]), consumer_rate=rate)
 
 
 @pytest.mark.parametrize(("row_permits", "rows"), [(10**12, 1), (2, 10**9)])
 def test_a_run_that_takes_too_long_is_refused(row_permits: int, rows: int) -> None:
     with pytest.raises(InvalidParametersError, match="a meaningful run has"):
-        simulate(setting(row_permits, 1, ConstantSize(rows), consumer_rate=10))
+        simulate(setting(row_permits, 1, WeightedSizes([rows]), consumer_rate=10))
 
 
 # So small a channel goes through all its residues in such a run, many times.

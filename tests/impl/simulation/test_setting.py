@@ -12,7 +12,6 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
-    ConstantSize,
     GeometricSizes,
     PoissonSizes,
     UniformSizes,
@@ -23,15 +22,16 @@ from permitflow.simulation.setting import (
     EndParameters,
     Setting,
     agreement,
+    combinations,
     costs_of,
     disagreements,
     largest_cost,
     most_outstanding,
-    points,
+    varied,
 )
 
 ALL = [
-    ConstantSize(7),
+    WeightedSizes([7]),
     WeightedSizes([64, 1, 8], [1, 2, 1]),
     UniformSizes(3, 9),
     GeometricSizes(5),
@@ -60,7 +60,6 @@ def test_only_possible_sizes_are_drawn_and_all_of_a_few(sizes: ChunkSizes) -> No
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: ConstantSize(0), "rows must be at least 1, not 0"),
         (lambda: WeightedSizes([]), "rows must name at least one size"),
         (lambda: WeightedSizes([0]), "rows must name a size above 0"),
         (lambda: WeightedSizes([1, -2]), "rows must not be negative, not -2"),
@@ -85,24 +84,24 @@ SMALL = StatedParameters(row_permits=100, permit_batch=20)
 
 
 def test_the_upstreams_numbers_are_the_downstreams_defaults() -> None:
-    setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=30))
+    setting = ends(WeightedSizes([1]), SMALL, StatedParameters(permit_batch=30))
     assert setting.receiver == EndParameters(row_permits=100, permit_batch=30, max_chunk_cost=70)
     assert [found.name for found in disagreements(setting)] == ["permit_batch", "max_chunk_cost"]
 
 
 def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
-    whole = agreement(ends(ConstantSize(1), SMALL, StatedParameters(oversize="whole")))
+    whole = agreement(ends(WeightedSizes([1]), SMALL, StatedParameters(oversize="whole")))
     assert isinstance(whole, ParameterMismatchError)
-    stuck = agreement(ends(ConstantSize(1), StatedParameters(row_permits=8, permit_batch=3, max_chunk_cost=7)))
+    stuck = agreement(ends(WeightedSizes([1]), StatedParameters(row_permits=8, permit_batch=3, max_chunk_cost=7)))
     assert isinstance(stuck, InvalidParametersError)
 
 
 @pytest.mark.parametrize(
     ("chunks", "costs", "largest"),
     [
-        (ConstantSize(30), (30,), 30),
-        (ConstantSize(200), (40, 80), 80),
-        (ConstantSize(80 * 10**12 + 3), (3, 80), 80),
+        (WeightedSizes([30]), (30,), 30),
+        (WeightedSizes([200]), (40, 80), 80),
+        (WeightedSizes([80 * 10**12 + 3]), (3, 80), 80),
         (WeightedSizes([0, 30]), (1, 30), 30),
         (UniformSizes(1, 50), None, 50),
         (UniformSizes(48, 50), (48, 49, 50), 50),
@@ -128,13 +127,13 @@ def test_the_most_that_is_outstanding_is_the_largest_sum_that_fits(sizes: set[in
 
 def test_a_batch_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="permit_batch must be below row_permits = 8"):
-        ends(ConstantSize(1), StatedParameters(row_permits=8, permit_batch=8))
+        ends(WeightedSizes([1]), StatedParameters(row_permits=8, permit_batch=8))
 
 
 def test_a_sweep_is_every_combination_at_both_ends() -> None:
-    setting = ends(ConstantSize(1), SMALL, StatedParameters(permit_batch=5))
+    setting = ends(WeightedSizes([1]), SMALL, StatedParameters(permit_batch=5))
     axes = [Axis("row_permits", [50, 100]), Axis("permit_batch", [1, 2]), Axis("rtt", [0.5])]
-    swept = [point.applied_to(setting) for point in points(axes)]
+    swept = [varied(setting, values) for values in combinations(axes)]
     assert [(one.sender.row_permits, one.receiver.permit_batch) for one in swept] == [
         (50, 1),
         (50, 2),

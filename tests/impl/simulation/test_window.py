@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from permitflow.protocol.permits import StatedParameters
-from permitflow.simulation.chunk_sizes import ChunkSizes, ConstantSize, UniformSizes, WeightedSizes
+from permitflow.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow.simulation.run import run_length, simulate
 from permitflow.simulation.setting import Setting
 from permitflow.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_permits
@@ -50,14 +50,14 @@ def test_the_formula_is_exact_for_equal_chunks_at_steady_rates() -> None:
     differences = [
         (point, window.smallest, window.exact)
         for point in GRID
-        if (window := found(setting(ConstantSize(point[0]), *point[1:4], flush=point[4]))).smallest != window.exact
+        if (window := found(setting(WeightedSizes([point[0]]), *point[1:4], flush=point[4]))).smallest != window.exact
     ]
     assert differences == []
 
 
 @pytest.mark.parametrize("point", [(7, 5, 0.1, RATES[0], False), (7, 16, 0.037, RATES[3], True)], ids=str)
 def test_one_chunk_less_is_slower(point: tuple[int, int, float, tuple[float, float, float], bool]) -> None:
-    channel = setting(ConstantSize(point[0]), *point[1:4], flush=point[4])
+    channel = setting(WeightedSizes([point[0]]), *point[1:4], flush=point[4])
     terms = exact_terms(channel)
     assert terms is not None
     full, less = (with_row_permits(channel, sum(terms) - missing) for missing in (0, point[0]))
@@ -68,7 +68,7 @@ def test_one_chunk_less_is_slower(point: tuple[int, int, float, tuple[float, flo
 
 
 def test_the_clamp_needs_room_for_a_chunk() -> None:
-    window = found(setting(ConstantSize(1), 40, 0.01, RATES[1], flush=True))
+    window = found(setting(WeightedSizes([1]), 40, 0.01, RATES[1], flush=True))
     assert window.terms is not None
     assert (window.smallest, window.terms.room) == (41, 41 - 10)
 
@@ -91,4 +91,4 @@ def test_the_safe_window_is_enough_for_chunks_of_any_sizes(
 
 
 def test_where_nothing_is_slow_no_window_is_enough() -> None:
-    assert smallest_window(setting(ConstantSize(1), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
+    assert smallest_window(setting(WeightedSizes([1]), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
