@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,14 +29,13 @@ def led(
     seed: int,
     steps: int,
     *,
-    backlog: int = 3,
     skip: int = 0,
     ends: bool = False,
     losses: bool = False,
 ) -> tuple[GateEnds, list[str]]:
     """Let the model lead the ends through a random behaviour; what it refuses, they must refuse."""
     choose, gate = random.Random(seed), GateEnds(parameters)
-    constants = replace(model_parameters(parameters), backlog=backlog, skip=skip, ends=ends, losses=losses)
+    constants = replace(model_parameters(parameters), backlog=3, skip=skip, ends=ends, losses=losses)
     explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
     off = {action for action, is_on in {"OfferEnd": constants.ends, "Lose": constants.losses}.items() if not is_on}
     moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES and move.action not in off]
@@ -95,40 +95,36 @@ def explained(ends: GateEnds, move: Move, explanation: GateExplanation, world: W
     return world
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
-    ("inputs", "exclusive", "floating"),
-    [(2, 0, 1), (2, 1, 1), (2, 2, 0), (3, 0, 2), (3, 1, 2), (4, 0, 1), (4, 2, 3)],
-)
-def test_the_model_leads_all_ends_of_a_gate(inputs: int, exclusive: int, floating: int, seed: int) -> None:
-    parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
-    _, made = led(parameters, seed, 400)
-    assert {"SendData", "Deliver", "ConsumeBarrier"} <= set(made)
+GATES = [(2, 0, 1), (2, 1, 1), (2, 2, 0), (3, 0, 2), (3, 1, 2), (4, 0, 1), (4, 2, 3)]
+"""Inputs, exclusive and floating credit."""
+NEWER: dict[str, Any]
+LOST: dict[str, Any]
+NEWER, LOST = {"skip": 2, "ends": True}, {"skip": 1, "ends": True, "losses": True}
+RUNS: dict[str, tuple[list[tuple[int, int, int]], dict[str, Any], set[str]]] = {
+    "barriers": (GATES, {}, {"SendData", "Deliver", "ConsumeBarrier"}),
+    "newer barriers and ends": ([*GATES[:2], *GATES[3:6]], NEWER, {"OfferNewerBarrier", "ConsumeBarrier"}),
+    "lost inputs": ([GATES[0], GATES[4]], LOST, {"Lose"}),
+}
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("inputs", "exclusive", "floating"), [(2, 0, 1), (2, 1, 1), (3, 0, 2), (3, 1, 0), (4, 0, 1)])
-def test_it_leads_them_through_newer_barriers_and_ends(inputs: int, exclusive: int, floating: int, seed: int) -> None:
+@pytest.mark.parametrize(("run", "gate"), [(name, gate) for name, (gates, *_) in RUNS.items() for gate in gates])
+def test_the_model_leads_all_ends_of_a_gate(run: str, gate: tuple[int, int, int], seed: int) -> None:
+    inputs, exclusive, floating = gate
+    _, events, due = RUNS[run]
     parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
-    ends, made = led(parameters, seed, 400, skip=2, ends=True)
-    assert {"OfferNewerBarrier", "ConsumeBarrier"} <= set(made)
-    assert ends.gate.given_up > 0
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("inputs", "exclusive", "floating"), [(2, 0, 1), (3, 1, 2)])
-def test_a_lost_input_aborts_what_is_pending(inputs: int, exclusive: int, floating: int, seed: int) -> None:
-    parameters = GateParameters(inputs=inputs, exclusive=exclusive, floating=floating, max_chunk_cost=1)
-    ends, made = led(parameters, seed, 400, skip=1, ends=True, losses=True)
-    assert "Lose" in made
-    assert not any(member.is_blocked for member in ends.gate.members)
+    ends, made = led(parameters, seed, 400, **events)
+    assert due <= set(made)
+    if run == "newer barriers and ends":
+        assert ends.gate.given_up > 0
+    if run == "lost inputs":
+        assert not any(member.is_blocked for member in ends.gate.members)
 
 
 def test_such_behaviours_have_every_action() -> None:
     made: set[str] = set()
     for seed in range(10):
-        gate = GateParameters(inputs=2, exclusive=0, floating=1)
-        made.update(led(gate, seed, 300, skip=1, ends=True, losses=True)[1])
+        made.update(led(GateParameters(inputs=2, exclusive=0, floating=1), seed, 300, **LOST)[1])
     assert made == set(MOVES)
 
 
