@@ -218,9 +218,9 @@ def _never_stuck(state: State, parameters: Parameters) -> bool:
 
 def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> bool:
     """In any state that satisfies the invariant: the channel that waits has a buffer of its own."""
-    parameters = subject.any_parameters()
+    state, parameters = subject.any_case()
     assume(parameters.exclusive >= least)
-    return _never_stuck(subject.any_state(parameters), parameters)
+    return _never_stuck(state, parameters)
 
 
 def _live_with_floating(switches: Mapping[str, object], least: int) -> bool:

@@ -54,8 +54,7 @@ def _assume_live(loop: Loop, beyond: int) -> None:
 
 def _never_stuck(beyond: int) -> bool:
     """Two loops with batches of at most their sizes, or so much more."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     for name in range(2):
         _assume_live(state.loops.get(name), beyond)
     return SYSTEM.invariants["NeverStuck"](state, parameters)
@@ -67,8 +66,7 @@ def _may_send(loop: Loop) -> bool:
 
 def _sink_lets_in(beyond: int) -> bool:
     """Of the last loop: where nothing moves, it has room for a message."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     last = state.loops.get(1)
     _assume_live(last, beyond)
     assume(not SYSTEM.is_enabled("Deliver", state, parameters, 1))
@@ -79,8 +77,7 @@ def _sink_lets_in(beyond: int) -> bool:
 
 def _stage_lets_in(beyond: int) -> bool:
     """If the next loop has room, and nothing moves, then so has this one."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     loop = state.loops.get(0)
     _assume_live(loop, beyond)
     assume(_may_send(state.loops.get(1)))
@@ -98,8 +95,7 @@ def _steps(loop: Loop, loops_to_go: int) -> int:
 
 def _falls(action: str, name: tuple[int, ...], least: int) -> bool:
     """Of the two last of `behind` + 2 loops, or of the two first of a longer chain: their steps fall by one."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     behind = 0 if action == "Consume" else natural("loops behind")
     assume(SYSTEM.is_enabled(action, state, parameters, *name))
     after = SYSTEM.perform(action, state, parameters, *name)

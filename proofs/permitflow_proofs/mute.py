@@ -151,8 +151,7 @@ def _hop_has_told(state: State, parameters: Parameters, more: int) -> bool:
 
 def _joins(heard_below: int) -> bool:
     """A source that joins is muted at once if a node downstream has heard that the sink mutes."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     assume(is_mute(heard_by(state, 1, 1)))
     assume(heard_by(state, 2, 1) == heard_by(state, 1, 1) - heard_below)
     assume(heard_by(state, 3, 1) == heard_by(state, 1, 1) - heard_below)

@@ -114,8 +114,7 @@ def _muted_for_nothing(state: State, _parameters: Parameters) -> State:
 
 def _nobody_waits_for_a_sender(spared: int) -> bool:
     """An actor that is muted for what it sends has freed all that wait for it; so no circle of any length closes."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     after = SYSTEM.perform("Send", state, parameters, 0, 1)
     assume(after.waits.get(0).get(1))
     if not spared:
@@ -125,8 +124,7 @@ def _nobody_waits_for_a_sender(spared: int) -> bool:
 
 def _is_woken_at_last(late: int) -> bool:
     """Where no message is on its way, and no actor is busy, none is muted: of two that wait, the last waits in vain."""
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, _ = SUBJECT.any_case()
     for name in _THREE:
         assume(not state.actors.get(name).overloaded)
         assume(not state.actors.get(name).pressed)

@@ -21,8 +21,7 @@ _CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-")
 
 def _live(short: int) -> bool:
     """With a window larger than those of all inputs but one together, less so much."""
-    parameters = SUBJECT.any_parameters()
-    state = SUBJECT.any_state(parameters)
+    state, parameters = SUBJECT.any_case()
     # As a sum over the inputs, because a product of two unknowns is not linear.
     others = state.streams.sum_of(window, parameters) - parameters.stream
     assume(parameters.connection > others - short)

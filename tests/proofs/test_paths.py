@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.system import require
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.paths import Endless, Explorer, Path, current_explorer
+from permitflow_proofs.kernel.paths import Beginning, Endless, Explorer, Path, current_explorer
+from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import assume, assuming, integer, integer_term, merged, natural, truth
 
 
@@ -292,3 +293,74 @@ def test_an_error_in_an_inner_merge_must_be_impossible_in_its_case() -> None:
 def test_symbols_live_inside_an_exploration_only() -> None:
     with pytest.raises(RuntimeError, match="inside a function that an Explorer runs"):
         current_explorer()
+
+
+# A beginning that is explored once.
+
+
+def test_functions_go_on_from_each_way_of_a_beginning_which_is_walked_for_the_first_only() -> None:
+    walks = []
+
+    def begin() -> int:
+        walks.append(1)
+        x = natural("x")
+        return x if x < 5 else 10 + x
+
+    beginning = Beginning(begin)
+
+    def outcomes(limit: int) -> list[Path[bool]]:
+        return list(Explorer().paths(lambda: beginning() + integer("x") < limit))
+
+    assert [path.result is not None for path in outcomes(7)] == [True, True]
+    count = len(walks)
+    for limit in (0, 3):
+        for path, is_small in zip(outcomes(limit), (True, False), strict=True):
+            assert is_impossible(*path.conditions, z3.Int("x") >= 5 if is_small else z3.Int("x") < 5)
+            # The function's own symbol has a name of its own.
+            assert set(path.values()) == {"x", "x!2"}
+    assert len(walks) == count
+
+
+def test_what_is_impossible_in_a_beginning_stays_a_part_of_the_verification_condition() -> None:
+    def begin() -> int:
+        x = natural("x", 3)
+        return x if x > 1 else 0
+
+    beginning = Beginning(begin)
+    for _ in range(2):
+        explorer = Explorer()
+        assert [path.enabled for path in explorer.paths(lambda: beginning() > 4)] == [True]
+        assert len(explorer.pruned) == 1
+        assert all(is_impossible(*conditions) for conditions in explorer.pruned)
+
+
+def test_what_one_path_has_learnt_of_a_beginning_no_other_path_knows() -> None:
+    """The first item is made, and assumed to be there, where it is asked for: each path asks anew."""
+    beginning = Beginning(lambda: SymbolicQueue.any_queue("items", integer))
+
+    def asks() -> int:
+        items = beginning()
+        return items.head() if truth("asks") and not items.is_empty() else 0
+
+    for _ in range(2):
+        asked = ["items.head" in path.readers for path in Explorer().paths(asks)]
+        assert sorted(asked) == [False, False, True]
+
+
+def test_a_beginning_that_comes_later_or_twice_is_made_in_place() -> None:
+    beginning = Beginning(lambda: integer("x"))
+
+    def differ() -> bool:
+        first, second = beginning(), beginning()
+        return first == second
+
+    assert decide(differ).outcome == "refuted"
+    assert decide(lambda: integer("y") == beginning()).outcome == "refuted"
+
+
+def test_a_beginning_without_a_way_makes_a_claim_say_nothing() -> None:
+    def begin() -> None:
+        assume(natural("x") < 0)
+
+    beginning = Beginning(begin)
+    assert decide(lambda: beginning() is None).reached == 0

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from permitflow_proofs.kernel.paths import current_explorer
+from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import (
     Truth,
@@ -93,17 +93,19 @@ class _Others(Generic[M]):
         self.size = size
         self._any_member = any_member
         self._whole = whole
-        self._every: dict[_Key, tuple[_Holds, bool]] = {}
-        self._sums: dict[_Key, tuple[_Measure, int]] = {}
-        self._witnesses: dict[_Key, M] = {}
-        self._postponed: list[_Key] = []
-        """Evaluated only as an assumption: most of it then holds for all, and needs no witness."""
-        self._parts: dict[_Key, tuple[M, _Others[M]]] = {}
-        self._kept: list[_Context] = []
+        self._every: Notes[_Key, tuple[_Holds, bool]] = Notes()
+        self._sums: Notes[_Key, tuple[_Measure, int]] = Notes()
+        self._witnesses: Notes[_Key, M] = Notes()
+        self._denied: Notes[_Key, bool] = Notes()
+        """Those with a witness, if it may fail.  What is only assumed gets one later: most of it then holds for all."""
+        self._parts: Notes[_Key, tuple[M, _Others[M]]] = Notes()
+        self._kept: Notes[tuple[int, ...], _Context] = Notes()
 
     def keep(self, context: _Context) -> None:
         """Questions are identified by the identity of their contexts, which must not be reused while they are known."""
-        self._kept.append(context)
+        identity = tuple(map(id, context))
+        if identity not in self._kept:
+            self._kept[identity] = context
 
     def every(self, key: _Key, holds: _Holds) -> bool:
         if key not in self._every:
@@ -115,11 +117,12 @@ class _Others(Generic[M]):
                 assume(left_out(whole.every(key, holds), answer, merged(partial(holds, one_more))))
             for member in tuple(self._witnesses.values()):
                 self._tell(member, holds, answer)
-            self._postponed.append(key)
-        if key in self._postponed and not current_explorer().is_supposing:
-            postponed, self._postponed = self._postponed, []
+        if key not in self._denied and not current_explorer().is_supposing:
+            postponed = [each for each in self._every if each not in self._denied]
             for each in postponed:
-                self._look_for_witness(each, is_new=each is key)
+                self._denied[each] = True
+            for each in postponed:
+                self._look_for_witness(each, is_new=each == key)
         return self._every[key][1]
 
     def _look_for_witness(self, key: _Key, *, is_new: bool) -> None:

@@ -5,11 +5,12 @@ An invariant holds at the start, and each action keeps it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
+from permitflow_proofs.kernel.paths import Beginning
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -24,7 +25,7 @@ Relation = Callable[[S, S, P], bool]
 """Something that holds between the states before and after a step."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject(Generic[S, P]):
     """A model, with functions that make any of its parameters, states and arguments."""
 
@@ -136,17 +137,37 @@ class Subject(Generic[S, P]):
 
     def always(self, clause: Clause[S, P]) -> bool:
         """The clause in any state that satisfies the inductive invariant (to be called in a claim)."""
+        return clause(*self.any_case())
+
+    def any_case(self) -> tuple[S, P]:
+        """Any state that satisfies the inductive invariant, with any parameters; made once for claims that begin so."""
+        case: tuple[S, P] = _beginning(self._make_case)()
+        return case
+
+    def any_step(self, action: str) -> tuple[S, S, P]:
+        """Any step of an action: the states before and after it, and the parameters; likewise."""
+        step: tuple[S, S, P] = _beginning(self._make_step, action)()
+        return step
+
+    def _make_case(self) -> tuple[S, P]:
         parameters = self.any_parameters()
-        return clause(self.any_state(parameters), parameters)
+        return self.any_state(parameters), parameters
+
+    def _make_step(self, action: str) -> tuple[S, S, P]:
+        before, parameters = self.any_case()
+        return before, self.perform(action, before, parameters), parameters
 
     def _initially(self, clause: Clause[S, P]) -> bool:
         parameters = self.any_parameters()
         return clause(self.system.initial(parameters), parameters)
 
     def _related(self, action: str, relation: Relation[S, P]) -> bool:
-        parameters = self.any_parameters()
-        before = self.any_state(parameters)
-        return relation(before, self.perform(action, before, parameters), parameters)
+        return relation(*self.any_step(action))
+
+
+@cache
+def _beginning(make: Callable[..., Any], *arguments: str) -> Beginning[Any]:
+    return Beginning(partial(make, *arguments))
 
 
 C = TypeVar("C")

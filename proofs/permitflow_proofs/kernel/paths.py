@@ -10,13 +10,17 @@ Merging evaluates a function over symbols into one condition, with its forks ins
 tried, and checked only where the function raises.  An assumption holds only in the cases in which the function makes
 it.  When a path is walked again, only the cases with such side effects are run.  A merge within another merge is
 evaluated anew in each case of the outer one, and is one condition there.
+
+A beginning that several functions share is explored once; each of them goes on from where its ways end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import z3
 
@@ -102,12 +106,12 @@ class _Step:
 class Trail:
     """Assumptions and decisions in the order in which the function asked for them."""
 
-    def __init__(self, max_forks: int) -> None:
-        """Start with no conditions; allow at most so many forks on a path."""
+    def __init__(self, max_forks: int, start: "Way[Any] | None" = None) -> None:
+        """Start with no conditions, or where a way has led; allow at most so many forks on a path."""
         self.pruned: list[tuple[z3.BoolRef, ...]] = []
         """Conjunctions that the solver found impossible."""
 
-        self.witness: z3.ModelRef | None = None
+        self.witness: z3.ModelRef | None = start.path.witness if start else None
         """Values that satisfy the conditions so far; None: not known."""
 
         self.is_checking = True
@@ -117,11 +121,14 @@ class Trail:
         self._solver.set("rlimit", _SOLVER_STEPS)
         # Otherwise Z3 handles Ctrl-C itself, answers "unknown", and Python gets no signal.
         self._solver.set("ctrl_c", False)
+        self._start = start.path.conditions if start else ()
+        self._solver.add(*self._start)
         self._steps: list[_Step] = []
         self._at = 0
         self._max_forks = max_forks
         self._forks = 0
-        self._known: dict[int, tuple[z3.BoolRef, bool]] = {}
+        self.known: dict[int, tuple[z3.BoolRef, bool]] = dict(start.known) if start else {}
+        """The truth of conditions, by identity."""
 
     def rewind(self) -> None:
         """Walk again from the start; answers are the same until the trail ends."""
@@ -137,7 +144,7 @@ class Trail:
 
     def conditions(self) -> tuple[z3.BoolRef, ...]:
         """The assumptions and decisions."""
-        return tuple(step.condition for step in self._steps if step.condition is not None)
+        return (*self._start, *(step.condition for step in self._steps if step.condition is not None))
 
     def assume(self, condition: Condition) -> None:
         """Go on only where this holds.
@@ -186,7 +193,7 @@ class Trail:
         while self._steps:
             step = self._steps.pop()
             for identity in step.known:
-                del self._known[identity]
+                del self.known[identity]
             if step.has_level:
                 self._forks -= 1
                 self._solver.pop()
@@ -271,7 +278,7 @@ class Trail:
         if kind in (z3.Z3_OP_TRUE, z3.Z3_OP_FALSE):
             return bool(kind == z3.Z3_OP_TRUE)
         is_negated = bool(kind == z3.Z3_OP_NOT)
-        known = self._known.get((term.arg(0) if is_negated else term).get_id())
+        known = self.known.get((term.arg(0) if is_negated else term).get_id())
         return None if known is None else known[1] is not is_negated
 
     def _note(self, term: z3.BoolRef) -> tuple[int, ...]:
@@ -281,9 +288,9 @@ class Trail:
             is_negated = bool(z3.is_not(part))
             atom = part.arg(0) if is_negated else part
             identity: int = atom.get_id()
-            if identity not in self._known:
+            if identity not in self.known:
                 # The term is kept too: Z3 may give the identity of a forgotten term to another one.
-                self._known[identity] = (atom, not is_negated)
+                self.known[identity] = (atom, not is_negated)
                 noted.append(identity)
         return tuple(noted)
 
@@ -442,6 +449,65 @@ class Path(Generic[R]):
         return {name: read(self.witness, name) for name, read in self.readers.items()}
 
 
+@dataclass(frozen=True)
+class Way(Generic[R]):
+    """A path on which other functions go on."""
+
+    path: Path[R]
+    known: Mapping[int, tuple[z3.BoolRef, bool]]
+    names: Mapping[str, int]
+    notes: Mapping[object, Mapping[Any, Any]]
+
+
+class Beginning(Generic[R]):
+    """What several functions begin with: its paths are explored once."""
+
+    def __init__(self, make: Callable[[], R]) -> None:
+        """``make`` is a function as ``Explorer.paths`` takes it."""
+        self.make = make
+
+    def __call__(self) -> R:
+        """What the function returns, on each of its ways; to be called first."""
+        return current_explorer().begin(self)
+
+    @cached_property
+    def explored(self) -> "tuple[tuple[Way[R], ...], tuple[tuple[z3.BoolRef, ...], ...]]":
+        """The ways, and conjunctions that the solver found impossible."""
+        explorer = Explorer()
+        ways = tuple(explorer.way_along(path) for path in explorer.paths(self.make) if path.enabled)
+        return ways, tuple(explorer.pruned)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Notes(Mapping[K, V]):
+    """What a symbolic value knows on the path that is being walked, in the order in which it was noted."""
+
+    def __init__(self) -> None:
+        """Note nothing yet."""
+        self._owner = object()
+
+    def __getitem__(self, key: K) -> V:
+        return cast(V, self._noted()[key])
+
+    def __setitem__(self, key: K, value: V) -> None:
+        # Anew: other paths go on from the notes before.
+        current_explorer().notes[self._owner] = {**self._noted(), key: value}
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._noted())
+
+    def __len__(self) -> int:
+        return len(self._noted())
+
+    def _noted(self) -> Mapping[K, V]:
+        return current_explorer().notes.get(self._owner, _NOTHING)
+
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
 _CURRENT: ContextVar["Explorer"] = ContextVar("explorer")
 
 
@@ -463,7 +529,14 @@ class Explorer:
     def __init__(self, *, max_paths: int = 20_000, max_forks: int = 1_000) -> None:
         """Prepare an exploration of at most so many paths, with at most so many forks on each."""
         self._max_paths = max_paths
+        self._max_forks = max_forks
         self._trail = Trail(max_forks)
+        self._beginning: Beginning[Any] | None = None
+        self._ways: list[Way[Any]] = []
+        """The one that is gone on from, and those to come."""
+        self._has_begun = False
+        self.notes: dict[object, Mapping[Any, Any]] = {}
+        """Of symbolic values, on this path."""
         self._names: dict[str, int] = {}
         self._readers: dict[str, _Reader] = {}
         self._merging: list[Merge] = []
@@ -564,6 +637,38 @@ class Explorer:
         """Do the answers that were given in all merges contradict each other?  Once found out, they do so again."""
         return self._is_known or self._trail.excludes([term for merge in self._merging for term in merge.answered()])
 
+    def begin(self, beginning: Beginning[R]) -> R:
+        """What a beginning returns, on the way that is gone on from if the function begins with it.
+
+        Raises:
+            Contradiction: it has no way.
+        """
+        if self._has_begun or (self._beginning is None and (self._names or len(self._trail))):
+            return beginning.make()
+        self._has_begun = True
+        if self._beginning is None:
+            self._beginning = beginning
+            ways, pruned = beginning.explored
+            self._ways = list(ways)
+            self._trail = Trail(self._max_forks, *ways[:1])
+            self._trail.pruned.extend(pruned)
+            self._start_walk()
+        if not self._ways:
+            raise Contradiction
+        return cast(R, self._ways[0].path.result)
+
+    def _start_walk(self) -> None:
+        self._trail.rewind()
+        way = self._ways[0] if self._ways else None
+        self._names = dict(way.names) if way else {}
+        self._readers = dict(way.path.readers) if way else {}
+        self.notes = dict(way.notes) if way else {}
+        self._merges_met = 0
+
+    def way_along(self, path: Path[R]) -> Way[R]:
+        """The path that was walked last, for others to go on."""
+        return Way(path, dict(self._trail.known), dict(self._names), dict(self.notes))
+
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
         """Fork without asking the solver: what follows is assumed, and its false sides end by themselves.
@@ -590,18 +695,24 @@ class Explorer:
             path = self._walk(function)
             if path is not None:
                 yield path
-            if not self._trail.backtrack():
+            if not self._trail.backtrack() and not self._turn_to_next_way():
                 return
             # Merges after the decision that now changes belong to another path.
             while self._merges and self._merges[-1].start >= len(self._trail):
                 self._merges.pop()
         raise Endless(f"more than {self._max_paths:,} paths")
 
+    def _turn_to_next_way(self) -> bool:
+        """Is there one?"""
+        del self._ways[:1]
+        pruned = self._trail.pruned
+        self._trail = Trail(self._max_forks, *self._ways[:1])
+        self._trail.pruned = pruned
+        return bool(self._ways)
+
     def _walk(self, function: Callable[[], R]) -> Path[R] | None:
-        self._trail.rewind()
-        self._names = {}
-        self._readers = {}
-        self._merges_met = 0
+        self._start_walk()
+        self._has_begun = False
         token = _CURRENT.set(self)
         result, enabled = None, True
         try:

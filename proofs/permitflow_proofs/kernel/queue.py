@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVa
 import z3
 
 from permitflow_model.kernel.queue import Fifo
-from permitflow_proofs.kernel.paths import current_explorer
+from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.symbols import (
     Integer,
     Shape,
@@ -120,10 +120,10 @@ class _Unknown(Generic[T]):
         self._any_item = any_item
         self._laws = laws
         self._dead_ends = dead_ends
-        self._sums: dict[Callable[[T], Any], Any] = {}
-        self._folds: list[_Fold] = []
-        self._every: dict[tuple[Callable[[T, Any], bool], int], tuple[Any, bool]] = {}
-        self._parts: dict[End, tuple[T, _Unknown[T]]] = {}
+        self._sums: Notes[Callable[[T], Any], Any] = Notes()
+        self._folds: Notes[int, _Fold] = Notes()
+        self._every: Notes[tuple[Callable[[T, Any], bool], int], tuple[Any, bool]] = Notes()
+        self._parts: Notes[End, tuple[T, _Unknown[T]]] = Notes()
         self._whole: tuple[_Unknown[T], End, T] | None = None
 
     def obey(self) -> None:
@@ -146,7 +146,7 @@ class _Unknown(Generic[T]):
         return cast(V, self._sums[measure])
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
-        for fold in self._folds:
+        for fold in self._folds.values():
             if fold.follow is follow and fold.parameters is parameters and fold.start is start:
                 return cast(V, fold.value)
         value = any_like(start, f"{self.name}.{follow.__name__}")
@@ -154,12 +154,12 @@ class _Unknown(Generic[T]):
         if follow in self._dead_ends:
             assume(implies(equal(start, self._dead_ends[follow]), equal(value, start)))
         # From the same start they lead to the same value.
-        for fold in self._folds:
+        for fold in self._folds.values():
             if fold.follow is follow and fold.parameters is parameters:
                 assume(implies(equal(fold.start, start), equal(fold.value, value)))
-        self._folds.append(_Fold(follow, parameters, start, value))
+        fold = self._folds[len(self._folds)] = _Fold(follow, parameters, start, value)
         for end in self._parts:
-            self._relate(self._folds[-1], end)
+            self._relate(fold, end)
         return value
 
     def _relate(self, fold: _Fold, end: End) -> None:
@@ -196,7 +196,7 @@ class _Unknown(Generic[T]):
                 # Without a fork: inside a condition that is merged, a part that is known asks nothing.
                 assume(implies(answer, merged(partial(holds, item, parameters))))
             rest.obey()
-            for fold in tuple(self._folds):
+            for fold in self._folds.values():
                 self._relate(fold, end)
         return self._parts[end]
 
@@ -350,7 +350,7 @@ class SymbolicSequence(Shape, Generic[N]):
         """``pattern``: any item.  Without parts, the sequence is empty."""
         self._pattern = pattern
         self._parts = tuple(parts)
-        self._split: dict[str, tuple[N, SymbolicSequence[N]]] = {}
+        self._split: Notes[str, tuple[N, SymbolicSequence[N]]] = Notes()
         self._term: z3.SeqRef | None = None
 
     @property

@@ -185,5 +185,8 @@ def channel(**fixed: object) -> Subject[State, Parameters]:
 
 
 CHANNEL = channel()
+PUBLISHED = channel(flush_idle=False)
+"""The channel of the published protocol."""
+FLUSHING = channel(flush_idle=True)
 
 CHAPTER = Chapter(CHANNEL, INVARIANT)

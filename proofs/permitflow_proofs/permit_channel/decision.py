@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck
+from permitflow_model.permit_channel import SYSTEM, Parameters, State, is_stuck, never_stuck
 from permitflow_proofs.kernel import obligation
 from permitflow_proofs.kernel.obligation import Move, Run, replay
-from permitflow_proofs.permit_channel.arbitrary import any_parameters
-from permitflow_proofs.permit_channel.stuck import live_below
+from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.permit_channel.arbitrary import any_parameters, any_state
 
 
 def _last_costs(row_permits: int, permit_batch: int, costs: Sequence[int]) -> dict[int, int]:
@@ -200,7 +200,9 @@ def _prove_live(row_permits: int, permit_batch: int, largest: int, residue: int,
             flush_idle=flush_idle,
             **_BESIDE_THE_POINT,
         )
-        return live_below(parameters, residue)
+        state = any_state(parameters)
+        assume(state.unreturned <= residue)
+        return never_stuck(state, parameters)
 
     found = obligation.decide(claim)
     if found.outcome != "proved" or found.reached == 0:

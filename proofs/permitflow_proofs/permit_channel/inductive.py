@@ -39,12 +39,12 @@ from permitflow_proofs.permit_channel.arbitrary import (
     GRANT_LAWS,
     INVARIANT,
     MESSAGE_LAWS,
+    PUBLISHED,
     any_message,
     any_parameters,
     any_permits,
     any_rows,
     any_state,
-    channel,
     lawful_grant,
     lawful_message,
 )
@@ -266,20 +266,15 @@ def order_theorems() -> tuple[Theorem, ...]:
     )
 
 
-_PUBLISHED = channel(flush_idle=False)
-
-
 def _starts_balanced(wrong: int) -> bool:
     """permit_batch * messages + unreturned <= consumed: nothing has been sent, consumed or kept back."""
-    return 0 + SYSTEM.initial(_PUBLISHED.any_parameters()).unreturned + wrong <= 0
+    return 0 + SYSTEM.initial(PUBLISHED.any_parameters()).unreturned + wrong <= 0
 
 
 def _keeps_balance(action: str, wrong: int) -> bool:
-    parameters = _PUBLISHED.any_parameters()
-    before = _PUBLISHED.any_state(parameters)
+    before, after, parameters = PUBLISHED.any_step(action)
     consumed, batches = natural("consumed_permits"), natural("batch_times_messages")
     assume(batches + before.unreturned <= consumed)
-    after = _PUBLISHED.perform(action, before, parameters)
     if action == "Consume":
         consumed = consumed + held(before.inbox.head()).rows
     if after.grants.size() > before.grants.size() and after.grants.last().rows > 0:

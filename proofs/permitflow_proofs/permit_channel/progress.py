@@ -37,7 +37,7 @@ from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel.arbitrary import CHANNEL, CHAPTER, amount, any_parameters, channel
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL, CHAPTER, FLUSHING, amount, channel
 from permitflow_proofs.permit_channel.inductive import NUMBERED
 from permitflow_proofs.permit_channel.stuck import largest_cost
 
@@ -72,8 +72,8 @@ def _rank_is_positive(state: State, parameters: Parameters) -> bool:
 
 def _steps_are_few(fewer: int) -> bool:
     """The consequence of a falling rank: the protocol takes no more steps than the initial rank."""
-    parameters = CHANNEL.any_parameters()
-    state, steps, first = CHANNEL.any_state(parameters), natural("steps"), natural("rank_at_first")
+    state, parameters = CHANNEL.any_case()
+    steps, first = natural("steps"), natural("rank_at_first")
     assume(steps + rank(state, parameters) <= first)
     return steps <= first - fewer
 
@@ -114,22 +114,18 @@ def _all_consumed(state: State) -> bool:
     )
 
 
-def _at_rest(parameters: Parameters, holds: Callable[[State], bool]) -> bool:
+def _at_rest(holds: Callable[[State], bool]) -> bool:
     """Does it hold in every state in which the protocol can do nothing?"""
-    state = NUMBERED.any_state(parameters)
+    state, parameters = NUMBERED.any_case()
     return SYSTEM.can_move(state, parameters) or holds(state)
 
 
-def _delivers(excess: int) -> bool:
-    parameters = any_parameters(flush_idle=False)
-    assume(largest_cost(parameters) <= parameters.row_permits - parameters.permit_batch + 1 + excess)
-    return _at_rest(parameters, _all_consumed)
-
-
-def _delivers_flushing(excess: int) -> bool:
-    parameters = any_parameters(flush_idle=True)
-    assume(largest_cost(parameters) <= parameters.row_permits + excess)
-    return _at_rest(parameters, _all_consumed)
+def _delivers(excess: int, *, flush_idle: bool) -> bool:
+    state, parameters = NUMBERED.any_case()
+    assume(parameters.flush_idle == flush_idle)
+    kept = 0 if flush_idle else parameters.permit_batch - 1
+    assume(largest_cost(parameters) <= parameters.row_permits - kept + excess)
+    return SYSTEM.can_move(state, parameters) or _all_consumed(state)
 
 
 def delivery_theorems() -> tuple[Theorem, ...]:
@@ -144,20 +140,20 @@ def delivery_theorems() -> tuple[Theorem, ...]:
             "consumed, and so has the newest watermark, if one was offered.",
             SymbolicObligation(
                 "nothing is under way, live or not",
-                lambda: _at_rest(any_parameters(), _nothing_under_way),
-                lambda: _at_rest(any_parameters(), _all_consumed),
+                lambda: _at_rest(_nothing_under_way),
+                lambda: _at_rest(_all_consumed),
                 "and nothing waits",
             ),
             SymbolicObligation(
                 "all is consumed if chunks cost at most row_permits - permit_batch + 1",
-                partial(_delivers, 0),
-                partial(_delivers, 1),
+                partial(_delivers, 0, flush_idle=False),
+                partial(_delivers, 1, flush_idle=False),
                 "one more",
             ),
             SymbolicObligation(
                 "all is consumed if chunks cost at most row_permits, with the idle flush",
-                partial(_delivers_flushing, 0),
-                partial(_delivers_flushing, 1),
+                partial(_delivers, 0, flush_idle=True),
+                partial(_delivers, 1, flush_idle=True),
                 "one more",
             ),
         ),
@@ -166,7 +162,6 @@ def delivery_theorems() -> tuple[Theorem, ...]:
 
 # What was withheld has arrived: its grant may be less than a batch.
 _PUBLISHED = channel(flush_idle=False, initial_permits=ALL)
-_FLUSHING = channel(flush_idle=True)
 
 
 def _way(state: State) -> int:
@@ -230,12 +225,10 @@ class _Steps:
 
 
 def _is_supplied(action: str, times: int) -> bool:
-    parameters = _PUBLISHED.any_parameters()
-    before = _PUBLISHED.any_state(parameters)
+    before, after, parameters = _PUBLISHED.any_step(action)
     steps = _Steps()
     with assuming():
         assume(steps.are_supplied(before, parameters))
-    after = _PUBLISHED.perform(action, before, parameters)
     if times:
         steps.count(before, after, parameters, times)
     return steps.are_supplied(after, parameters)
@@ -243,8 +236,7 @@ def _is_supplied(action: str, times: int) -> bool:
 
 def _published_steps_are_few(wrong: int) -> bool:
     """From the used supplies to the number of steps, and one more that sends the chunk."""
-    parameters = _PUBLISHED.any_parameters()
-    state = _PUBLISHED.any_state(parameters)
+    state, parameters = _PUBLISHED.any_case()
     steps, batches = _Steps(), natural("batch_steps")
     with assuming():
         assume(steps.are_supplied(state, parameters))
@@ -282,17 +274,15 @@ def _rank_is_bounded(state: State, parameters: Parameters, less: int) -> bool:
 
 def _is_ranked(action: str, times: int) -> bool:
     """Steps until now and the rank together are no more than the rank can be."""
-    parameters = _FLUSHING.any_parameters()
-    before, steps = _FLUSHING.any_state(parameters), natural("steps")
+    before, after, parameters = FLUSHING.any_step(action)
+    steps = natural("steps")
     most = _response_bound_with_flush(parameters) - 1
     assume(steps + _rank_without_chunks_that_wait(before, parameters) <= most)
-    after = _FLUSHING.perform(action, before, parameters)
     return steps + times + _rank_without_chunks_that_wait(after, parameters) <= most
 
 
 def _ranked_are_few(wrong: int) -> bool:
-    parameters = _FLUSHING.any_parameters()
-    state, steps = _FLUSHING.any_state(parameters), natural("steps")
+    (state, parameters), steps = FLUSHING.any_case(), natural("steps")
     assume(steps + _rank_without_chunks_that_wait(state, parameters) <= _response_bound_with_flush(parameters) - 1)
     return steps + 1 <= _response_bound_with_flush(parameters) - wrong
 
@@ -363,10 +353,10 @@ def _bounded_response() -> tuple[SymbolicObligation, ...]:
 
 
 def _bounded_response_with_flush() -> tuple[SymbolicObligation, ...]:
-    steps = [action for action in _FLUSHING.protocol_actions() if action != "SendChunk"]
+    steps = [action for action in FLUSHING.protocol_actions() if action != "SendChunk"]
     return (
         *_counted(_is_ranked, steps, _MEANWHILE),
-        _FLUSHING.holds_whenever_invariant(
+        FLUSHING.holds_whenever_invariant(
             "the rank of all that does not wait is bounded",
             partial(_rank_is_bounded, less=0),
             partial(_rank_is_bounded, less=1),

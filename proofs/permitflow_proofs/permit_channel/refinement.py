@@ -56,8 +56,7 @@ def implements(
     subject: Subject[State, Parameters], action: str, mistake: _Mistake | None = None, *, too_small: int = 0
 ) -> bool:
     """Is this action one step of the queue, or invisible?"""
-    parameters = subject.any_parameters()
-    before = subject.any_state(parameters)
+    before, parameters = subject.any_case()
     arguments = subject.arguments_of(action, parameters)
     after = subject.system.perform(action, before, parameters, *arguments)
     if mistake is not None:

@@ -40,11 +40,12 @@ from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
     CHANNEL,
     CHAPTER,
+    FLUSHING,
     INVARIANT,
+    PUBLISHED,
     any_parameters,
     any_rows,
     any_state,
-    channel,
 )
 
 _SENT_AND_CONSUMED: tuple[Move, ...] = (("SendChunk", ()), ("Deliver", ()), ("Consume", ()))
@@ -126,28 +127,16 @@ def largest_cost(parameters: Parameters) -> int:
     return cost
 
 
-def published() -> Parameters:
-    """Any parameters of the published protocol."""
-    return any_parameters(flush_idle=False)
-
-
-def live_below(parameters: Parameters, largest_residue: int) -> bool:
-    """Is no message ever stuck, if the receiver never keeps back more than this?  (To be called in a claim.)"""
-    state = any_state(parameters)
-    assume(state.unreturned <= largest_residue)
-    return never_stuck(state, parameters)
-
-
-def is_live(make: Callable[[], Parameters], premise: Premise, too_far: int) -> bool:
+def is_live(subject: Subject[State, Parameters], premise: Premise, too_far: int) -> bool:
     """With the premise, no message is stuck, in any state."""
-    parameters = make()
+    state, parameters = subject.any_case()
     premise(parameters, too_far)
-    return never_stuck(any_state(parameters), parameters)
+    return never_stuck(state, parameters)
 
 
 def _is_reached(premise: Premise, too_near: int) -> bool:
     """Beyond the threshold: the residue that makes the largest chunk wait stays below permit_batch, and sticks."""
-    parameters = published()
+    parameters = PUBLISHED.any_parameters()
     premise(parameters, too_near)
     needed = max(0, parameters.row_permits - largest_cost(parameters) + 1)
     return needed < parameters.permit_batch and gets_stuck(parameters, needed, max(parameters.sizes))
@@ -156,9 +145,9 @@ def _is_reached(premise: Premise, too_near: int) -> bool:
 def _both_directions(if_live: Premise, if_stuck: Premise) -> tuple[SymbolicObligation, ...]:
     return (
         SymbolicObligation(
-            "if", partial(is_live, published, if_live, 0), partial(is_live, published, if_live, 1), "by one more"
+            "if", partial(is_live, PUBLISHED, if_live, 0), partial(is_live, PUBLISHED, if_live, 1), "by one more"
         ),
-        *piling(published),
+        *piling(PUBLISHED.any_parameters),
         SymbolicObligation(
             "only if: beyond, the most expensive chunk is stuck behind a pile of others",
             partial(_is_reached, if_stuck, 0),
@@ -228,8 +217,7 @@ def _batches_differ(parameters: Parameters, nearer: int) -> None:
 
 
 def _barrier_is_never_stuck(lost: int) -> bool:
-    parameters = any_parameters()
-    state = any_state(parameters)
+    state, parameters = CHANNEL.any_case()
     if state.waiting.is_empty() or state.waiting.head().kind != "barrier":
         return True
     permits = state.permits._replace(barriers=state.permits.barriers - lost)
@@ -240,10 +228,12 @@ def _barrier_is_never_stuck(lost: int) -> bool:
 
 
 def _is_live_with_residue(too_far: int) -> bool:
-    parameters = published()
+    """The receiver never keeps back more than this residue."""
+    state, parameters = PUBLISHED.any_case()
     residue = natural("largest_residue")
     assume(largest_cost(parameters) <= parameters.row_permits - residue + too_far)
-    return live_below(parameters, residue)
+    assume(state.unreturned <= residue)
+    return never_stuck(state, parameters)
 
 
 def _thresholds() -> tuple[Theorem, ...]:
@@ -254,8 +244,8 @@ def _thresholds() -> tuple[Theorem, ...]:
             "Without the idle flush: no message is ever stuck if no chunk costs more than row_permits - permit_batch.",
             SymbolicObligation(
                 "in every state",
-                partial(is_live, published, _costs_at_most_published, 0),
-                partial(is_live, published, _costs_at_most_published, 1),
+                partial(is_live, PUBLISHED, _costs_at_most_published, 0),
+                partial(is_live, PUBLISHED, _costs_at_most_published, 1),
                 "row_permits - permit_batch + 2",
             ),
         ),
@@ -374,9 +364,7 @@ def _with_another_chunk(state: State, parameters: Parameters) -> State:
 
 
 def _residue_stays_pile(action: str, too_far: int) -> bool:
-    parameters = _some_sizes()
-    before = _any_state(parameters)
-    after = _CHANNEL.perform(action, before, parameters)
+    before, after, parameters = _CHANNEL.any_step(action)
     if action == "Consume":
         assume(_grows(before.unreturned, before.inbox.head().rows, parameters, too_far))
     # The twin of an action that leaves the residue alone: it does not.
@@ -390,8 +378,7 @@ def _starts_as_pile(wrong: int) -> bool:
 
 
 def _stuck_behind_a_pile(more: int) -> bool:
-    parameters = _some_sizes()
-    state = _any_state(parameters)
+    state, parameters = _CHANNEL.any_case()
     if not is_stuck(state, parameters):
         return True
     chunk = state.waiting.head()
@@ -463,16 +450,12 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
     )
 
 
-def _flushing() -> Parameters:
-    return any_parameters(flush_idle=True)
-
-
 def _fits(parameters: Parameters, excess: int) -> None:
     assume(largest_cost(parameters) <= parameters.row_permits + excess)
 
 
 def _never_fits(nearer: int) -> bool:
-    parameters = _flushing()
+    parameters = FLUSHING.any_parameters()
     assume(largest_cost(parameters) > parameters.row_permits - nearer)
     return gets_stuck(parameters, 0, max(parameters.sizes))
 
@@ -491,8 +474,8 @@ def idle_theorems() -> tuple[Theorem, ...]:
             "whatever the batches.",
             SymbolicObligation(
                 "if",
-                partial(is_live, _flushing, _fits, 0),
-                partial(is_live, _flushing, _fits, 1),
+                partial(is_live, FLUSHING, _fits, 0),
+                partial(is_live, FLUSHING, _fits, 1),
                 "chunks of row_permits + 1",
             ),
             SymbolicObligation(
@@ -509,7 +492,7 @@ def idle_theorems() -> tuple[Theorem, ...]:
             CHANNEL.holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_also_without_flush, "without the flush"
             ),
-            channel(flush_idle=True).holds_whenever_invariant(
+            FLUSHING.holds_whenever_invariant(
                 "with the flush on",
                 _whole_also_without_flush,
                 lambda state, _parameters: state.unreturned == 0,
