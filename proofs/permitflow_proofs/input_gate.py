@@ -138,7 +138,9 @@ def _any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
     channels = SymbolicFamily.any_family("channels", _any_channel)
     state = arbitrary(State, special={"channels": channels})
     channels.assume_every(_lawful, parameters, state.epoch, state.failed, tuple(names))
-    return assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
+    assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
+    channels.settle()
+    return state
 
 
 def any_state(parameters: Parameters) -> State:

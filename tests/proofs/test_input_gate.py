@@ -110,13 +110,9 @@ def frees_nobody(state: State, parameters: Parameters, name: int) -> State:
 
 
 def blocks_for_an_older_barrier(state: State, parameters: Parameters, name: int) -> State:
-    number = state.channels.get(name).inbox.head().epoch
     SYSTEM.perform("ConsumeOlderBarrier", state, parameters, name)
-    return (
-        SYSTEM.action("ConsumeBarrier")
-        .perform(state._replace(epoch=number), parameters, name)
-        ._replace(epoch=state.epoch)
-    )
+    number = state.channels.get(name).inbox.head().epoch
+    return SYSTEM.perform("ConsumeBarrier", state._replace(epoch=number), parameters, name)._replace(epoch=state.epoch)
 
 
 def ends_before_its_data(state: State, parameters: Parameters, name: int) -> State:

@@ -118,12 +118,16 @@ class _Others(Generic[M]):
             for member in tuple(self._witnesses.values()):
                 self._tell(member, holds, answer)
         if key not in self._denied and not current_explorer().is_supposing:
-            postponed = [each for each in self._every if each not in self._denied]
-            for each in postponed:
-                self._denied[each] = True
-            for each in postponed:
-                self._look_for_witness(each, is_new=each == key)
+            self.settle(key)
         return self._every[key][1]
+
+    def settle(self, key: _Key | None = None) -> None:
+        """Look for the witnesses that were put off: of all that is not known to hold, and of this one in any case."""
+        postponed = [each for each in self._every if each not in self._denied]
+        for each in postponed:
+            self._denied[each] = True
+        for each in postponed:
+            self._look_for_witness(each, is_new=each == key)
 
     def _look_for_witness(self, key: _Key, *, is_new: bool) -> None:
         holds, answer = self._every[key]
@@ -248,6 +252,10 @@ class SymbolicFamily(Generic[M]):
         """Go on only where it holds for every member."""
         for condition in self._each(holds, context):
             assume(condition)
+
+    def settle(self) -> None:
+        """Learn now of what was only assumed: at the end of a beginning, for all that go on from it."""
+        self._others.settle()
 
     def with_some(self, holds: Callable[..., bool], *context: object) -> "SymbolicFamily[M]":
         """The same family with one more member in focus: one for which it holds, if there is one among the others.

@@ -26,34 +26,49 @@ import z3
 
 from permitflow_model.kernel.system import Disabled
 
+# Terms of known sorts, by Z3's own constructors: the operators of its Python classes look at each operand's sort, which
+# takes three times as long.
+
+_CONTEXT = z3.main_ctx()
+
+
+def built_truth(make: Callable[..., object], *terms: z3.ExprRef) -> z3.BoolRef:
+    """The condition that a constructor makes of so many terms."""
+    return z3.BoolRef(make(_CONTEXT.ref(), *(term.ast for term in terms)), _CONTEXT)
+
+
+def built_number(make: Callable[..., object], *terms: z3.ExprRef) -> z3.ArithRef:
+    """The number that a constructor makes of so many terms."""
+    return z3.ArithRef(make(_CONTEXT.ref(), *(term.ast for term in terms)), _CONTEXT)
+
+
+def array(*terms: z3.ExprRef) -> tuple[int, object]:
+    """Terms for a constructor that takes any number of them."""
+    return len(terms), (z3.Ast * len(terms))(*(term.ast for term in terms))
+
 
 def conjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
     """All of them; true for none."""
     if len(terms) < 2:
         return terms[0] if terms else z3.BoolVal(True)
-    context = z3.main_ctx()
-    return z3.BoolRef(z3.Z3_mk_and(context.ref(), len(terms), _array(terms)), context)
+    return z3.BoolRef(z3.Z3_mk_and(_CONTEXT.ref(), *array(*terms)), _CONTEXT)
 
 
 def disjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
     """At least one of them; false for none."""
     if len(terms) < 2:
         return terms[0] if terms else z3.BoolVal(False)
-    context = z3.main_ctx()
-    return z3.BoolRef(z3.Z3_mk_or(context.ref(), len(terms), _array(terms)), context)
+    return z3.BoolRef(z3.Z3_mk_or(_CONTEXT.ref(), *array(*terms)), _CONTEXT)
 
 
 def negation(term: z3.BoolRef) -> z3.BoolRef:
     """The opposite."""
-    context = z3.main_ctx()
-    return z3.BoolRef(z3.Z3_mk_not(context.ref(), term.as_ast()), context)
+    return built_truth(z3.Z3_mk_not, term)
 
 
-def _array(terms: Sequence[z3.BoolRef]) -> object:
-    array = (z3.Ast * len(terms))()
-    for index, term in enumerate(terms):
-        array[index] = term.as_ast()
-    return array
+def _identity(term: z3.ExprRef) -> int:
+    """The same for equal terms, as long as one of them is kept."""
+    return cast(int, term.ast.value)
 
 
 # Z3 counts its own steps, so that a slow machine gives the same answer as a fast one.
@@ -278,7 +293,7 @@ class Trail:
         if kind in (z3.Z3_OP_TRUE, z3.Z3_OP_FALSE):
             return bool(kind == z3.Z3_OP_TRUE)
         is_negated = bool(kind == z3.Z3_OP_NOT)
-        known = self.known.get((term.arg(0) if is_negated else term).get_id())
+        known = self.known.get(_identity(term.arg(0) if is_negated else term))
         return None if known is None else known[1] is not is_negated
 
     def _note(self, term: z3.BoolRef) -> tuple[int, ...]:
@@ -287,7 +302,7 @@ class Trail:
         for part in term.children() if z3.is_and(term) else [term]:
             is_negated = bool(z3.is_not(part))
             atom = part.arg(0) if is_negated else part
-            identity: int = atom.get_id()
+            identity = _identity(atom)
             if identity not in self.known:
                 # The term is kept too: Z3 may give the identity of a forgotten term to another one.
                 self.known[identity] = (atom, not is_negated)
@@ -395,7 +410,7 @@ def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
     if not cases:
         return z3.BoolVal(False)
     # The common part of all cases is separate, so that it is known on the path.
-    known = [[(part.get_id(), part) for part in case] for case in cases]
+    known = [[(_identity(part), part) for part in case] for case in cases]
     shared = set.intersection(*({identity for identity, _ in case} for case in known))
     common = [part for identity, part in known[0] if identity in shared]
     others = [conjunction([part for identity, part in case if identity not in shared]) for case in known]
@@ -411,7 +426,7 @@ class _Implication:
 
     @property
     def term(self) -> z3.BoolRef:
-        return z3.Implies(conjunction(_answered(self._answers)), self._condition.term)
+        return built_truth(z3.Z3_mk_implies, conjunction(_answered(self._answers)), self._condition.term)
 
 
 def _outcome(result: Condition | bool) -> z3.BoolRef:
@@ -490,7 +505,7 @@ class Notes(Mapping[K, V]):
         self._owner = object()
 
     def __getitem__(self, key: K) -> V:
-        return cast(V, self._noted()[key])
+        return self._noted()[key]
 
     def __setitem__(self, key: K, value: V) -> None:
         # Anew: other paths go on from the notes before.

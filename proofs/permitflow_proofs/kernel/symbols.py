@@ -6,15 +6,23 @@ cannot be symbolic (hashing, indexing, ``range``) raise ``TypeError``.  The func
 of the values that these stand for, so that models and proofs stay plain typed Python.
 """
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import z3
 
-from permitflow_proofs.kernel.paths import conjunction, current_explorer, disjunction
+from permitflow_proofs.kernel.paths import (
+    array,
+    built_number,
+    built_truth,
+    conjunction,
+    current_explorer,
+    disjunction,
+    negation,
+)
 
 Make = Callable[[], Any]
 """Builds a Z3 term.  Terms are built late: a path that is walked again needs none of its beginning."""
@@ -29,8 +37,11 @@ def integer_term(value: object) -> z3.ArithRef:
     if isinstance(value, Integer):
         return value.term
     if isinstance(value, int):
-        return z3.IntVal(int(value))
+        return _constant(int(value))
     raise TypeError(f"expected an integer, not {value!r}")
+
+
+_constant = cache(z3.IntVal)
 
 
 def truth_term(value: object) -> z3.BoolRef:
@@ -78,32 +89,37 @@ class Truth(_Term):
         return current_explorer().decide(self)
 
     def __eq__(self, other: object) -> "Truth":  # type: ignore[override]  # a symbolic comparison has no value yet
-        return Truth(lambda: self.term == truth_term(other))
+        return Truth(lambda: built_truth(z3.Z3_mk_eq, self.term, truth_term(other)))
 
     def __ne__(self, other: object) -> "Truth":  # type: ignore[override]  # see __eq__
         return Truth(lambda: self.term != truth_term(other))
 
-    def __mul__(self, number: "Integer | int") -> "Integer":
-        """The number where it is true, else 0.  Does not fork."""
-        return Integer(lambda: z3.If(self.term, integer_term(number), z3.IntVal(0)))
+    def __mul__(self, factor: "Integer | int") -> "Integer":
+        """The factor where it is true, else 0.  Does not fork."""
+        return Integer(lambda: built_number(z3.Z3_mk_ite, self.term, integer_term(factor), integer_term(0)))
 
     __rmul__ = __mul__
 
 
-def _arithmetic(operate: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
+def _arithmetic(make: Callable[..., Any], *, is_reflected: bool = False) -> Callable[["Integer", object], Any]:
     def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
         if not isinstance(other, Integer | int):
             return NotImplemented
-        return Integer(lambda: operate(self.term, integer_term(other)))
+        left, right = (other, self) if is_reflected else (self, other)
+        return Integer(lambda: _of_any_number(make, integer_term(left), integer_term(right)))
 
     return result
 
 
-def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[["Integer", object], Any]:
+def _of_any_number(make: Callable[..., Any], *terms: z3.ArithRef) -> z3.ArithRef:
+    return built_number(lambda context, *_: make(context, *array(*terms)))
+
+
+def _comparison(make: Callable[..., Any]) -> Callable[["Integer", object], Any]:
     def result(self: "Integer", other: object) -> Any:  # NotImplemented, too
         if not isinstance(other, Integer | int):
             return NotImplemented
-        return Truth(lambda: compare(self.term, integer_term(other)))
+        return Truth(lambda: built_truth(make, self.term, integer_term(other)))
 
     return result
 
@@ -114,21 +130,24 @@ class Integer(_Term):
     __slots__ = ()
     __hash__ = None
 
-    __add__ = _arithmetic(operator.add)
-    __radd__ = _arithmetic(lambda own, other: other + own)
-    __sub__ = _arithmetic(operator.sub)
-    __rsub__ = _arithmetic(lambda own, other: other - own)
-    __mul__ = _arithmetic(operator.mul)
-    __rmul__ = _arithmetic(lambda own, other: other * own)
-    __lt__ = _comparison(operator.lt)
-    __le__ = _comparison(operator.le)
-    __gt__ = _comparison(operator.gt)
-    __ge__ = _comparison(operator.ge)
-    __eq__ = _comparison(operator.eq)
-    __ne__ = _comparison(operator.ne)
+    __add__ = _arithmetic(z3.Z3_mk_add)
+    __radd__ = _arithmetic(z3.Z3_mk_add, is_reflected=True)
+    __sub__ = _arithmetic(z3.Z3_mk_sub)
+    __rsub__ = _arithmetic(z3.Z3_mk_sub, is_reflected=True)
+    __mul__ = _arithmetic(z3.Z3_mk_mul)
+    __rmul__ = _arithmetic(z3.Z3_mk_mul, is_reflected=True)
+    __lt__ = _comparison(z3.Z3_mk_lt)
+    __le__ = _comparison(z3.Z3_mk_le)
+    __gt__ = _comparison(z3.Z3_mk_gt)
+    __ge__ = _comparison(z3.Z3_mk_ge)
+    __eq__ = _comparison(z3.Z3_mk_eq)
+
+    def __ne__(self, other: object) -> Any:
+        same = self == other
+        return same if same is NotImplemented else Truth(lambda: negation(same.term))
 
     def __neg__(self) -> "Integer":
-        return Integer(lambda: -self.term)
+        return Integer(lambda: built_number(z3.Z3_mk_unary_minus, self.term))
 
     def __floordiv__(self, divisor: "Integer | int") -> "Integer":
         # SMT-LIB's division agrees with Python's for positive divisors only.
@@ -177,7 +196,7 @@ class Choice(_Term):
         if not isinstance(other, str) or other not in self.options:
             raise TypeError(f"{other!r} is none of {self.options}")
         index = self.options.index(other)
-        return Truth(lambda: self.term == index)
+        return Truth(lambda: built_truth(z3.Z3_mk_eq, self.term, integer_term(index)))
 
     def __ne__(self, other: object) -> Truth:  # type: ignore[override]  # see __eq__
         same = self == other
@@ -288,12 +307,12 @@ def _equation(left: object, right: object) -> z3.BoolRef:
         return left.equation(right)
     if isinstance(left, tuple) and isinstance(right, tuple):
         return conjunction([_equation(a, b) for a, b in zip(left, right, strict=True)])
-    return integer_term(left) == integer_term(right)
+    return built_truth(z3.Z3_mk_eq, integer_term(left), integer_term(right))
 
 
 def implies(premise: bool, conclusion: bool) -> bool:
     """Does the conclusion hold where the premise does?  Does not fork."""
-    return cast(bool, Truth(lambda: z3.Implies(truth_term(premise), truth_term(conclusion))))
+    return cast(bool, Truth(lambda: built_truth(z3.Z3_mk_implies, truth_term(premise), truth_term(conclusion))))
 
 
 def all_of(conditions: Iterable[bool]) -> bool:
