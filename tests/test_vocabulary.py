@@ -38,6 +38,7 @@ from permitflow_model.spark_micro_batch import SYSTEM as QUERY
 from permitflow_model.tla_values import camel_case
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+OF_THE_QUERY = "docs/protocols/spark-micro-batch.md"
 CORE: dict[str, type] = {
     "PermitSender": PermitSender,
     "PermitReceiver": PermitReceiver,
@@ -87,47 +88,32 @@ def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
     return {name for part in both for name in re.findall(r"(?:^|\\/) *(?:\\E \w+ \\in \w+ : )?(\w+)", part)}
 
 
-def names_in_the_document_of_the_query(head: str) -> set[str]:
-    """What stands in backquotes in the first column of a table."""
-    text = (CHECKOUT / "docs/protocols/spark-micro-batch.md").read_text()
-    rows = re.search(rf"^\| {head} \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
-    assert rows is not None, head
-    return set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in rows[1].splitlines())))
-
-
 def recorded_actions() -> dict[str, set[str]]:
     """Let the core do everything there is, and see what is recorded at which end."""
     trace = MemoryTrace()
     pair = CorePair(ChannelParameters(row_permits=8, permit_batch=4), record=trace.recorder)
-    for method, *arguments in (
-        ("offer_chunk", 3),
-        ("offer_chunk", 2),
-        ("withdraw_chunk",),
-        ("offer_barrier",),
-        ("withdraw_barrier",),
-        ("offer_barrier",),
-        ("send_chunk",),
-        ("offer_watermark",),
-        *(("send_barrier",), ("send_watermark",)),
-        *(("deliver",), ("consume",)) * 3,
-        *(("flush",), ("add_permits",)),
+    pair.offer_chunk(3)
+    pair.offer_chunk(2)
+    for method in (
+        *("withdraw_chunk", "offer_barrier", "withdraw_barrier", "offer_barrier", "send_chunk", "offer_watermark"),
+        *("send_barrier", "send_watermark", *("deliver", "consume") * 3, "flush", "add_permits"),
     ):
-        getattr(pair, method)(*arguments)
+        getattr(pair, method)()
     return {end: {event.action for event in trace.events if event.end == end} for end in ("sender", "receiver")}
 
 
-def tables() -> dict[str, list[dict[str, str]]]:
-    """The tables of docs/reference/vocabulary.md by the heading of their first column."""
+def tables(document: str = "docs/reference/vocabulary.md") -> dict[str, list[dict[str, str]]]:
+    """The tables of a document by the heading of their first column."""
     found: dict[str, list[dict[str, str]]] = {}
-    for lines in re.findall(r"((?:^\|.*\n)+)", (CHECKOUT / "docs/reference/vocabulary.md").read_text(), re.MULTILINE):
+    for lines in re.findall(r"((?:^\|.*\n)+)", (CHECKOUT / document).read_text(), re.MULTILINE):
         head, _, *rows = ([cell.strip() for cell in line.strip("|\n ").split("|")] for line in lines.splitlines())
         found[head[0]] = [dict(zip(head, row, strict=True)) for row in rows]
     return found
 
 
-def names_in(table: str, column: str) -> list[str]:
+def names_in(table: str, column: str, *document: str) -> list[str]:
     """What stands in backquotes in a column."""
-    return [name for row in tables()[table] for name in re.findall(r"`([\w.]+)`", row[column])]
+    return [name for row in tables(*document)[table] for name in re.findall(r"`([\w.]+)`", row[column])]
 
 
 def spec_lines(package: Any) -> Iterator[tuple[str, str, list[str]]]:
@@ -311,13 +297,13 @@ def test_each_figure_has_one_name_and_one_meaning_wherever_it_is_shown() -> None
 def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:
     sources = {
         "the specification": actions_of_the_specification("SparkMicroBatch"),
-        "docs/protocols/spark-micro-batch.md": names_in_the_document_of_the_query("Action"),
+        OF_THE_QUERY: set(names_in("Action", "Action", OF_THE_QUERY)),
     }
     assert differences(sources) == []
 
 
 def test_the_document_of_the_query_explains_what_is_checked() -> None:
-    explained = names_in_the_document_of_the_query("Statement")
+    explained = set(names_in("Statement", "Statement", OF_THE_QUERY))
     assert set(QUERY.invariants) - {"TypeOK", "BatchCapped"} | {"Drained", "LossIsSaid"} == explained
 
 
