@@ -133,7 +133,7 @@ def test_such_behaviours_have_every_action() -> None:
 
 def keeps_credit(receiver: GateReceiver[int], action: str) -> None:
     """Resumes without a word."""
-    receiver._is_blocked = receiver._is_behind_barrier = receiver._is_released = False
+    receiver.is_blocked = receiver._is_behind_barrier = receiver.is_released = False
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,12 @@ class DemandReceiver(MessageReceiver[T]):
     Spec: Demand, the variables inbox, unrequested and withheld.
     """
 
-    __slots__ = ("_due", "_requested", "_unrequested", "_withheld")
+    __slots__ = (
+        "_due",
+        "_requested",
+        "unrequested",
+        "withheld",
+    )
 
     parameters: Demand
 
@@ -157,32 +162,24 @@ class DemandReceiver(MessageReceiver[T]):
         """Nothing has arrived."""
         super().__init__(parameters, record=record)
         self._requested = parameters.initial  # and not arrived yet
-        self._withheld = parameters.size - parameters.initial
-        self._unrequested = self._due = 0
-
-    @property
-    def unrequested(self) -> int:
-        """Consumed messages for which no more were requested yet."""
-        return self._unrequested
-
-    @property
-    def withheld(self) -> int:
+        self.withheld = parameters.size - parameters.initial
         """Messages that are requested when the application first asks."""
-        return self._withheld
+        self.unrequested = self._due = 0
+        """Consumed messages for which no more were requested yet."""
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
-        return {"messages_unrequested": self._unrequested, "messages_withheld": self._withheld}
+        return {"messages_unrequested": self.unrequested, "messages_withheld": self.withheld}
 
     def ask(self) -> bool:
         """Request what was withheld.
 
         Spec: Ask.
         """
-        if not self._withheld:
+        if not self.withheld:
             return False
-        self._due += self._withheld
-        self._withheld = 0
+        self._due += self.withheld
+        self.withheld = 0
         if self._record is not None:
             self._record("Ask", (), self._counters(self._here))
         return True
@@ -215,12 +212,12 @@ class DemandReceiver(MessageReceiver[T]):
         Spec: Consume.
         """
         count, batch = len(rows) + len(markers), self.parameters.batch
-        batches, self._unrequested = divmod(self._unrequested + count, batch)
+        batches, self.unrequested = divmod(self.unrequested + count, batch)
         self._due += batches * batch
         self._record_consumed(count)
 
     def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
-        return here, (self._unrequested - gone) % self.parameters.batch, self._withheld
+        return here, (self.unrequested - gone) % self.parameters.batch, self.withheld
 
 
 class DemandFlow(Flow):

@@ -680,16 +680,16 @@ class Inbound(ABC, Generic[T]):
         "_came_barriers",
         "_came_chunks",
         "_came_rows",
-        "_consumed_chunks",
-        "_consumed_rows",
         "_held",
         "_here",
-        "_inbox_rows",
         "_pass_on",
-        "_peak_inbox_rows",
         "_record",
         "_runs",
+        "consumed_chunks",
+        "consumed_rows",
+        "inbox_rows",
         "parameters",
+        "peak_inbox_rows",
         "untaken",
     )
 
@@ -705,8 +705,10 @@ class Inbound(ABC, Generic[T]):
         self.untaken = 0
         """Messages that the application has not taken yet."""
         self._came_chunks = self._came_rows = self._came_barriers = 0
-        self._consumed_chunks = self._consumed_rows = 0
-        self._inbox_rows = self._peak_inbox_rows = 0
+        self.consumed_chunks = self.consumed_rows = 0
+        """That the application has consumed."""
+        self.inbox_rows = self.peak_inbox_rows = 0
+        """Rows that have arrived and are not consumed yet, and the most that ever were."""
         self._record = record
         self._pass_on: Callable[[], None] = _do_nothing
 
@@ -811,26 +813,6 @@ class Inbound(ABC, Generic[T]):
         return self._runs
 
     @property
-    def inbox_rows(self) -> int:
-        """Rows that have arrived and are not consumed yet."""
-        return self._inbox_rows
-
-    @property
-    def peak_inbox_rows(self) -> int:
-        """The most rows that were ever here unconsumed."""
-        return self._peak_inbox_rows
-
-    @property
-    def consumed_chunks(self) -> int:
-        """Chunks that were consumed."""
-        return self._consumed_chunks
-
-    @property
-    def consumed_rows(self) -> int:
-        """Rows of the chunks that were consumed."""
-        return self._consumed_rows
-
-    @property
     def unconsumed(self) -> int:
         """Messages that have arrived and are not consumed yet."""
         return self._here
@@ -874,9 +856,9 @@ class Inbound(ABC, Generic[T]):
         self._accept_chunks(rows, total, least)
         self._came_chunks += len(rows)
         self._came_rows += total
-        self._inbox_rows += total
-        if self._inbox_rows > self._peak_inbox_rows:
-            self._peak_inbox_rows = self._inbox_rows
+        self.inbox_rows += total
+        if self.inbox_rows > self.peak_inbox_rows:
+            self.peak_inbox_rows = self.inbox_rows
         self._here += len(rows)
         self.untaken += len(rows)
         self._runs.append(run)
@@ -1012,9 +994,9 @@ class Inbound(ABC, Generic[T]):
         self._here -= len(rows) + len(markers)
         if self.untaken > self._here:  # messages passed by were never taken
             self.untaken = self._here
-        self._consumed_chunks += len(rows)
-        self._consumed_rows += total
-        self._inbox_rows -= total
+        self.consumed_chunks += len(rows)
+        self.consumed_rows += total
+        self.inbox_rows -= total
         self._consume(rows, total, markers, taken)
 
     def discard(self) -> None:
@@ -1025,7 +1007,7 @@ class Inbound(ABC, Generic[T]):
 
     def drop(self) -> None:
         """Drop the unconsumed messages: the stream is over."""
-        self._inbox_rows = self._here = self.untaken = 0
+        self.inbox_rows = self._here = self.untaken = 0
         for queue in self._held, self._runs:
             queue.clear()  # last, because freeing payloads may run any code
 

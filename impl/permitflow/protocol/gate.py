@@ -157,7 +157,6 @@ class GateSender(Outbound[T]):
     __slots__ = (
         "_consumed",
         "_consumed_barriers",
-        "_credit",
         "_exclusive",
         "_expected",
         "_has_sent",
@@ -166,8 +165,9 @@ class GateSender(Outbound[T]):
         "_last_number",
         "_peak_held",
         "_sent",
-        "_told",
         "_watermark_permits",
+        "credit",
+        "told",
     )
 
     gets_room_by_backlog = True
@@ -176,9 +176,12 @@ class GateSender(Outbound[T]):
     def __init__(self, parameters: GateParameters, *, record: Recorder | None = None) -> None:
         """Start with the exclusive credit."""
         super().__init__(parameters, record=record)
-        self._credit = self._exclusive = parameters.exclusive
-        self._is_stopped = self._has_sent = False
-        self._told = 0
+        self.credit = self._exclusive = parameters.exclusive
+        """Rows that may leave now, unless a barrier stops them."""
+        self._is_stopped = False
+        self.told = 0
+        """The backlog that the gate believes in once everything sent has arrived."""
+        self._has_sent = False
         # Credit of chunks that will be offered next, and how much of it the chunk has that is being offered.
         self._expected = self._known = 0
         self._last_number = 0
@@ -187,16 +190,6 @@ class GateSender(Outbound[T]):
         self._sent = self._consumed = self._consumed_barriers = self._peak_held = 0
 
     # State.
-
-    @property
-    def credit(self) -> int:
-        """Rows that may leave now, unless a barrier stops them."""
-        return self._credit
-
-    @property
-    def told(self) -> int:
-        """The backlog that the gate believes in once everything sent has arrived."""
-        return self._told
 
     @property
     def is_stopped(self) -> bool:
@@ -219,7 +212,7 @@ class GateSender(Outbound[T]):
     @property
     def room_rows(self) -> int:
         """Credit that may be used now."""
-        return 0 if self._is_stopped else self._credit
+        return 0 if self._is_stopped else self.credit
 
     @property
     def rows_held(self) -> int:
@@ -248,7 +241,7 @@ class GateSender(Outbound[T]):
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
-        return {"credit_here": self._credit, "stopped_behind_barrier": int(self._is_stopped), "backlog": self.backlog}
+        return {"credit_here": self.credit, "stopped_behind_barrier": int(self._is_stopped), "backlog": self.backlog}
 
     # What may leave.
 
@@ -271,14 +264,14 @@ class GateSender(Outbound[T]):
         if self._is_stopped:
             return f"the {kind.value} is behind a barrier, which other inputs of the gate have not reached"
         if kind is _CHUNK:
-            return f"the chunk needs {sum(map(_cost_of, rows))} credit; {self._credit} is here"
+            return f"the chunk needs {sum(map(_cost_of, rows))} credit; {self.credit} is here"
         return "the last watermark is not consumed yet" if kind is Kind.WATERMARK else "messages wait before it"
 
     def _may_leave(self, message: Message[T]) -> bool:
         if self._is_stopped:
             return False
         if message.kind is _CHUNK:
-            return _cost_of(message.rows) <= self._credit
+            return _cost_of(message.rows) <= self.credit
         return message.kind is Kind.BARRIER or self._watermark_permits > 0
 
     def sendable(self) -> int:
@@ -331,7 +324,7 @@ class GateSender(Outbound[T]):
             self._watermark_permits -= 1
         else:
             self._is_stopped = True
-            self._told = 0
+            self.told = 0
             self._has_sent = False
             self._note("SendBarrier")
 
@@ -352,10 +345,10 @@ class GateSender(Outbound[T]):
 
         Spec: SendData.
         """
-        self._credit -= cost
+        self.credit -= cost
         self._sent += cost
         self._peak_held = max(self._peak_held, self._sent - self._consumed)
-        self._told = max(0, self._told - cost)
+        self.told = max(0, self.told - cost)
         self._has_sent = True
         self._note("SendData", cost)
 
@@ -367,15 +360,15 @@ class GateSender(Outbound[T]):
         Spec: SendData, AnnounceBacklog.
         """
         has_sent, self._has_sent = self._has_sent, False
-        if self._is_stopped or not (self._waiting or self._expected or self._told or self._credit > self._exclusive):
+        if self._is_stopped or not (self._waiting or self._expected or self.told or self.credit > self._exclusive):
             return None
         backlog = self.backlog
-        returned = max(0, self._credit - self._exclusive - backlog)
-        is_asking = self._told < backlog and (not self._credit or max(self._credit, self._told) < self._next_cost)
-        if not returned and not is_asking and (not has_sent or self._told == backlog):
+        returned = max(0, self.credit - self._exclusive - backlog)
+        is_asking = self.told < backlog and (not self.credit or max(self.credit, self.told) < self._next_cost)
+        if not returned and not is_asking and (not has_sent or self.told == backlog):
             return None
-        self._told = backlog
-        self._credit -= returned
+        self.told = backlog
+        self.credit -= returned
         if returned:
             self._note("ReturnCredit", returned)
         self._note("AnnounceBacklog", backlog)
@@ -397,8 +390,8 @@ class GateSender(Outbound[T]):
             raise UnexpectedFrameError(frame="a Grant of nothing", expected="credit, or the word to resume")
         if (resume and not self._is_stopped) or (revoke and not resume):
             raise UnexpectedFrameError(frame="the word to resume", expected="none: the sender is not stopped")
-        voided = self._credit if revoke else 0
-        before = self._credit - voided
+        voided = self.credit if revoke else 0
+        before = self.credit - voided
         for name, count, most in (
             ("rows", credit, self.parameters.window_rows - before),
             ("watermarks", watermarks, 1 - self._watermark_permits),
@@ -410,7 +403,7 @@ class GateSender(Outbound[T]):
         self._watermark_permits += watermarks
         self._consumed += consumed
         self._consumed_barriers += barriers
-        self._credit = before + credit
+        self.credit = before + credit
         if resume:
             self._is_stopped = False
         if credit or resume:
@@ -433,7 +426,7 @@ class GateSender(Outbound[T]):
 
     def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
-            self._record(action, arguments, (self._credit, int(self._is_stopped)))
+            self._record(action, arguments, (self.credit, int(self._is_stopped)))
 
 
 class GateReceiver(Inbound[T]):
@@ -445,23 +438,23 @@ class GateReceiver(Inbound[T]):
     __slots__ = (
         "_barriers_untold",
         "_batch",
-        "_borrowed",
         "_consumed_untold",
         "_exclusive",
-        "_free",
-        "_inbox_cost",
         "_is_behind_barrier",
-        "_is_blocked",
         "_is_over",
-        "_is_released",
         "_last_number",
         "_max_chunk_cost",
         "_wanted",
         "_watermarks_due",
         "_watermarks_out",
         "_word",
+        "borrowed",
+        "free",
         "gate",
         "is_admitted",
+        "is_blocked",
+        "is_released",
+        "stored",
     )
 
     parameters: GateParameters
@@ -476,8 +469,13 @@ class GateReceiver(Inbound[T]):
         self.gate.join(self)
         self._exclusive, self._max_chunk_cost = parameters.exclusive, parameters.max_chunk_cost
         self._batch = max(1, parameters.exclusive // BATCH_SHARE)
-        self._inbox_cost = self._free = self._borrowed = self._wanted = 0
-        self._is_behind_barrier = self._is_blocked = self._is_released = self._is_over = False
+        self.stored = self.free = self.borrowed = 0
+        """Credit that unconsumed chunks here hold, that is to be granted, and of the pool that this input has."""
+        self.is_blocked = self.is_released = False
+        """Was its barrier consumed, and is consumption not resumed yet?  Did its barrier take back all credit, so that
+        the sender's is void?"""
+        self._is_behind_barrier = self._is_over = False
+        self._wanted = 0
         self.is_admitted = not self.gate.admits_later
         """Does the gate depend on it?"""
         self._word = _NO_WORD
@@ -491,16 +489,6 @@ class GateReceiver(Inbound[T]):
         return not self.gate.aligns_itself
 
     # State.
-
-    @property
-    def is_blocked(self) -> bool:
-        """Was its barrier consumed, and is consumption not resumed yet?"""
-        return self._is_blocked
-
-    @property
-    def is_released(self) -> bool:
-        """Did its barrier take back all credit?  Then the sender's credit is void."""
-        return self._is_released
 
     @property
     def word_due(self) -> bool | None:
@@ -518,38 +506,23 @@ class GateReceiver(Inbound[T]):
         return self._wanted
 
     @property
-    def free(self) -> int:
-        """Credit to be granted."""
-        return self._free
-
-    @property
-    def borrowed(self) -> int:
-        """Credit of the pool that this input has."""
-        return self._borrowed
-
-    @property
-    def stored(self) -> int:
-        """Credit that unconsumed chunks here hold."""
-        return self._inbox_cost
-
-    @property
     def lacks(self) -> int:
         """The credit that the backlog needs beyond what this input has.
 
         Spec: Borrow.
         """
-        if self._is_released or self._is_over or not self._wanted:
+        if self.is_released or self._is_over or not self._wanted:
             return 0
-        lacking = self._wanted - self._borrowed + self._inbox_cost
-        return max(0, min(lacking, self.parameters.floating - self._borrowed))
+        lacking = self._wanted - self.borrowed + self.stored
+        return max(0, min(lacking, self.parameters.floating - self.borrowed))
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
         return {
             "backlog": self._wanted,
-            "floating_borrowed": self._borrowed,
+            "floating_borrowed": self.borrowed,
             "floating_in_pool": self.gate.pool,
-            **({"blocked_by_barrier": int(self._is_blocked)} if self.belongs_to_group else {}),
+            **({"blocked_by_barrier": int(self.is_blocked)} if self.belongs_to_group else {}),
         }
 
     # Arriving.
@@ -565,7 +538,7 @@ class GateReceiver(Inbound[T]):
         cost, out = _costs(rows, total, least), self._credit_out
         if cost > out:
             raise OverspendError(permit_class="rows", cost=cost, available=out)
-        self._inbox_cost += cost
+        self.stored += cost
         self._wanted = max(0, self._wanted - cost)
 
     def _accept_marker(self, message: Message[T]) -> None:
@@ -582,9 +555,9 @@ class GateReceiver(Inbound[T]):
         self._is_behind_barrier = True
         self._wanted = home = taken = 0
         if self._exclusive == 0:
-            kept = min(self._borrowed, self._inbox_cost)
-            home, self._borrowed = self._borrowed - kept, kept
-            taken, self._free, self._is_released = self._free, 0, True
+            kept = min(self.borrowed, self.stored)
+            home, self.borrowed = self.borrowed - kept, kept
+            taken, self.free, self.is_released = self.free, 0, True
         self._note("Deliver", 0, 1, home, taken)
         self.gate.take_home(home)
 
@@ -600,14 +573,14 @@ class GateReceiver(Inbound[T]):
             return
         self._require_going_on("an announcement")
         backlog, returned = announcement
-        most = min(self._borrowed, self._credit_out)
+        most = min(self.borrowed, self._credit_out)
         if backlog < 0 or not 0 <= returned <= most:
             raise UnexpectedFrameError(
                 frame=f"an announcement of backlog {backlog}, with {returned} credit returned",
                 expected=f"a backlog of at least 0, and at most {most} credit",
             )
         self._wanted = backlog
-        self._borrowed -= returned
+        self.borrowed -= returned
         self._note("DeliverBacklog", backlog, returned)
         self.gate.take_home(returned, self)
 
@@ -618,7 +591,7 @@ class GateReceiver(Inbound[T]):
     @property
     def _credit_out(self) -> int:
         """Credit at the sender, on its way there, or with data on the wire."""
-        return self._exclusive + self._borrowed - self._inbox_cost - self._free
+        return self._exclusive + self.borrowed - self.stored - self.free
 
     # Consuming.
 
@@ -631,11 +604,11 @@ class GateReceiver(Inbound[T]):
         costs = [_costs(rows, total, min(rows))] if rows else []
         # A recorder hears of each chunk.
         for cost in costs if self._record is None else map(_cost_of, rows):
-            back = min(self._borrowed, cost)
+            back = min(self.borrowed, cost)
             self._consumed_untold += cost
-            self._inbox_cost -= cost
-            self._borrowed -= back
-            self._free += cost - back
+            self.stored -= cost
+            self.borrowed -= back
+            self.free += cost - back
             home += back
             self._note("ConsumeData", cost, back, cost - back)
         for message in markers:
@@ -652,7 +625,7 @@ class GateReceiver(Inbound[T]):
         super().drop()
         self._consumed_untold = self._barriers_untold = 0
         self.gate.lose(self)
-        self._inbox_cost = 0
+        self.stored = 0
 
     # The gate acts on it.
 
@@ -661,8 +634,8 @@ class GateReceiver(Inbound[T]):
 
         Spec: Borrow.
         """
-        self._borrowed += credit
-        self._free += credit
+        self.borrowed += credit
+        self.free += credit
         self._note("Borrow", credit)
 
     def block(self, action: str) -> None:
@@ -670,7 +643,7 @@ class GateReceiver(Inbound[T]):
 
         Spec: ConsumeBarrier.
         """
-        self._is_blocked = True
+        self.is_blocked = True
         self._note(action)
 
     def resume(self, action: str) -> None:
@@ -678,9 +651,9 @@ class GateReceiver(Inbound[T]):
 
         Spec: Align.
         """
-        self._is_blocked = False
-        self._word = Grant(resume=True, revoke=self._is_released)
-        self._is_released = False
+        self.is_blocked = False
+        self._word = Grant(resume=True, revoke=self.is_released)
+        self.is_released = False
         self._note(action)
 
     def retire(self) -> int:
@@ -688,7 +661,7 @@ class GateReceiver(Inbound[T]):
 
         Spec: ConsumeEnd.
         """
-        home, taken, self._borrowed, self._free, self._wanted = self._borrowed, self._free, 0, 0, 0
+        home, taken, self.borrowed, self.free, self._wanted = self.borrowed, self.free, 0, 0, 0
         self._is_over = True
         self._note("ConsumeEnd", home, taken)
         return home
@@ -700,8 +673,8 @@ class GateReceiver(Inbound[T]):
         """
         *here, is_behind = self._counters()
         stored, taken, home = here
-        self._inbox_cost = self._borrowed = self._free = self._wanted = 0
-        self._is_over, self._is_blocked, self._is_released, self._is_behind_barrier = True, False, False, False
+        self.stored = self.borrowed = self.free = self._wanted = 0
+        self._is_over, self.is_blocked, self.is_released, self._is_behind_barrier = True, False, False, False
         self._word = _NO_WORD
         self._note("Lose", stored, is_behind, home, taken)
         return home
@@ -713,7 +686,7 @@ class GateReceiver(Inbound[T]):
         """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
         if self._word.resume or self._watermarks_due:
             return Haste.NOW
-        free = 0 if self._is_released or self._is_over else self._free
+        free = 0 if self.is_released or self._is_over else self.free
         if free >= self._batch:
             return Haste.SOON if self.untaken and self._credit_out > 0 else Haste.NOW
         if self._here:
@@ -729,10 +702,10 @@ class GateReceiver(Inbound[T]):
         """
         resume, revoke = self._word.resume, self._word.revoke
         credit = 0
-        if not (self._is_released or self._is_over) and (
-            self._free >= self._batch or resume or (residue and not self._here)
+        if not (self.is_released or self._is_over) and (
+            self.free >= self._batch or resume or (residue and not self._here)
         ):
-            credit, self._free = self._free, 0
+            credit, self.free = self.free, 0
         watermarks, self._watermarks_due = self._watermarks_due, 0
         is_idle = residue and not self._here and (self._consumed_untold or self._barriers_untold)
         if not (credit or resume or watermarks or is_idle):
@@ -764,7 +737,7 @@ class GateReceiver(Inbound[T]):
 
     def _counters(self) -> tuple[int, ...]:
         behind = self._is_behind_barrier and not self._word.resume
-        return self._inbox_cost, self._free, self._borrowed, int(behind)
+        return self.stored, self.free, self.borrowed, int(behind)
 
 
 _NO_WORD = Grant()

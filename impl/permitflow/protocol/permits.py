@@ -535,7 +535,7 @@ class PermitReceiver(Inbound[T]):
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is None:
             return
-        messages, here = self._here - len(rows), self._inbox_rows - sum(rows)
+        messages, here = self._here - len(rows), self.inbox_rows - sum(rows)
         for count, (size, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
             counters = (messages + count, here + sum_rows, self._unreturned)
             self._record("Deliver", (size, self.parameters.cost_of(size), 0, 0), counters)
@@ -574,7 +574,7 @@ class PermitReceiver(Inbound[T]):
     def _record_consumed(self, record: Recorder, taken: Entries[T], unreturned: int, batches: Sequence[int]) -> None:
         """Report messages consumed together to the recorder as if they had been consumed one by one."""
         messages = messages_of(taken)
-        count, rows = self._here + len(messages), self._inbox_rows + sum(message.rows for message in messages)
+        count, rows = self._here + len(messages), self.inbox_rows + sum(message.rows for message in messages)
         for message in messages:
             permits = held(message, self.parameters)
             count -= 1
@@ -607,7 +607,7 @@ class PermitReceiver(Inbound[T]):
         return due
 
     def _counters(self) -> tuple[int, int, int]:
-        return self._here, self._inbox_rows, self._unreturned
+        return self._here, self.inbox_rows, self._unreturned
 
 
 _NO_BATCH = (0,)

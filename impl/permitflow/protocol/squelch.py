@@ -212,23 +212,19 @@ class SquelchReceiver(MessageReceiver[T]):
     Spec: the variables inbox, told and since.
     """
 
-    __slots__ = ("_has_told_off", "_is_reminder_due", "_since")
+    __slots__ = (
+        "_is_reminder_due",
+        "has_told_off",
+        "since",
+    )
 
     def __init__(self, parameters: SquelchParameters, *, record: Recorder | None = None) -> None:
         """The sender may send."""
         super().__init__(parameters, record=record)
-        self._has_told_off = self._is_reminder_due = False
-        self._since = 0
-
-    @property
-    def has_told_off(self) -> bool:
+        self.has_told_off = self._is_reminder_due = False
         """Was the sender told to stop?"""
-        return self._has_told_off
-
-    @property
-    def since(self) -> int:
+        self.since = 0
         """Messages that have come since then, less those for which it was told again."""
-        return self._since
 
     @property
     def signal_due(self) -> Signal | None:
@@ -237,10 +233,10 @@ class SquelchReceiver(MessageReceiver[T]):
         Spec: IsOffDue, IsOnDue.
         """
         of = self.parameters
-        is_off_due = self._since >= of.repeat if self._has_told_off else self._here > of.high
+        is_off_due = self.since >= of.repeat if self.has_told_off else self._here > of.high
         if is_off_due and self._here > of.low:
             return Signal(stop=True)
-        if self._is_reminder_due or (self._has_told_off and self._here <= of.low):
+        if self._is_reminder_due or (self.has_told_off and self._here <= of.low):
             return Signal(stop=False)
         return None
 
@@ -259,7 +255,7 @@ class SquelchReceiver(MessageReceiver[T]):
         Raises:
             LocalProtocolError: the sender was told to stop.
         """
-        if self._has_told_off:
+        if self.has_told_off:
             raise LocalProtocolError("cannot remind the sender that it may go on: it was told to stop")
         self._is_reminder_due = True
 
@@ -273,12 +269,12 @@ class SquelchReceiver(MessageReceiver[T]):
             return None
         of = self.parameters
         if not signal.stop:
-            action, since = "TellOn" if self._has_told_off else "Remind", 0
-        elif self._has_told_off:
-            action, since = "TellOff", self._since - of.repeat
+            action, since = "TellOn" if self.has_told_off else "Remind", 0
+        elif self.has_told_off:
+            action, since = "TellOff", self.since - of.repeat
         else:
             action, since = "TellOff", self._here - of.high - 1
-        self._has_told_off, self._is_reminder_due, self._since = signal.stop, False, since
+        self.has_told_off, self._is_reminder_due, self.since = signal.stop, False, since
         if self._record is not None:
             self._record(action, (), self._counters(self._here))
         return signal
@@ -298,8 +294,8 @@ class SquelchReceiver(MessageReceiver[T]):
                 delay=of.signal_delay + of.data_delay,
                 losses=of.losses,
             )
-        if self._has_told_off:
-            self._since += messages
+        if self.has_told_off:
+            self.since += messages
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
         """Nothing is counted but the messages.
@@ -309,7 +305,7 @@ class SquelchReceiver(MessageReceiver[T]):
         self._record_consumed(len(rows) + len(markers))
 
     def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
-        return here, int(self._has_told_off), self._since - came if self._has_told_off else self._since
+        return here, int(self.has_told_off), self.since - came if self.has_told_off else self.since
 
 
 class SquelchFlow(Flow):

@@ -137,7 +137,7 @@ async def test_an_attempt_hears_of_the_removed_channel_when_it_goes_on(store: St
         await exchange.staging.stage(part, [CHUNK])
 
 
-NAMES = tuple(f"orders/{number}" for number in range(2_000))
+NAMES = tuple(f"orders/{number}" for number in range(1_000))
 ORDERS: list[ControlRequest] = [Acknowledge(tuple(ChannelRow(name, 5) for name in NAMES)), Close(NAMES)]
 
 

@@ -77,7 +77,7 @@ def offences(source: str, own: Collection[str] = (), *, is_flow: bool = False) -
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or node.attr not in ATTRIBUTES or node.attr in own:
             continue
-        is_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+        is_self = ast.unparse(node.value) in ("self", "super()")
         if is_self and id(node) not in within_heirs:
             continue  # what a class that is no end calls alike is its own
         is_free = not node.attr.startswith("_") or (is_flow and is_self and node.attr in SHARED)
@@ -114,7 +114,7 @@ HEIR = "class Mine(Inbound[int]):\n    def cheat(self, other):\n        "
         "left, receiver._unreturned = receiver.take(), 0",
         "del receiver._held[0]",
         "queue = receiver._runs",
-        f"{HEIR}self._inbox_rows -= 1",
+        f"{HEIR}self.inbox_rows -= 1",
         f"{HEIR}self._runs.popleft()",
         f"{HEIR}return other._runs",
     ],
