@@ -141,24 +141,35 @@ IN_A_LIBRARY_THAT_HIDES_IT = """
 """
 
 
+CLEANED_UP, WENT_ON = "it cleaned up\n", "it went on\nit cleaned up\n"
+
+
+def signalled(number: str, handler: str) -> str:
+    """A program that gets a signal; whoever runs the tests may handle it otherwise."""
+    return f"import signal; signal.signal(signal.{number}, signal.{handler})" + PROGRAM.format(
+        f"signal.raise_signal(signal.{number})"
+    )
+
+
 @pytest.mark.parametrize(
-    "doing", [IN_A_FINALIZER, IN_A_FINALIZER_OF_MANY, BETWEEN_C_AND_PYTHON, IN_A_LIBRARY_THAT_HIDES_IT]
+    ("program", "code", "said"),
+    [
+        (PROGRAM.format(IN_A_FINALIZER), 130, CLEANED_UP),
+        (PROGRAM.format(IN_A_FINALIZER_OF_MANY), 130, CLEANED_UP),
+        (PROGRAM.format(BETWEEN_C_AND_PYTHON), 130, CLEANED_UP),
+        (PROGRAM.format(IN_A_LIBRARY_THAT_HIDES_IT), 130, CLEANED_UP),
+        (PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)", 130, WENT_ON),
+        (signalled("SIGTERM", "SIG_DFL"), 143, CLEANED_UP),
+        (signalled("SIGHUP", "SIG_DFL"), 129, CLEANED_UP),
+        (signalled("SIGHUP", "SIG_IGN"), 0, WENT_ON),
+        (signalled("SIGINT", "SIG_IGN"), 0, WENT_ON),
+    ],
+    ids=["finalizer", "finalizers", "C", "hidden", "after the command", "TERM", "HUP", "nohup", "background"],
 )
-def test_ctrl_c_is_not_lost_on_its_way(process: Command, doing: str) -> None:
-    assert process(program=PROGRAM.format(doing)) == (130, "it cleaned up\n", "")
-
-
-@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_terminated_command_cleans_up(process: Command, number: str, code: int) -> None:
-    heeding = f"import signal; signal.signal(signal.{number}, signal.SIG_DFL)"  # whoever runs the tests may not
-    program = heeding + PROGRAM.format(f"signal.raise_signal(signal.{number})")
-    assert process(program=program) == (code, "it cleaned up\n", "")
-
-
-def test_a_command_that_is_to_outlive_its_terminal_does(process: Command) -> None:
-    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGHUP)")
-    assert process(program=program) == (0, "it went on\nit cleaned up\n", "")
+def test_a_signal_ends_a_command_that_cleans_up_unless_it_is_to_be_ignored(
+    process: Command, program: str, code: int, said: str
+) -> None:
+    assert process(program=program) == (code, said, "")
 
 
 # What the loading of a command begins with, goes through, and ends with.
@@ -181,14 +192,3 @@ permitflow_command.main()
 @pytest.mark.parametrize("module", LOADED)
 def test_ctrl_c_ends_a_command_that_is_still_loading(process: Command, module: str) -> None:
     assert process(program=LOADING.format(module)) == (130, "", "")
-
-
-def test_ctrl_c_after_the_command_shows_nothing_either(process: Command) -> None:
-    program = PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)"
-    assert process(program=program) == (130, "it went on\nit cleaned up\n", "")
-
-
-def test_a_command_in_the_background_goes_on_to_ignore_it(process: Command) -> None:
-    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-    program = ignoring + PROGRAM.format("signal.raise_signal(signal.SIGINT)")
-    assert process(program=program) == (0, "it went on\nit cleaned up\n", "")

@@ -74,10 +74,9 @@ def test_a_solver_that_disagrees_fails_and_the_questions_can_be_had(
     assert len(list(tmp_path.glob("2014-right-01-*.smt2"))) == 3
 
 
-@pytest.mark.parametrize(("name", "solvers"), [("z3", ["Z3"]), ("cvc5", ["cvc5"]), ("both", ["Z3", "cvc5"])])
-def test_a_solver_can_be_chosen(report: Report, name: str, solvers: list[str]) -> None:
-    code, document = report("prove", "--theorem", "2014-right", "--solver", name)
-    assert (code, [one["solver"] for one in document["theorems"][0]["solvers"]]) == (0, solvers)
+def test_a_solver_can_be_chosen(report: Report) -> None:
+    code, document = report("prove", "--theorem", "2014-right", "--solver", "cvc5")
+    assert (code, [one["solver"] for one in document["theorems"][0]["solvers"]]) == (0, ["cvc5"])
 
 
 def test_without_the_second_solver_the_first_proves_alone_and_says_so(

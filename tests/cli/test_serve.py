@@ -1,4 +1,4 @@
-"""``permitflow serve`` as a process: what it says, how it stops, what it refuses, and what Prometheus reads."""
+"""``permitflow serve`` as a process: what it says, how it stops, and what it refuses."""
 
 import asyncio
 import json
@@ -11,17 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from permitflow.cli.serving import metrics_at
-from permitflow.exchange.registry import Exchange
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_aio import get, put
@@ -217,42 +210,6 @@ def test_a_terminal_gets_a_table() -> None:
     assert "listening at 127.0.0.1:" in text
     for heading in ("channel", "rows in", "in/s", "held", "blocked in/out"):
         assert heading in text
-
-
-Samples = dict[tuple[str, ...], float]
-
-SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
-CHUNK = pa.record_batch({"n": pa.array([1, 2, 3, 4], pa.int64())})
-
-
-def scraped(address: str) -> Samples:
-    with urlopen(address, timeout=30) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        return {(found.name, *found.labels.values()): found.value for family in families for found in family.samples}
-
-
-async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
-    exchange = Exchange(parameters=SMALL)
-    exchange.add_channel("once")
-    exchange.add_channel("one by one", StopAndWait())
-    kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
-    await kept.append(CHUNK)
-    await kept.acknowledge(3, "etl")
-    with metrics_at("127.0.0.1:0", exchange) as address:
-        samples = await asyncio.to_thread(scraped, address)
-    assert samples["permitflow_rows_in_total", "kept"] == 4
-    assert samples["permitflow_rows_held", "kept"] == 4
-    assert samples["permitflow_window_rows", "once"] == 8
-    assert samples["permitflow_row_permits_here", "once"] == 8
-    assert samples["permitflow_rows_held", "one by one"] == 0
-    assert not [
-        name for name, *labels in samples if labels == ["one by one"] and ("permits" in name or "window" in name)
-    ]
-    assert ("permitflow_row_permits_here", "kept") not in samples
-    assert samples["permitflow_lag_rows", "kept", "etl"] == 1
-    assert samples["permitflow_lag_rows", "kept", "audit"] == 4
-    assert samples["permitflow_state", "once", "waiting"] == 1
-    assert ("permitflow_staged_rows", "once") not in samples
 
 
 def test_a_metrics_address_in_use_is_unusable(command: Command) -> None:

@@ -7,8 +7,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow.channels.gate import GateChunk, InputGate
+from permitflow.exchange.registry import Exchange
 from permitflow.metrics import ExchangeCollector, GateCollector
 from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.protocol.stop_and_wait import StopAndWait
 from tests.support.served import stopped_behind_a_barrier
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
@@ -59,3 +63,21 @@ async def test_an_exchange_tells_which_channels_a_gate_has_stopped_and_how_long(
     assert samples["consumer_stopped_seconds_total", "late"] == 0
     assert samples["consumer_backlog", "ahead"] == 3
     assert samples["consumer_credit_here", "ahead"] == 0
+
+
+async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
+    registry, exchange = CollectorRegistry(), Exchange(parameters=ChannelParameters(row_permits=8))
+    exchange.add_channel("once")
+    exchange.add_channel("one by one", StopAndWait())
+    kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
+    await kept.append(CHUNK)
+    await kept.acknowledge(2, "etl")
+    registry.register(ExchangeCollector(exchange))
+    samples = await scraped(registry)
+    assert samples["rows_in_total", "kept"] == samples["rows_held", "kept"] == samples["lag_rows", "kept", "audit"] == 3
+    assert samples["lag_rows", "kept", "etl"] == 1
+    assert samples["window_rows", "once"] == samples["row_permits_here", "once"] == 8
+    assert samples["rows_held", "one by one"] == 0
+    assert samples["state", "once", "waiting"] == 1
+    strange = {("window_rows", "one by one"), ("row_permits_here", "kept"), ("staged_rows", "once")}
+    assert not strange & set(samples), "not every channel has every figure"

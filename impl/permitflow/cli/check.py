@@ -23,6 +23,7 @@ from permitflow.cli.options import (
     Sweep,
     given_options,
     option,
+    rows,
     whole_number,
 )
 from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
@@ -55,12 +56,7 @@ def check(
     permit_batch: PermitBatch = None,
     max_chunk_cost: MaxChunkCost = None,
     permit_batch_up: Annotated[
-        int | None,
-        option(
-            whole_number(least=1),
-            "ROWS",
-            "The sender's own permit batch, if it differs: a chunk costs at most row permits less this.",
-        ),
+        int | None, rows("The sender's own permit batch, if it differs: a chunk costs at most row permits less this.")
     ] = None,
     sizes: Sizes = None,
     flush_idle: FlushIdle = False,

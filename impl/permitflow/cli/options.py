@@ -175,17 +175,18 @@ def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -
     return [name for name in known if not names or name in names]
 
 
-_ROWS = whole_number(least=1)
+def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:
+    """An option of a number of rows, or of permits for them."""
+    return option(whole_number(least=least, most=most), "ROWS", text)
 
-RowPermits: TypeAlias = Annotated[int | None, option(_ROWS, "ROWS", "The most rows in the channel at once.")]
 
-PermitBatch: TypeAlias = Annotated[
-    int | None, option(_ROWS, "ROWS", "The receiver returns row permits once it holds this many.")
-]
+RowPermits: TypeAlias = Annotated[int | None, rows("The most rows in the channel at once.")]
+
+PermitBatch: TypeAlias = Annotated[int | None, rows("The receiver returns row permits once it holds this many.")]
 
 MaxChunkCost: TypeAlias = Annotated[
     int | None,
-    option(_ROWS, "ROWS", "The most row permits a chunk takes. Default: row permits less permit batch, as published."),
+    rows("The most row permits a chunk takes. Default: row permits less permit batch, as published."),
 ]
 
 Sizes: TypeAlias = Annotated[

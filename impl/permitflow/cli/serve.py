@@ -16,6 +16,7 @@ from permitflow.cli.options import (
     given_options,
     host_and_port,
     option,
+    rows,
     seconds,
     stream_name,
     whole_number,
@@ -65,23 +66,22 @@ def serve(
     ] = PERMITS.name,
     row_permits: Annotated[
         int | None,
-        option(
-            whole_number(least=2, most=_MOST),
-            "ROWS",
+        rows(
             f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
+            least=2,
+            most=_MOST,
         ),
     ] = None,
     permit_batch: Annotated[
         int | None,
-        option(_ROWS, "ROWS", "Permits are returned once so many are held. Default: an eighth of the row permits."),
+        rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=_MOST),
     ] = None,
     max_chunk_cost: Annotated[
         int | None,
-        option(
-            _ROWS,
-            "ROWS",
+        rows(
             "The most permits a chunk takes. Default: row permits less batch; "
             f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
+            most=_MOST,
         ),
     ] = None,
     barrier_permits: Annotated[
@@ -125,19 +125,16 @@ def serve(
     ] = None,
     kept_rows: Annotated[
         int | None,
-        option(
-            _ROWS,
-            "ROWS",
+        rows(
             "With replay: the most rows of a channel that are kept before producers wait. "
             f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
+            most=_MOST,
         ),
     ] = None,
     staging_rows: Annotated[
         int | None,
-        option(
-            _ROWS,
-            "ROWS",
-            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.",
+        rows(
+            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=_MOST
         ),
     ] = None,
     staging_timeout_seconds: Annotated[

@@ -21,6 +21,7 @@ from permitflow.cli.options import (
     distinct,
     duration,
     option,
+    rows,
     rows_per_second,
     share,
     whole_number,
@@ -63,20 +64,11 @@ def simulate(
     file: DescribedChannel = None,
     row_permits: RowPermits = None,
     permit_batch: Annotated[
-        int | None,
-        option(
-            whole_number(least=1),
-            "ROWS",
-            "The receiver returns row permits once it holds this many. Default: an eighth of them.",
-        ),
+        int | None, rows("The receiver returns row permits once it holds this many. Default: an eighth of them.")
     ] = None,
     max_chunk_cost: Annotated[
         int | None,
-        option(
-            whole_number(least=1),
-            "ROWS",
-            "The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch.",
-        ),
+        rows("The most row permits a chunk takes; a larger one is split. Default: row permits less permit batch."),
     ] = None,
     chunk_rows: Annotated[
         ChunkSizes | None, option(chunk_sizes, "ROWS,...", "Rows of a chunk; several occur equally often.")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from permitflow.cli.console import open_console, open_table, print_lines, print_table, tracked
-from permitflow.cli.options import AllowTruncated, chosen, option, whole_number
+from permitflow.cli.options import AllowTruncated, chosen, option, rows, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow.errors import TraceTruncatedError
 
@@ -98,11 +98,7 @@ def query(
     ] = False,
     staging_rows: Annotated[
         int,
-        option(
-            whole_number(least=0),
-            "ROWS",
-            "The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.",
-        ),
+        rows("The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.", least=0),
     ] = 0,
     as_json: Json = False,
 ) -> None:

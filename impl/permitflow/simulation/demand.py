@@ -3,8 +3,10 @@
 The sender always has a message, and sending takes no time: what remains is the schedule.  Both ends are the real ones.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
@@ -76,60 +78,47 @@ def simulate_schedule(parameters: Demand, *, round_trip: int, service: int) -> S
     for name, least, time in (("round_trip", 0, round_trip), ("service", 1, service)):
         if time < least:
             raise InvalidParametersError(name=name, value=time, rule=f"must be at least {least}")
-    run = _Run(parameters, round_trip, service)
     # Whole batches, and whole spans of them, so that the measurement covers a whole number of periods.
     period = parameters.batch * (parameters.size // parameters.batch)
-    run.consume(_WARM_UP_WINDOWS * period)
-    before = run.figures()
-    run.consume(_WINDOWS * period)
-    after = run.figures()
+    warm_up, measured = _WARM_UP_WINDOWS * period, _WINDOWS * period
+    run = _run(parameters, round_trip, service)
+    before, after = islice(run, warm_up - 1, warm_up + measured, measured)
     return ScheduleFigures(*(late - early for early, late in zip(before, after, strict=True)))
 
 
-class _Run:
-    """Both ends, and the messages under way."""
+def _run(parameters: Demand, round_trip: int, service: int) -> Iterator[ScheduleFigures]:
+    """The figures since the beginning, after each message that is consumed."""
+    sender, receiver = DEMAND.outbound(parameters), DEMAND.inbound(parameters)
+    now = requests = stalls = idle = 0
+    # When so many messages arrive: the time there and back is spent at once, as nothing else depends on its parts.
+    arrivals: list[tuple[int, int]] = []
 
-    def __init__(self, parameters: Demand, round_trip: int, service: int) -> None:
-        self._sender, self._receiver = DEMAND.outbound(parameters), DEMAND.inbound(parameters)
-        self._service, self._round_trip = service, round_trip
-        self._now = self._requests = self._stalls = self._idle = 0
-        # When so many messages arrive: the time there and back is spent at once, as nothing else depends on its parts.
-        self._arrivals: list[tuple[int, int]] = []
-        self._send(after=0)
+    def send(after: int) -> None:
+        if count := sender.send_now(_ROWS * parameters.size):
+            heappush(arrivals, (now + after, count))
 
-    def _send(self, after: int) -> None:
-        if count := self._sender.send_now(_ROWS * self._sender.parameters.size):
-            heappush(self._arrivals, (self._now + after, count))
+    def request() -> None:
+        nonlocal requests
+        if (said := receiver.take_feedback()) is not None:
+            requests += 1
+            sender.on_feedback(said)
+            send(round_trip)
 
-    def _request(self) -> None:
-        if (said := self._receiver.take_feedback()) is not None:
-            self._requests += 1
-            self._sender.on_feedback(said)
-            self._send(after=self._round_trip)
-
-    def consume(self, messages: int) -> None:
-        """Go on until so many more are consumed."""
-        end = self._receiver.consumed_chunks + messages
-        while self._receiver.consumed_chunks < end:
-            self._arrive()
-            if not self._receiver.untaken:
-                if self._receiver.ask():
-                    self._request()
-                then = self._arrivals[0][0]
-                self._stalls += then > self._now
-                self._idle += then - self._now
-                self._now = then
-                continue
-            self._receiver.take()
-            self._now += self._service
-            self._receiver.consume_many(1)
-            self._request()
-
-    def _arrive(self) -> None:
-        while self._arrivals and self._arrivals[0][0] <= self._now:
-            _, count = heappop(self._arrivals)
-            self._receiver.deliver_many(_PAYLOAD * count, _ROWS * count)
-
-    def figures(self) -> ScheduleFigures:
-        """Since the beginning."""
-        return ScheduleFigures(self._receiver.consumed_chunks, self._now, self._requests, self._stalls, self._idle)
+    send(0)
+    while True:
+        while arrivals and arrivals[0][0] <= now:
+            _, count = heappop(arrivals)
+            receiver.deliver_many(_PAYLOAD * count, _ROWS * count)
+        if receiver.untaken:
+            receiver.take()
+            now += service
+            receiver.consume_many(1)
+            request()
+            yield ScheduleFigures(receiver.consumed_chunks, now, requests, stalls, idle)
+        else:
+            if receiver.ask():
+                request()
+            then = arrivals[0][0]
+            stalls += then > now
+            idle += then - now
+            now = then
