@@ -86,8 +86,6 @@ def test_permits_add_up_at_every_moment(channel: Setting, steps: int) -> None:
         assert min(moment.whereabouts) >= 0
 
 
-
-
 def test_a_slow_consumer_holds_the_producer_back_for_the_rest_of_the_time() -> None:
     found = figures(setting(1000, 10, WeightedSizes([10]), rtt=0.01, producer_rate=4000, consumer_rate=1000))
     assert found.throughput == pytest.approx(1000)
@@ -112,8 +110,6 @@ def test_a_chunk_that_is_admitted_whole_puts_more_rows_into_the_channel_than_per
     run = simulate(Setting(upstream=stated, chunks=WeightedSizes([250]), consumer_rate=1000), length=SHORT)
     assert run.peak_rows == 250
     assert run.figures is not None
-
-
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
