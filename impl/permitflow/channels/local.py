@@ -340,13 +340,12 @@ class _Channel(Generic[T]):
         )
 
 
-class LocalSender(Generic[T]):
-    """The sending end; ``SendEnd`` documents each method."""
+class _LocalEnd(Generic[T]):
+    """The common part of both ends."""
 
     def __init__(self, channel: _Channel[T]) -> None:
         """Use ``open_channel``."""
         self._channel = channel
-        self._core = channel.sender
 
     @property
     def name(self) -> str:
@@ -357,6 +356,23 @@ class LocalSender(Generic[T]):
     def parameters(self) -> Parameters:
         """The channel's parameters."""
         return self._channel.parameters
+
+    def statistics(self) -> ChannelStatistics:
+        """A snapshot of this end's counts."""
+        return self._channel.statistics()
+
+    def __enter__(self) -> Self:
+        """Close this end at the end of the block."""
+        return self
+
+
+class LocalSender(_LocalEnd[T]):
+    """The sending end; ``SendEnd`` documents each method."""
+
+    def __init__(self, channel: _Channel[T]) -> None:
+        """Use ``open_channel``."""
+        super().__init__(channel)
+        self._core = channel.sender
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, whole or not at all."""
@@ -491,14 +507,6 @@ class LocalSender(Generic[T]):
         if self._channel.sending is _Sending.OPEN:
             self._channel.close_sender()
 
-    def statistics(self) -> ChannelStatistics:
-        """A snapshot of this end's counts."""
-        return self._channel.statistics()
-
-    def __enter__(self) -> Self:
-        """Close this end at the end of the block."""
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         """Close, or abort after an exception."""
         if error is not None:
@@ -513,24 +521,14 @@ class LocalSender(Generic[T]):
         )
 
 
-class LocalReceiver(ReceivingEnd[T]):
+class LocalReceiver(_LocalEnd[T], ReceivingEnd[T]):
     """The receiving end; ``ReceiveEnd`` documents each method."""
 
     def __init__(self, channel: _Channel[T]) -> None:
         """Use ``open_channel``."""
-        self._channel = channel
+        super().__init__(channel)
         self._core = channel.receiver
         self._line = channel.takers
-
-    @property
-    def name(self) -> str:
-        """The channel's name."""
-        return self._channel.name
-
-    @property
-    def parameters(self) -> Parameters:
-        """The channel's parameters."""
-        return self._channel.parameters
 
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""
@@ -588,14 +586,6 @@ class LocalReceiver(ReceivingEnd[T]):
         """Release this end."""
         if not self._channel.is_receiver_closed:
             self._channel.close_receiver()
-
-    def statistics(self) -> ChannelStatistics:
-        """A snapshot of this end's counts."""
-        return self._channel.statistics()
-
-    def __enter__(self) -> Self:
-        """Close this end at the end of the block."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close."""

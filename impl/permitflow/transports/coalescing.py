@@ -24,8 +24,6 @@ from permitflow.transports.codec import (
     EncodedChunks,
     WireFrame,
     checked_marker,
-    encode_batch,
-    encode_upstream,
 )
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.protobuf_values import encode_announcement
@@ -117,36 +115,18 @@ class MessageWriter:
         run: list[pa.RecordBatch] = []
         rows: list[int] = []
         for frame in frames:
-            if isinstance(frame, Chunks):
+            is_joined = isinstance(frame, Chunks) and isinstance(frame.payloads, JoinedChunks)
+            if isinstance(frame, Chunks) and not is_joined:
                 run.extend(frame.payloads)
                 rows.extend(frame.rows)
+                continue
+            yield from self._chunks(run, rows)
+            run, rows = [], []
+            if isinstance(frame, Chunks):  # rows of one batch already
+                yield self._as_sent(tuple(frame.rows), self._batches.encode([frame.payloads.batch], sum(frame.rows)))
             else:
-                yield from self._chunks(run, rows)
-                run, rows = [], []
                 yield self._marked(frame)
         yield from self._chunks(run, rows)
-
-    def messages(self, chunks: Chunks[object]) -> Iterable[list[Buffer]]:
-        """Encode chunks without other frames into messages, as ``encoded`` and ``encode_upstream`` do.
-
-        Nearly always they become the rows of one batch, here in fewer steps.
-
-        Raises:
-            ChunkTooLargeError: as for ``encoded``.
-        """
-        rows = tuple(chunks.rows)
-        total, arrow = sum(rows), None
-        run = [chunks.payloads.batch] if isinstance(chunks.payloads, JoinedChunks) else chunks.payloads
-        if len(run) == 1:
-            arrow = self._batches.encode(run, total)
-        elif self._row_bytes and min(rows) >= self._staying_rows:
-            if total <= self._rows_gathered and (arrow := self._batches.gathered(run, total)) is None:
-                return encode_upstream(self._copied(run, rows))
-        elif self._row_bytes and max(rows) < self._small_rows and len(rows) <= _JOINED_CHUNKS:
-            arrow = self._batches.encode(run, total) if total <= self._rows_in_copy else None
-        if arrow is None:
-            return encode_upstream(self._chunks(run, rows))
-        return (encode_batch(self._as_sent(rows, arrow)),)
 
     def _as_sent(self, rows: tuple[int, ...], arrow: Sequence[Buffer]) -> EncodedChunks:
         return EncodedChunks(rows, *compressed(arrow, self._batches.codec))

@@ -168,12 +168,6 @@ def _frame_bytes(frame: WireFrame) -> int:
     return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
 
-def encode_batch(chunks: EncodedChunks) -> list[Buffer]:
-    """Encode chunks without other frames as one batch, as ``encode_upstream`` does."""
-    said = (chunks.said,)
-    return [_front_of(said) if len(chunks.rows) <= _FEW_CHUNKS else _made_front(said), *chunks.arrow]
-
-
 def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     chunks = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(frames) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:

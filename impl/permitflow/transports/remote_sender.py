@@ -19,7 +19,7 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.frames import Agreement, Cancel, Chunks, EndOutcome, Failure, Feedback
+from permitflow.protocol.frames import Agreement, Cancel, EndOutcome, Failure, Feedback
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.carrier import Buffer, Received
@@ -314,8 +314,6 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             return ()
         if self._batches is None:  # no data before the agreement
             return encode_upstream(cast("list[WireFrame]", frames))
-        if len(frames) == 1 and isinstance(frames[0], Chunks):
-            return self._writer.messages(frames[0])
         return encode_upstream(self._writer.encoded(frames))
 
     # The end.

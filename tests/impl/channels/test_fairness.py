@@ -55,24 +55,3 @@ async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer(
     sender.send_nowait("third", 1)
     assert [message.payload for message in await many] == ["second"]
     assert (await following).payload == "third"
-
-
-async def test_chunks_and_barriers_are_served_in_the_order_in_which_they_came() -> None:
-    sender, receiver = channel()
-    for name in ("b1", "b2"):
-        await sender.send_barrier(name)
-    sender.send_nowait("full", 7)
-    sends = [
-        asyncio.ensure_future(send)
-        for send in (sender.send_barrier("b3"), sender.send("chunk", 7), sender.send_barrier("b4"))
-    ]
-    await turns()
-    assert not any(send.done() for send in sends)
-    with pytest.raises(WouldBlock, match="3 sends wait before this one"):
-        sender.send_barrier_nowait("newcomer")
-
-    assert (await receiver.receive()).payload == "b1"
-    await turns()
-    assert [send.done() for send in sends] == [True, False, False]
-    assert [(await receiver.receive()).payload for _ in range(5)] == ["b2", "full", "b3", "chunk", "b4"]
-    await asyncio.gather(*sends)
