@@ -115,15 +115,15 @@ class MessageWriter:
         run: list[pa.RecordBatch] = []
         rows: list[int] = []
         for frame in frames:
-            is_joined = isinstance(frame, Chunks) and isinstance(frame.payloads, JoinedChunks)
-            if isinstance(frame, Chunks) and not is_joined:
+            joined = frame.payloads if isinstance(frame, Chunks) else None
+            if isinstance(frame, Chunks) and not isinstance(joined, JoinedChunks):
                 run.extend(frame.payloads)
                 rows.extend(frame.rows)
                 continue
             yield from self._chunks(run, rows)
             run, rows = [], []
-            if isinstance(frame, Chunks):  # rows of one batch already
-                yield self._as_sent(tuple(frame.rows), self._batches.encode([frame.payloads.batch], sum(frame.rows)))
+            if isinstance(joined, JoinedChunks):  # rows of one batch already
+                yield self._as_sent(joined.rows, self._batches.encode([joined.batch], joined.num_rows))
             else:
                 yield self._marked(frame)
         yield from self._chunks(run, rows)
