@@ -270,7 +270,6 @@ class NumberedRules(Rulebook):
     used_by_pairs = frozenset({Feature.CANCELLATION})
     small: ClassVar[tuple[Any, ...]]
     """Channels that show all behaviour; the first one is walked with chunks of two sizes and barriers as well."""
-    waiters_of_a_pair: ClassVar[int]
     runs: ClassVar[tuple[Any, Any]]
     """Channels for free runs: the first for one that is only observed."""
     unused: ClassVar[tuple[str, ...]] = ()
@@ -297,10 +296,6 @@ class NumberedRules(Rulebook):
             return [Graph(self.small[0], (1,), plain | {Feature.REFUSALS})]
         first = Graph(self.small[0], (1,) if Feature.WEIGHTS in lacks else (0, 2), lacks | self.not_modelled)
         return [first, *(Graph(agreed, (1,), plain) for agreed in self.small[1:])]
-
-    def pair_graphs(self, lacks: Lacks) -> list[Graph]:
-        """The same channels."""
-        return [Graph(agreed, (1,), lacks, waiters=self.waiters_of_a_pair) for agreed in self.small]
 
     def left_out(self, lacks: Lacks) -> list[str]:
         """A pair need not be able to withdraw."""

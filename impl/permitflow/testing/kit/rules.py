@@ -207,9 +207,9 @@ class Rulebook(ABC):
     def graphs(self, lacks: Lacks, hops: int) -> Sequence[Graph]:
         """Small channels that together show all behaviour of a channel without these features."""
 
-    @abstractmethod
     def pair_graphs(self, lacks: Lacks) -> Sequence[Graph]:
         """Likewise for a pair, whose whole state is visible."""
+        return self.graphs(lacks, 1)
 
     @abstractmethod
     def left_out(self, lacks: Lacks) -> Collection[str]:

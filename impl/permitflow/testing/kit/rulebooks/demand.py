@@ -92,7 +92,6 @@ class DemandRules(NumberedRules):
     unit = "requests"
     plain = Demand(size=3, batch=1)  # so that all of it has room again once everything is consumed
     small = (FULL, OVERLAPPING)
-    waiters_of_a_pair = 2
     runs = (Demand(size=2), Demand(size=8))
     unused = ("Ask",)
 

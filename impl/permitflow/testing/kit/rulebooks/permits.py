@@ -538,11 +538,9 @@ class PermitRules(Rulebook):
 
     def pair_graphs(self, lacks: Lacks) -> list[Graph]:
         """Chunks with batches; and all classes in a smaller channel."""
-        classes = frozenset({Feature.BARRIERS, Feature.WATERMARKS})
-        chunks = constants(2) if Feature.BATCHING in lacks else constants(3, 2)
-        is_light = Feature.WEIGHTS in lacks
-        graphs = [Graph(chunks, (1,) if is_light else (1, 2), lacks | classes)]
-        return [*graphs, Graph(constants(2), (1,) if is_light else (2,), lacks, waiters=1)][: 1 + bool(classes - lacks)]
+        chunks, *_ = self.graphs(lacks, 1)
+        all_classes = Graph(constants(2), (1,) if Feature.WEIGHTS in lacks else (2,), lacks, waiters=1)
+        return [chunks] if {Feature.BARRIERS, Feature.WATERMARKS} <= lacks else [chunks, all_classes]
 
     def left_out(self, lacks: Lacks) -> list[str]:
         """Actions that a pair without these features does not have."""

@@ -42,7 +42,6 @@ class StopAndWaitRules(NumberedRules):
     )
     unit = "answers"
     small = (plain,)
-    waiters_of_a_pair = 3
     runs = (plain, plain)
 
     def constants(self, agreed: StopAndWait, waiters: int, tags: int | None) -> Parameters:
