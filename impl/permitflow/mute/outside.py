@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, sizes_of
+from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, connected, sizes_of
 
 WORDS_AT_ONCE = 256
 
@@ -31,12 +31,7 @@ class WordSender:
         Raises:
             OSError: nobody is there.
         """
-        made = self._buffers.apply(socket.socket())
-        try:
-            await asyncio.get_running_loop().sock_connect(made, address)
-        except BaseException:
-            made.close()
-            raise
+        made = await connected(address, self._buffers)
         self.sizes = sizes_of(made)
         self._outlet = Outlet(made, on_rest=self._on_rest, on_lost=self._on_lost)
         asyncio.get_running_loop().call_soon(self._send_more)

@@ -84,20 +84,28 @@ class Listener:
             self._socket.close()
 
 
+async def connected(address: Address, buffers: Buffers) -> socket.socket:
+    """A socket that is connected.
+
+    Raises:
+        OSError: nobody is there.
+    """
+    made = buffers.apply(socket.socket())
+    try:
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 async def dial(address: Address, buffers: Buffers) -> socket.socket:
     """Connect, however often it takes."""
     while True:
-        made = buffers.apply(socket.socket())
         try:
-            await asyncio.get_running_loop().sock_connect(made, address)
+            return await connected(address, buffers)
         except OSError:
-            made.close()
             await asyncio.sleep(RECONNECT_SECONDS)
-        except BaseException:
-            made.close()
-            raise
-        else:
-            return made
 
 
 def sizes_of(of: socket.socket) -> Buffers:

@@ -1,12 +1,8 @@
-"""The rules of Reactive Streams at both ends of a subscription; no I/O, no threads.
-
-``Signals`` decides what a publisher tells its subscriber, and ``Requests`` what a subscriber asks for.
-"""
+"""The rules of Reactive Streams for what a publisher tells its subscriber; no I/O, no threads."""
 
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from permitflow.errors import RemoteProtocolError
 from permitflow.reactive.interfaces import Subscriber, Subscription
 
 T = TypeVar("T")
@@ -98,11 +94,6 @@ class Signals(Generic[T]):
         """Will the subscriber get no signal any more?"""
         return self._subscriber is None
 
-    @property
-    def requested(self) -> int:
-        """Elements that were asked for and have not come."""
-        return self._requested
-
     # The subscriber's side.
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -189,42 +180,3 @@ class Signals(Generic[T]):
         except Exception as error:
             self.cancel()
             self._report(error)
-
-
-class Requests:
-    """What a subscriber asks for: ``prefetch`` elements at first, then half as many whenever it has taken so many."""
-
-    __slots__ = ("_batch", "_expected", "_taken", "prefetch")
-
-    def __init__(self, prefetch: int) -> None:
-        """Nothing is asked for yet."""
-        self.prefetch = prefetch
-        self._batch = max(1, prefetch // 2)
-        self._expected = 0
-        self._taken = 0
-
-    def begin(self) -> int:
-        """The number to ask for at first."""
-        self._expected = self.prefetch
-        return self.prefetch
-
-    def note_arrival(self) -> None:
-        """An element has come.
-
-        Raises:
-            RemoteProtocolError: nobody has asked for it.
-        """
-        if not self._expected:
-            raise RemoteProtocolError(
-                "the publisher has emitted an element that was not requested (rule 1.1 of Reactive Streams)"
-            )
-        self._expected -= 1
-
-    def note_taken(self) -> int:
-        """An element was used: the number to ask for now, or 0."""
-        self._taken += 1
-        if self._taken < self._batch:
-            return 0
-        due, self._taken = self._taken, 0
-        self._expected += due
-        return due

@@ -11,7 +11,7 @@ from permitflow.errors import LocalProtocolError, RemoteProtocolError
 from permitflow.protocol.frames import EndOutcome
 from permitflow.reactive.interfaces import Processor, Publisher, Subscriber, Subscription
 from permitflow.reactive.publishers import PublishedRun, keep, reject
-from permitflow.reactive.signals import Requests, require
+from permitflow.reactive.signals import require
 from permitflow.stages.offers import Offers
 from permitflow.stages.source import DEFAULT_PREFETCH, Source
 
@@ -34,7 +34,10 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
         """
         require_count(prefetch, name="prefetch")
         self._offers: Offers[T] = Offers(prefetch)
-        self._requests = Requests(prefetch)
+        self._prefetch = prefetch
+        self._batch = max(1, prefetch // 2)
+        self._expected = self._taken = 0
+        """Elements that were requested and have not come; that were read, and for which nothing was requested yet."""
         # Held for moments, and never while a publisher is called.
         self._lock = threading.Lock()
         self._subscription: Subscription | None = None
@@ -57,7 +60,7 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
             if is_wanted:
                 self._is_subscribed = True
                 self._subscription = subscription
-                self._due = self._requests.begin()
+                self._due = self._expected = self._prefetch
         if is_wanted:
             self._call_subscription()
         else:
@@ -66,13 +69,14 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
     def on_next(self, element: T) -> None:
         """Keep an element until it is read; after the end or a cancellation, drop it (rule 2.8)."""
         require(element, "element")
-        try:
-            with self._lock:
-                if not self._is_over:
-                    self._requests.note_arrival()
-                    self._offers.offer(element)
-        except RemoteProtocolError as error:
-            self._fail(error)
+        with self._lock:
+            is_wanted = self._is_over or self._expected > 0
+            if is_wanted and not self._is_over:
+                self._expected -= 1
+                self._offers.offer(element)
+        if not is_wanted:
+            rule = "the publisher has emitted an element that was not requested (rule 1.1 of Reactive Streams)"
+            self._fail(RemoteProtocolError(rule))
             self._call_subscription()
 
     def on_error(self, error: BaseException) -> None:
@@ -108,7 +112,11 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
         """
         element = await anext(self._offers)
         with self._lock:
-            self._due += self._requests.note_taken()
+            self._taken += 1
+            if self._taken == self._batch:
+                self._due += self._batch
+                self._expected += self._batch
+                self._taken = 0
         self._call_subscription()
         return element
 

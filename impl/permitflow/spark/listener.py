@@ -8,7 +8,7 @@ reports progress.
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from os import PathLike
@@ -68,7 +68,7 @@ class CommittedTails:
         name = query_name(progress)
         if name not in self._consumers:
             return
-        ends = [*_offsets(progress.sources)]
+        ends = [end for source in progress.sources if (end := offset_of(source.endOffset)) is not None]
         if len(ends) == 1:
             self._ends[progress.runId] = (self._consumers[name], ends[0])
         elif ends:
@@ -107,13 +107,6 @@ def offset_of(text: str | None) -> StreamOffset | None:
         return StreamOffset.of_json(json.loads(text or "null"))
     except (CheckpointError, ValueError):
         return None
-
-
-def _offsets(sources: Sequence[SourceProgress]) -> Iterator[StreamOffset]:
-    for source in sources:
-        end = offset_of(source.endOffset)
-        if end is not None:
-            yield end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,20 +266,14 @@ def _batch_of(progress: StreamingQueryProgress) -> BatchProgress:
         input_rows_per_second=_number(progress.inputRowsPerSecond),
         processed_rows_per_second=_number(progress.processedRowsPerSecond),
         batch_seconds=milliseconds / 1000,
-        backlog_rows=sum(_backlogs(progress.sources)),
+        backlog_rows=sum(map(_backlog_rows, progress.sources)),
     )
 
 
-def _backlogs(sources: Sequence[SourceProgress]) -> Iterator[int]:
-    for source in sources:
-        end, latest = _rows(source.endOffset), _rows(source.latestOffset)
-        yield sum(max(0, row - end.get(channel, 0)) for channel, row in latest.items())
-
-
-def _rows(offset: str | None) -> Mapping[str, int]:
-    """Rows by channel; empty for the offset of another source."""
-    found = offset_of(offset)
-    return {} if found is None else found.rows
+def _backlog_rows(source: SourceProgress) -> int:
+    """0 for the offsets of another source."""
+    end, latest = (offset_of(offset) or StreamOffset({}, {}) for offset in (source.endOffset, source.latestOffset))
+    return sum(max(0, row - end.rows.get(channel, 0)) for channel, row in latest.rows.items())
 
 
 def _number(value: float) -> float:

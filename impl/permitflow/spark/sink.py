@@ -74,16 +74,21 @@ def _at_once(act: Callable[[S], T], on: Sequence[S], at_once: int = _AT_ONCE) ->
         return list(pool.map(act, on))
 
 
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None  # Spark calls this in a task
+    return context
+
+
 class SentMessage(WriterCommitMessage):
     """The totals of what one task has sent."""
 
-    def __init__(self, channel: str, chunks: int, rows: int) -> None:
+    def __init__(self, channel: str, rows: int) -> None:
         self.channel = channel
-        self.chunks = chunks
         self.rows = rows
 
 
-class Sending:
+class _Sending:
     """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -110,7 +115,7 @@ class Sending:
         chunks = self._chunks(batches)
         first = next(chunks, None)
         if first is None:
-            return SentMessage(channel, 0, 0)
+            return SentMessage(channel, 0)
         with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
             return self._send(channel, staging, first, chunks, streams)
 
@@ -129,8 +134,7 @@ class Sending:
             for chunk in others:
                 sink.send(chunk)
             sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-            sent = sink.statistics()
-        return SentMessage(channel, sent.sent_chunks, sent.sent_rows)
+            return SentMessage(channel, sink.statistics().sent_rows)
 
     def _opened(
         self, channel: str, *, wanted: ChannelParameters | None, record: RecorderFactory | None, staging: Staging | None
@@ -188,12 +192,8 @@ class Sending:
                 yield from slices(conform(batch, target), self._options.chunk_rows or batch.num_rows)
 
 
-class ExchangeWriter(DataSourceArrowWriter):
+class ExchangeWriter(_Sending, DataSourceArrowWriter):
     """Writes through ``PutStream``.  Built in a planning process, pickled, used in the workers and in the driver."""
-
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._options = options
-        self._sending = Sending(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
@@ -203,16 +203,15 @@ class ExchangeWriter(DataSourceArrowWriter):
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
-        context = TaskContext.get()
-        assert context is not None  # Spark calls this in a task
+        context = _context()
         if context.attemptNumber() > 0:
             self._refuse_retry(context)
-        return self._sending.send(iterator, context)
+        return self.send(iterator, context)
 
     def _refuse_retry(self, context: TaskContext) -> NoReturn:
         # If the first attempt broke the channel, the exchange's error says why, which helps more than TaskRetryError.
         # The first attempt may also be alive, or have succeeded, so this attempt must not break the channel.
-        with self._sending.open_for_a_word(self._sending.channel_of(context)) as sink:
+        with self.open_for_a_word(self.channel_of(context)) as sink:
             sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
 
@@ -231,7 +230,7 @@ class ExchangeWriter(DataSourceArrowWriter):
         with ExitStack() as stack:
 
             def reach(channel: str) -> "BlockingSink":
-                return stack.enter_context(self._sending.open_for_a_word(channel))
+                return stack.enter_context(self.open_for_a_word(channel))
 
             sinks = _at_once(reach, channels)
             # Send every end before waiting for any: a reader may need one channel's end to continue with another.
@@ -253,7 +252,7 @@ class ExchangeWriter(DataSourceArrowWriter):
     def _abort(self, channel: str) -> PermitflowError | None:
         timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         try:
-            with self._sending.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
+            with self.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
             # The failed task may have aborted the channel already, or the channel had ended: no reader waits there.
@@ -271,18 +270,14 @@ class StagedMessage(WriterCommitMessage):
         self.part = part
 
 
-class _Staged:
+class _Staged(_Sending):
     """The common part of both staged sinks."""
-
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._options = options
-        self._sending = Sending(options, schema)
 
     def _stage(self, batches: Iterator[pa.RecordBatch], key: BatchKey, context: TaskContext) -> StagedMessage:
         # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
-        sent = self._sending.send(batches, context, staging=staging)
+        sent = self.send(batches, context, staging=staging)
         return StagedMessage(key.query, StagedPart(sent.channel, staging.partition, attempt, sent.rows))
 
     def _publish(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
@@ -294,7 +289,7 @@ class _Staged:
         """Declare the schema of channels without rows: otherwise their readers would wait for it."""
         positions = control.positions(self._options.exchange.channels)
         new = [at.channel for at in positions if at.schema is None and at.state is ChannelState.OPEN]
-        _at_once(self._sending.declare_schema, new)
+        _at_once(self.declare_schema, new)
 
     def _discard(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
         # Only this driver's parts: when the abort arrives, another driver may be running the batch again.
@@ -336,9 +331,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
             PeerGoneError: the exchange is gone, or there was no room in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, keeps no rows, or has another schema.
         """
-        context = TaskContext.get()
-        assert context is not None  # Spark calls this in a task
-        return self._stage(iterator, self._key, context)
+        return self._stage(iterator, self._key, _context())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the tasks' staged rows, and end the channels; driver side, once, after all have succeeded.
@@ -372,8 +365,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
             PeerGoneError: the exchange is gone, or there was no room in ``timeout_seconds``.
             PermitflowError: the channel does not exist, has ended, keeps no rows, or has another schema.
         """
-        context = TaskContext.get()
-        assert context is not None  # Spark calls this in a task
+        context = _context()
         return self._stage(iterator, _key_of(context), context)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

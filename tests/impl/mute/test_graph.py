@@ -121,26 +121,6 @@ def test_a_source_does_not_read_before_it_is_started() -> None:
     assert mute.settle() == {"source": False}
 
 
-def test_of_two_paths_the_newer_epoch_counts() -> None:
-    """Mute and unmute over a, mute over b, mute again over a, and the first unmute over b: the second mute stands."""
-    mute = graph("source a", "source b", "a sink", "b sink")
-    mute.report("sink", 1)
-    for name in ("a", "b"):
-        mute.hear(name, "sink")
-    mute.hear("source", "a")
-    mute.report("sink", 0)
-    mute.report("sink", 1)
-    for _ in range(2):
-        mute.hear("a", "sink")
-        mute.hear("source", "a")
-    mute.hear("source", "b")
-    mute.hear("b", "sink")
-    assert mute.hear("source", "b") == Signal("sink", 2)
-    assert mute.is_muted("source")
-    mute.settle()
-    assert mute.is_muted("source")
-
-
 @pytest.mark.parametrize("seed", range(50))
 def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: int) -> None:
     draw = random.Random(seed)
@@ -164,18 +144,6 @@ def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: i
         mute.remind(name)
     mute.settle()
     assert mute.muted_by("source") == {name for name in ("sink1", "sink2") if mute.is_muting(name)}
-
-
-def test_a_muter_that_leaves_mutes_nobody() -> None:
-    mute = graph("source step", "step sink1", "step sink2")
-    mute.report("sink1", 1)
-    mute.report("sink2", 1)
-    mute.settle()
-    mute.dispose("sink1")
-    mute.settle()
-    assert mute.muted_by("source") == {"sink2"}
-    with pytest.raises(LocalProtocolError, match="muter 'sink1' has left"):
-        mute.report("sink1", 0)
 
 
 def test_an_upstream_that_leaves_is_not_muted_any_more_unless_another_path_leads_to_the_muter() -> None:
@@ -231,17 +199,6 @@ def test_a_muter_that_is_removed_mutes_nobody() -> None:
     assert "sink1" not in mute
 
 
-def test_a_connection_made_anew_loses_no_mute() -> None:
-    mute = graph("source step", "step sink")
-    mute.report("sink", 1)
-    mute.reconnect("step", "sink")
-    assert mute.in_flight == {Edge("step", "sink"): (Signal("sink", 1),)}
-    mute.settle()
-    mute.reconnect("source", "step")
-    mute.report("sink", 0)
-    assert mute.settle() == {"source": False}
-
-
 def test_a_connection_made_anew_says_which_muters_are_gone() -> None:
     mute = graph("source step", "step sink")
     mute.report("sink", 1)
@@ -249,16 +206,6 @@ def test_a_connection_made_anew_says_which_muters_are_gone() -> None:
     mute.remove("sink")
     mute.reconnect("source", "step")  # what said so is lost
     assert mute.settle() == {"source": False}
-
-
-def test_a_remote_upstream_gets_its_signals_from_take() -> None:
-    mute = graph("inlet sink")
-    mute.report("sink", 1)
-    mute.settle()
-    mute.add_remote("worker1")
-    mute.connect("worker1", "inlet")
-    mute.settle()
-    assert mute.take("worker1", "inlet") == [Signal("sink", 1)]
 
 
 def test_signals_do_not_multiply_where_paths_part_and_join() -> None:
@@ -281,6 +228,7 @@ def test_signals_do_not_multiply_where_paths_part_and_join() -> None:
         (lambda mute: mute.is_muted("sink"), "'sink' is no source"),
         (lambda mute: mute.hear("source", "step"), "no signal is in flight"),
         (lambda mute: mute.take("source", "sink"), "not connected"),
+        (lambda mute: [mute.dispose("sink") for _ in range(2)], "muter 'sink' has left"),
         (lambda mute: mute.report("sink", -1), "backlog must be at least 0, not -1"),
         (lambda mute: Marks(high_mark=3, low_mark=4), "high_mark must be at least low_mark = 4, not 3"),
         (lambda mute: Marks(low_mark=-1), "low_mark must be at least 0, not -1"),

@@ -140,17 +140,6 @@ async def test_a_reader_that_stands_still_stops_the_sender_within_the_bound_and_
             await until(lambda: stage.readers[0].lines > before + 20_000)  # noqa: B023  # awaited at once
 
 
-async def test_counts_are_exact_after_each_stall() -> None:
-    sent = [*islice(cycle(WORDS), 9_000)]
-    async with staged() as stage:
-        sender = await stage.send(sent)
-        await stage.stall()
-        stage.go_on()
-        await until(sender.ended.is_set)
-        await until(lambda: stage.readers[0].lines == len(sent))
-        assert stage.counts == Counter(sent)
-
-
 async def test_a_client_that_reads_only_after_it_has_written_all_is_stuck_beyond_the_bound() -> None:
     """V8.4: the blocking client of an echo server; what it can write is what the buffers on the way hold."""
     async with staged(stall_seconds=0.01) as stage:

@@ -7,7 +7,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
-from weakref import ref
 
 import pytest
 
@@ -26,7 +25,6 @@ from permitflow.reactive import (
     Subscription,
     from_publisher,
 )
-from permitflow.reactive.signals import Signals
 from permitflow.stages import Source
 
 Settle = Callable[[], Awaitable[None]]
@@ -253,49 +251,6 @@ def test_cancelling_closes_a_generator() -> None:
     publisher.subscribe(collector)
     collector.subscription.cancel()
     assert closed == ["closed"]
-
-
-# The core.
-
-
-def core(subscriber: Collector) -> Signals[Any]:
-    signals: Signals[Any] = Signals(subscriber, ask=lambda: None, close=lambda: None, report=lambda _: None)
-    signals.subscribe(signals)
-    return signals
-
-
-def test_requests_are_counted_up_to_the_largest_number() -> None:
-    signals = core(Collector())
-    for _ in range(2):
-        signals.request(2**63 - 2)
-    assert signals.requested == 2**63 - 1
-
-
-def test_a_cancelled_subscription_counts_and_keeps_nothing() -> None:
-    class Element:
-        pass
-
-    signals = core(Collector())
-    signals.look_ahead()
-    element = Element()
-    kept = ref(element)
-    signals.offer(element)
-    del element
-    assert kept() is not None
-    signals.cancel()
-    signals.request(3)
-    assert (signals.requested, kept()) == (0, None)
-
-
-def test_the_first_of_two_wrong_requests_is_the_error() -> None:
-    class Asks(Collector):
-        def on_subscribe(self, subscription: Subscription) -> None:
-            subscription.request(-1)
-            subscription.request(-2)
-
-    subscriber = Asks()
-    core(subscriber)
-    assert ["-1" in str(error) for error in subscriber.errors] == [True]
 
 
 # Subscribers.
