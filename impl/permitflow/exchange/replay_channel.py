@@ -97,16 +97,13 @@ class ReplayChannel:
         consumers: Sequence[str],
         limit_rows: int,
     ) -> None:
-        """Continue with the store's rows; use ``Exchange.add_channel``.
+        """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
 
         Raises:
             InvalidParametersError: the consumers are invalid.
-            SchemaMismatchError: the store's rows have another schema.
             StoreError: the store cannot be read.
         """
         kept = store.load()
-        if schema is not None and kept.schema is not None:
-            require_equal_schemas(ours=kept.schema, theirs=schema)
         self.name = name
         self.parameters = parameters
         self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)

@@ -90,6 +90,18 @@ async def test_producers_that_wait_are_served_in_the_order_in_which_they_came() 
     assert channel.position().next_row == 20
 
 
+async def test_an_acknowledgement_that_comes_twice_at_once_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, written = keeping(), list[int]()
+    await channel.append(rows(0, 5))
+
+    async def note(_: str, row: int, *__: int) -> None:
+        written.append(row)
+
+    monkeypatch.setattr(channel.store, "acknowledge", note)
+    await asyncio.gather(channel.acknowledge(3), channel.acknowledge(3))
+    assert (written, channel.books.first_kept_row) == ([3], 3)
+
+
 class SlowStore(ChannelStore):
     """Writes when it is told to."""
 

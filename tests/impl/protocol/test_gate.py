@@ -279,6 +279,10 @@ def test_a_chunk_or_watermark_that_may_not_come_is_refused() -> None:
     member: GateReceiver[object] = GateReceiver(GateParameters(exclusive=4, max_chunk_cost=3))
     with pytest.raises(OversizeChunkError):
         member.deliver(Message(Kind.CHUNK, "large", 4))
+    member.deliver(Message(Kind.CHUNK, "chunk", 3))
+    with pytest.raises(OverspendError) as caught:
+        member.deliver_many(["one", "more"], [1, 1])
+    assert (caught.value.cost, caught.value.available, member.unconsumed) == (2, 1, 1)
     member.deliver(Message(Kind.WATERMARK, 1))
     with pytest.raises(OverspendError):
         member.deliver(Message(Kind.WATERMARK, 2))

@@ -161,6 +161,15 @@ def test_the_queries_that_published_last_are_remembered() -> None:
     assert not books.was_published("old", 8)
 
 
+def test_a_batch_that_can_never_be_here_as_a_whole_is_refused(exchange: Exchange) -> None:
+    exchange.staged(6)
+    part = exchange.open(1)
+    with pytest.raises(StagingFullError) as caught:
+        exchange.books.stage(part, LIMIT_ROWS - 5, now=0.0)
+    assert (caught.value.rows, caught.value.limit_rows) == (LIMIT_ROWS + 1, LIMIT_ROWS)
+    assert exchange.books.stage(part, LIMIT_ROWS - 6, now=0.0)
+
+
 # Room: an attempt that waits gets some in its turn, and what nobody will publish gives it back.
 
 

@@ -324,6 +324,15 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
     assert reserve.stat().st_size == RESERVE_BYTES
 
 
+async def test_columns_of_dictionaries_are_kept_chunk_by_chunk_and_come_back(open_store: OpenStore) -> None:
+    batch = pa.record_batch({"word": pa.array(["a", "b", None, "a"]).dictionary_encode(), "list": [[1], [], None, [2]]})
+    place = channel(open_store())
+    await place.declare(batch.schema)
+    await place.append(0, [batch.slice(1, 2), batch])
+    read = await channel(open_store()).read(0, 6)
+    assert pa.Table.from_batches(read).to_pylist() == [*batch.slice(1, 2).to_pylist(), *batch.to_pylist()]
+
+
 def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
