@@ -109,7 +109,7 @@ def explain(
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
     from permitflow.pictures.look import look_of
-    from permitflow.pictures.run import Recording, recorded_run
+    from permitflow.pictures.run import recorded_run
     from permitflow.testing.traces import judge
 
     channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
@@ -120,21 +120,8 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
     (channel,) = channels
     verdict = judge(channel, keep_path=True)
     parameters = verdict.subject.parameters(channel)
-    return recorded_run(
-        Recording(
-            channel=channel.channel,
-            look=look_of(verdict.subject.system.module),
-            parameters=parameters,
-            start=verdict.subject.explanation(parameters, channel.ends, True).start().state,
-            replay=verdict.replay,
-            is_valid=verdict.is_valid,
-            is_at_rest=verdict.is_at_rest,
-            allowed=verdict.allowed,
-            left_over=verdict.left_over,
-            logs=verdict.logs,
-            remarks=tuple(verdict.remarks()),
-        )
-    )
+    start = verdict.subject.explanation(parameters, channel.ends, True).start().state
+    return recorded_run(verdict, look_of(verdict.subject.system.module), parameters, start)
 
 
 def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from permitflow.pictures.look import Look
 from permitflow.tracing.events import Event
@@ -83,105 +83,94 @@ def last_steps(run: Run, most: int = MOST_STEPS) -> Run:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """A recorded channel, after the model has replayed it and kept the path."""
+class _Judged(Protocol):
+    """The model's verdict about a recorded channel (``permitflow.testing.traces``), with the path of its replay."""
 
-    channel: str
-    look: Look
-    parameters: Any
-    start: Any
-    """The model's first state."""
-    replay: Replay[World[Any], Event]
-    is_valid: bool
-    is_at_rest: bool
-    """Had everything come to its end?"""
-    allowed: tuple[str, ...]
-    """The steps that the protocol could have made next."""
-    left_over: int = 0
-    """Events that were not judged, because an earlier one was impossible."""
-    logs: int = 1
-    """Processes that recorded it; their events were put in an order without clocks."""
-    remarks: tuple[str, ...] = ()
-    """The omitted checks, with reasons."""
+    @property
+    def channel(self) -> str: ...
+    @property
+    def replay(self) -> Replay[World[Any], Event]: ...
+    @property
+    def is_valid(self) -> bool: ...
+    @property
+    def is_at_rest(self) -> bool: ...
+    @property
+    def allowed(self) -> tuple[str, ...]: ...
+    @property
+    def left_over(self) -> int: ...
+    @property
+    def logs(self) -> int: ...
+    def remarks(self) -> Iterator[str]: ...
 
 
-def recorded_run(recording: Recording) -> Run:
-    """The run as far as the model could follow, and the model's objections.
+def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> Run:
+    """The run from the model's first state as far as the model could follow, and its objections.
 
     Raises:
         ValueError: the replay did not keep the path.
     """
-    world = recording.replay.worlds[0]
-    if world.path is None and recording.replay.performed:
-        raise ValueError(f"the replay of channel {recording.channel!r} kept no path; replay with keep_path=True")
-    is_valid = recording.is_valid
+    path = judged.replay.worlds[0].path
+    if path is None and judged.replay.performed:
+        raise ValueError(f"the replay of channel {judged.channel!r} kept no path; replay with keep_path=True")
+    steps = path.steps() if path else []
+    # A page cannot show a step that is no action of the specification.
+    known = {action.name for action in look.system.actions}
+    shown = list(takewhile(lambda step: step.action in known, steps))
     return Run(
-        look=recording.look,
-        title=f"Recorded run of channel {recording.channel}",
-        verdict=Verdict.VALID if is_valid else Verdict.INVALID,
-        sentence=_valid(recording) if is_valid else _invalid(recording),
-        parameters=recording.parameters,
-        start=recording.start,
-        steps=_steps(recording),
+        look=look,
+        title=f"Recorded run of channel {judged.channel}",
+        verdict=Verdict.VALID if judged.is_valid else Verdict.INVALID,
+        sentence=_sentence(judged, look),
+        parameters=parameters,
+        start=start,
+        steps=shown,
         is_recorded=True,
-        remarks=tuple(_remarks(recording)),
-        conclusions=() if is_valid else tuple(_conclusions(recording)),
+        remarks=tuple(_remarks(judged, look.strange_steps if len(shown) < len(steps) else "")),
+        conclusions=() if judged.is_valid else tuple(_conclusions(judged, look)),
     )
 
 
-def _steps(recording: Recording) -> list[Step[Any]]:
-    """The steps before the first that is no action of the specification: a page cannot show that one."""
-    known = {action.name for action in recording.look.system.actions}
-    path = recording.replay.worlds[0].path
-    return list(takewhile(lambda step: step.action in known, path.steps() if path else []))
-
-
-def _valid(recording: Recording) -> str:
-    rest = recording.look.at_rest if recording.is_at_rest else "not all is at rest"
-    return f"{_events(recording.replay.performed)} are a behaviour of the specification; at the end {rest}."
-
-
-def _invalid(recording: Recording) -> str:
-    replay = recording.replay
+def _sentence(judged: _Judged, look: Look) -> str:
+    replay = judged.replay
+    if judged.is_valid:
+        rest = look.at_rest if judged.is_at_rest else "not all is at rest"
+        return f"{_events(replay.performed)} are a behaviour of the specification; at the end {rest}."
     if replay.broken:
-        return f"The run breaks {', '.join(replay.broken)} with {_what(recording, replay.last)}."
+        return f"The run breaks {', '.join(replay.broken)} with {_what(look, replay.last)}."
     block = replay.blocked[0]
     problem = "is impossible" if block.is_refused else "has no cause"
-    return f"After {_events(replay.performed)}, {_what(recording, block.event)} {problem}: {block.reason}."
+    return f"After {_events(replay.performed)}, {_what(look, block.event)} {problem}: {block.reason}."
 
 
-def _remarks(recording: Recording) -> Iterator[str]:
-    if recording.logs > 1:
+def _remarks(judged: _Judged, strange_steps: str) -> Iterator[str]:
+    if judged.logs > 1:
         yield (
-            f"{recording.logs} processes recorded this channel. Clocks are not trusted: the steps stand in an order in "
+            f"{judged.logs} processes recorded this channel. Clocks are not trusted: the steps stand in an order in "
             "which they can have happened, with each process\u2019s own order kept."
         )
-    world = recording.replay.worlds[0]
-    if world.path is not None and len(_steps(recording)) < len(world.path.steps()):
-        yield recording.look.strange_steps
-    for remark in recording.remarks:
+    if strange_steps:
+        yield strange_steps
+    for remark in judged.remarks():
         yield f"{remark[0].upper()}{remark[1:]}."
-    if recording.left_over and not recording.is_valid:
-        yield f"{recording.left_over:,} later events were not looked at."
+    if judged.left_over and not judged.is_valid:
+        yield f"{judged.left_over:,} later events were not looked at."
 
 
-def _conclusions(recording: Recording) -> Iterator[Section]:
-    replay = recording.replay
+def _conclusions(judged: _Judged, look: Look) -> Iterator[Section]:
+    replay = judged.replay
     if replay.broken:
         yield Section("What the last event broke", replay.broken)
     if replay.blocked:
-        items = tuple(f"{_what(recording, block.event)}: {block.reason}" for block in replay.blocked)
+        items = tuple(f"{_what(look, block.event)}: {block.reason}" for block in replay.blocked)
         yield Section("What no behaviour allows here", items)
     nothing = ("no step of the protocol; the application may offer something",)
-    yield Section("What would have been allowed", recording.allowed or nothing)
+    yield Section("What would have been allowed", judged.allowed or nothing)
 
 
-def _what(recording: Recording, event: Event | None) -> str:
+def _what(look: Look, event: Event | None) -> str:
     if event is None:
         return "nothing"
-    said = recording.look.event(event.action, event.arguments)
-    return f"event {event.sequence:,} of the {event.end}, {said}"
+    return f"event {event.sequence:,} of the {event.end}, {look.event(event.action, event.arguments)}"
 
 
 def _events(count: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from permitflow.pictures.looks.permit_channel import LOOK, stuck_run
-from permitflow.pictures.run import Recording, Verdict, recorded_run
+from permitflow.pictures.run import Run, Verdict, recorded_run
 from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Permits
 from permitflow.protocol.recording import ENDS
 from permitflow.testing.subjects import UNLIMITED
@@ -42,22 +42,9 @@ def recorded() -> ChannelTrace:
     return ChannelTrace("orders", PERMIT_ACTIONS, asdict(AGREED), frozenset(ENDS), (tuple(events),))
 
 
-def judged(channel: ChannelTrace) -> Recording:
-    verdict = judge(channel, keep_path=True)
+def shown(channel: ChannelTrace) -> Run:
     parameters = model_of(agreed_of(channel), sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED)
-    return Recording(
-        channel=channel.channel,
-        look=LOOK,
-        parameters=parameters,
-        start=SYSTEM.initial(parameters),
-        replay=verdict.replay,
-        is_valid=verdict.is_valid,
-        is_at_rest=verdict.is_at_rest,
-        allowed=verdict.allowed,
-        remarks=tuple(verdict.remarks()),
-        left_over=verdict.left_over,
-        logs=len(channel.logs),
-    )
+    return recorded_run(judge(channel, keep_path=True), LOOK, parameters, SYSTEM.initial(parameters))
 
 
 def sabotaged(channel: ChannelTrace, action: str, permits: Permits) -> tuple[ChannelTrace, Event]:
@@ -69,7 +56,7 @@ def sabotaged(channel: ChannelTrace, action: str, permits: Permits) -> tuple[Cha
 
 
 def test_a_valid_run_is_shown_step_by_step(recorded: ChannelTrace) -> None:
-    run = recorded_run(judged(recorded))
+    run = shown(recorded)
     assert run.verdict is Verdict.VALID
     assert run.sentence == (
         f"{len(recorded.logs[0])} recorded events are a behaviour of the specification; "
@@ -85,7 +72,7 @@ def test_a_valid_run_is_shown_step_by_step(recorded: ChannelTrace) -> None:
 
 def test_permits_out_of_nowhere_are_told_with_what_was_allowed(recorded: ChannelTrace) -> None:
     channel, event = sabotaged(recorded, "AddPermits", Permits(rows=60))
-    run = recorded_run(judged(channel))
+    run = shown(channel)
     assert run.verdict is Verdict.INVALID
     where = f"event {event.sequence} of the sender, AddPermits (60 row permits)"
     assert f"recorded events, {where} has no cause: " in run.sentence
@@ -100,13 +87,12 @@ def test_permits_out_of_nowhere_are_told_with_what_was_allowed(recorded: Channel
 def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:
     (log,) = recorded.logs
     sender = tuple(event for event in log if event.end == "sender")
-    run = recorded_run(judged(replace(recorded, ends=frozenset({"sender"}), logs=(sender,))))
+    run = shown(replace(recorded, ends=frozenset({"sender"}), logs=(sender,)))
     assert run.verdict is Verdict.VALID
     assert run.remarks[0].startswith("Only the sender was recorded: checked that some receiver that obeys")
     assert {"Deliver", "Consume"} <= {step.action for step in run.steps}  # the model's own
 
 
 def test_a_replay_without_its_path_is_refused(recorded: ChannelTrace) -> None:
-    forgetful = replace(judged(recorded), replay=judge(recorded).replay)
     with pytest.raises(ValueError, match="kept no path; replay with keep_path=True"):
-        recorded_run(forgetful)
+        recorded_run(judge(recorded), LOOK, None, None)
