@@ -174,13 +174,19 @@ def passage_of(tokens: Integers) -> Passage:
 def _passages_of(tokens: Integers, borders: Places) -> list[Passage]:
     """The passages of messages, given their tokens, from each border to the next."""
     messages = np.diff(borders)
+    is_some = messages > 0
     factors = _powers(_room_for(int(messages.max(initial=0))))
-    exponents = np.arange(len(tokens)) - np.repeat(borders[:-1], messages)
-    mixed = _mixed(tokens.view(np.uint64)) * factors.take(exponents)
-    # Behind the last number, because channels without messages may stand there: a sum from there is 0.
-    sums = [np.add.reduceat(np.append(each, each.dtype.type(0)), borders[:-1]) for each in (tokens >> 2, mixed)]
-    rows, fingerprints = (np.where(messages > 0, each, each.dtype.type(0)).tolist() for each in sums)
-    return [Passage(*passage) for passage in zip(messages.tolist(), rows, fingerprints, strict=True)]
+    if len(messages) == 1:
+        factors = factors[: len(tokens)]
+    else:
+        factors = factors.take(np.arange(len(tokens)) - np.repeat(borders[:-1], messages))
+    mixed = _mixed(tokens.view(np.uint64))
+    mixed *= factors
+    rows, fingerprints = np.zeros(len(messages), dtype=np.int64), np.zeros(len(messages), dtype=np.uint64)
+    rows[is_some] = np.add.reduceat(tokens >> 2, borders[:-1][is_some])
+    fingerprints[is_some] = np.add.reduceat(mixed, borders[:-1][is_some])
+    numbers = (messages.tolist(), rows.tolist(), fingerprints.tolist())
+    return [Passage(*passage) for passage in zip(*numbers, strict=True)]
 
 
 def _room_for(count: int) -> int:
