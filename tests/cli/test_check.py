@@ -65,6 +65,10 @@ def test_the_advice_works(report: Report) -> None:
     assert report("check", *numbers(8, 6, max_chunk_cost=5), "--flush-idle")[0] == 0
 
 
+def test_the_senders_own_batch_limits_what_a_chunk_costs(report: Report) -> None:
+    assert report("check", *numbers(8, 3, permit_batch_up=4, max_chunk_cost=7))[1]["largest_cost"] == 4
+
+
 def test_a_lucky_set_of_sizes_is_live_above_the_threshold(command: Command) -> None:
     code, stdout, _ = command("check", *numbers(2048, 256), "--sizes", "1024,2048")
     assert code == 0

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.cli.serve_reports import Report
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import traffic_through
+from permitflow.protocol.replay import Retention
+from permitflow.protocol.traffic import rates_between
 from permitflow.testing.traces import judge_all
 from permitflow.tracing import read_trace
 from permitflow.transports.grpc_aio import get, put
@@ -126,6 +132,19 @@ async def test_a_log_has_a_line_for_what_happened() -> None:
     assert stdout.endswith("stopped: 300 rows in, 300 rows out\n")
 
 
+@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+async def test_what_has_not_changed_is_not_said_again(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    exchange = Exchange()
+    await exchange.add_channel("kept", retention=Retention.REPLAY).append(pa.record_batch({"x": pa.array([1, 2])}))
+    flows = rates_between(None, await traffic_through(exchange))
+    said = []
+    with Report(as_json=as_json, quiet=False) as report:
+        for _ in range(2):
+            deque(report.show(flows), maxlen=0)
+            said.append("kept" in capsys.readouterr().out)
+    assert said == [True, False]
+
+
 async def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm() -> None:
     with serving("--stream", "orders", "--quiet", by=IGNORING_CTRL_C) as process:
         address = address_of(process)
@@ -168,6 +187,13 @@ def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tm
     rule = "the port is in use, or this machine has no such address"
     assert (code, stderr) == (2, f"Error: --address: cannot listen at {address}: {rule}\n")
     assert list(tmp_path.iterdir()) == [link]
+
+
+async def test_an_exchange_whose_recording_fails_ends_with_1() -> None:
+    with serving("--stream", "orders", "--trace", "/dev/full", "--quiet") as process:
+        await move(address_of(process), "orders/0", 20)
+        code, _, stderr = stop(process, signal.SIGTERM)
+    assert (code, "recording in /dev/full is incomplete: No space left on device" in stderr) == (1, True)
 
 
 def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
