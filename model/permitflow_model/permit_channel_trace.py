@@ -31,7 +31,6 @@ them by ``AddPermits``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from permitflow_model.kernel import replay
@@ -90,12 +89,12 @@ def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, .
             yield "OfferWatermark", ()
 
 
-# Checked after every event.  Not among them: ExactlyOnceInOrder, which says nothing about anonymous messages, and
-# NeverStuck and WholeWhenIdle, which are theorems about all reachable states and would double the time.
-CHECKED = ("TypeOK", "Conservation", "Bounded", "RowBound", "GrantsBatched")
+# The first two say nothing about anonymous messages; the others are theorems about all reachable states, and would take
+# most of the time.
+_UNCHECKED = ("ExactlyOnceInOrder", "NewestWatermarkKept", "MessagesBounded", "NeverStuck", "WholeWhenIdle")
 
 
-class PermitChannelReplay:
+class PermitChannelReplay(replay.StepByStep[State, Parameters]):
     """Explains trace events by steps of ``PermitChannel``."""
 
     def __init__(self, parameters: Parameters, *, keep_path: bool = False) -> None:
@@ -104,10 +103,7 @@ class PermitChannelReplay:
         For a run of an implementation, switch on everything that it may do in ``parameters``; ``tags`` is 1,
         ``waiters`` is beyond reach, and the largest of the ``sizes`` is the largest chunk of the run.
         """
-        self.parameters = parameters
-        self._keep_path = keep_path
-        self._actions = {action.name: action.perform for action in SYSTEM.actions}
-        self._checks = {name: SYSTEM.invariants[name] for name in CHECKED}
+        super().__init__(SYSTEM, parameters, keep_path=keep_path, unchecked=_UNCHECKED)
         self._explain: dict[str, Callable[[World, TraceEvent], Sequence[World]]] = {
             "OfferChunk": self._offer_chunk,
             "OfferBarrier": self._offer_barrier,
@@ -132,32 +128,15 @@ class PermitChannelReplay:
             grants = grants.push(withheld)
         return World(state._replace(waiting=empty, wire=empty, inbox=empty, grants=grants))
 
-    def perform(self, world: World, event: TraceEvent) -> Sequence[World]:
-        """All worlds to which the event may lead.
-
-        Raises:
-            Refused: no behaviour has this event here.
-            Starved: it needs a message or permits that the other end has not sent yet.
-        """
-        explain = self._explain.get(event.action)
-        if explain is None:
-            raise Refused(f"the specification has no action {event.action!r}")
-        following = explain(world, event)
-        if event.counters:
-            _compare_counters(event, following[0].state)
-        if self._keep_path:
-            return [_marked(after, world, event) for after in following]
-        return following
-
-    def broken(self, world: World) -> list[str]:
-        """The names of the invariants that do not hold."""
-        return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
+    def explain(self, world: World, event: TraceEvent) -> Sequence[World]:
+        """All worlds to which the event may lead."""
+        return self._explain[event.action](world, event)
 
     def is_at_rest(self, world: World) -> bool:
         """Does nothing wait, is nothing in flight, are all permits at the sender?  But some may be withheld."""
         start = self.start()
         if world.state != start.state and not start.state.grants.is_empty():
-            start = self._step(start, "AddPermits")
+            start = self.step(start, "AddPermits")
         return world.state == start.state
 
     def allowed(self, world: World) -> list[str]:
@@ -178,15 +157,10 @@ class PermitChannelReplay:
     def _can(self, name: str, state: State) -> bool:
         return SYSTEM.is_enabled(name, state, self.parameters)
 
-    def _step(self, world: World, name: str, *arguments: int) -> World:
-        state = self._actions[name](world.state, self.parameters, *arguments)
-        path = Path(Step(name, arguments, state), world.path) if self._keep_path else None
-        return World(state, path)
-
     # The application.
 
     def _offer_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
-        after = self._step(world, "OfferChunk", rows_of(event))
+        after = self.step(world, "OfferChunk", rows_of(event))
         _compare(event, after.state.waiting.last())
         return (after,)
 
@@ -196,7 +170,7 @@ class PermitChannelReplay:
 
     def _offer_watermark(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, Message("watermark", 0, 0, 1))
-        return (self._step(world, "OfferWatermark"),)
+        return (self.step(world, "OfferWatermark"),)
 
     def _withdraw(self, world: World, event: TraceEvent) -> Sequence[World]:
         kind = "chunk" if event.action == "WithdrawChunk" else "barrier"
@@ -213,7 +187,7 @@ class PermitChannelReplay:
 
     def _withdraw_at(self, world: World, position: int) -> World:
         for name, arguments in withdraw_at(world.state, position):
-            world = self._step(world, name, *arguments)
+            world = self.step(world, name, *arguments)
         return world
 
     # The protocol at the sender.
@@ -263,20 +237,20 @@ class PermitChannelReplay:
                 raise Refused(f"{tuple(told)} is no sum of the permits that come back first: {way[:5]}")
             raise Starved(f"of {tuple(told)} permits only {tuple(returned)} are on their way back")
         for _ in range(steps):
-            world = self._step(world, "AddPermits")
+            world = self.step(world, "AddPermits")
         return (world,)
 
     # The protocol at the receiver.
 
     def _deliver(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, _head_or_starve(world.state.wire))
-        return (self._step(world, "Deliver"),)
+        return (self.step(world, "Deliver"),)
 
     def _consume(self, world: World, event: TraceEvent) -> Sequence[World]:
         if world.state.inbox.is_empty():
             raise Refused("the inbox is empty")
         _compare(event, world.state.inbox.head())
-        return (self._step(world, "Consume"),)
+        return (self.step(world, "Consume"),)
 
     def _flush(self, world: World, event: TraceEvent) -> Sequence[World]:
         state = world.state
@@ -291,23 +265,9 @@ class PermitChannelReplay:
 
     def _or_refuse(self, world: World, name: str, reason: str) -> World:
         try:
-            return self._step(world, name)
+            return self.step(world, name)
         except Disabled:
             raise Refused(reason) from None
-
-
-def _marked(after: World, before: World, event: TraceEvent) -> World:
-    if after.path is None or after.path is before.path:
-        return after
-    return after._replace(path=replace(after.path, event=event))
-
-
-def _compare_counters(event: TraceEvent, after: State) -> None:
-    # Where one event has several explanations, they differ only in the waiting messages, which no counter includes.
-    due = SYSTEM.counters[SYSTEM.action(event.action).end](after)
-    if event.counters != due:
-        names = "inbox messages, inbox rows, unreturned" if event.action in RECEIVER_ACTIONS else "permits"
-        raise Refused(f"its end counts {event.counters} afterwards ({names}), but it must have {tuple(due)}")
 
 
 def _compare(event: TraceEvent, message: Message) -> None:
@@ -339,7 +299,7 @@ class SenderAlone(PermitChannelReplay):
         while (returned := carried_by(world.state.grants)) != told and _is_within(returned, told):
             residue = Permits(world.state.unreturned, 0, 0)
             if residue != NOTHING and plus(returned, residue) == told:
-                world = self._step(world, "Flush")
+                world = self.step(world, "Flush")
             elif not world.state.wire.is_empty():
                 world = self._consumed(world)
             else:
@@ -347,16 +307,16 @@ class SenderAlone(PermitChannelReplay):
         try:
             return super()._add_permits(world, event)
         except (Refused, Starved):
-            return (self._step(self._parted(world, event), "AddPermits"),)
+            return (self.step(self._parted(world, event), "AddPermits"),)
 
     def _consumed(self, world: World) -> World:
-        return self._step(self._step(world, "Deliver"), "Consume")
+        return self.step(self.step(world, "Deliver"), "Consume")
 
     def _parted(self, world: World, event: TraceEvent) -> World:
         while not world.state.wire.is_empty():
             world = self._consumed(world)
         if world.state.unreturned:
-            world = self._step(world, "Flush")
+            world = self.step(world, "Flush")
         state, first = world.state, permits_of(event)
         held = carried_by(state.grants)
         if first == NOTHING or not (_is_within(NOTHING, first) and _is_within(first, held)):
@@ -377,9 +337,9 @@ class ReceiverAlone(PermitChannelReplay):
     def _deliver(self, world: World, event: TraceEvent) -> Sequence[World]:
         world = self._with_all_permits_home(world)
         name, arguments = _message_of(event)
-        world = self._step(world, f"Offer{name}", *arguments)
+        world = self.step(world, f"Offer{name}", *arguments)
         try:
-            world = self._step(world, f"Send{name}")
+            world = self.step(world, f"Send{name}")
         except Disabled:
             has, of = tuple(world.state.permits), tuple(total(self.parameters))
             raise Refused(
@@ -390,7 +350,7 @@ class ReceiverAlone(PermitChannelReplay):
 
     def _with_all_permits_home(self, world: World) -> World:
         while not world.state.grants.is_empty():
-            world = self._step(world, "AddPermits")
+            world = self.step(world, "AddPermits")
         return world
 
 

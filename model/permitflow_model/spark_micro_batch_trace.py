@@ -10,9 +10,9 @@ There are five logs, each with its own order only:
 An event is a step of the model.  An event that says less than the specification, or more at once, is explained by
 several steps, each of them an action of the specification, none a formula of its own:
 
-- the first ``Restart`` begins the run; each other one is ``CrashDriver`` and ``Restart``: a query that was stopped and
-  one that was killed are the same to the exchange; between the two another program may have acknowledged in its place
-  (``AcknowledgeForDriver``), as the next answer of the exchange shows;
+- before the first ``Restart`` the query is down; each other one is ``CrashDriver`` and ``Restart``: a query that was
+  stopped and one that was killed are the same to the exchange; between the two another program may have acknowledged in
+  its place (``AcknowledgeForDriver``), as the next answer of the exchange shows;
 - rows that the exchange reports are ``Offer`` and ``Produce``, or, beyond the permits,
   ``ProduceBatch``;
 - an attempt with a successor is ``FailTask``, whether it had read all its rows or not;
@@ -25,9 +25,10 @@ Rows are counted from where the query began.  Batches without rows of the channe
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from permitflow_model.kernel.replay import Refused, Starved
+from permitflow_model.kernel import replay
+from permitflow_model.kernel.replay import RecordedStep, Refused, Starved
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, keeps
 
@@ -49,12 +50,26 @@ class QueryEvent(NamedTuple):
     where: str = ""
     """The recorder, in words."""
 
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The rows."""
+        return self.start, self.end, self.produced
 
-class QueryWorld(NamedTuple):
-    """A possible state of the run."""
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """None."""
+        return ()
 
-    state: State
-    has_begun: bool
+
+class _Told(NamedTuple):
+    """An event's arguments."""
+
+    start: int
+    end: int
+    produced: int
+
+
+World: TypeAlias = replay.World[State]
 
 
 def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging_rows: int = 0) -> Parameters:
@@ -71,19 +86,17 @@ def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging
     )
 
 
-class SparkMicroBatchReplay:
+# Theorems about all reachable states, which say nothing about a single run.
+_UNCHECKED = ("NeverFails", "NeverStuck", "WholeWhenIdle")
+
+
+class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
     """Explains recorded events by steps of ``SparkMicroBatch``."""
 
     def __init__(self, parameters: Parameters) -> None:
         """For a source that acknowledges in ``latestOffset`` and a sink that publishes once."""
-        self.parameters = parameters
-        # The last three are theorems about all reachable states, and say nothing about a single run.
-        self._checks = {
-            name: holds
-            for name, holds in SYSTEM.invariants.items()
-            if name not in ("NeverFails", "NeverStuck", "WholeWhenIdle")
-        }
-        self._explain: dict[str, Callable[[QueryWorld, QueryEvent], Sequence[State]]] = {
+        super().__init__(SYSTEM, parameters, unchecked=_UNCHECKED)
+        self._explain: dict[str, Callable[[State, _Told], Sequence[State]]] = {
             "Restart": self._restart,
             "Acknowledge": self._acknowledge,
             "PlanBatch": self._plan_batch,
@@ -100,27 +113,21 @@ class SparkMicroBatchReplay:
         """The events that recorders may write."""
         return frozenset(self._explain)
 
-    def start(self) -> QueryWorld:
-        """Where every run begins."""
-        return QueryWorld(SYSTEM.initial(self.parameters), has_begun=False)
+    def start(self) -> World:
+        """Where every run begins: the query is down."""
+        return World(SYSTEM.initial(self.parameters)._replace(phase="down"))
 
-    def perform(self, world: QueryWorld, event: QueryEvent) -> Sequence[QueryWorld]:
+    def explain(self, world: World, event: RecordedStep) -> Sequence[World]:
         """All worlds to which the event may lead.
 
         Raises:
             Refused: no behaviour has this event here.
             Starved: something else has to happen first.
         """
-        explain = self._explain.get(event.action)
-        if explain is None:
+        if event.action not in self._explain:
             raise Refused(f"nobody records the action {event.action!r}")
-        if not world.has_begun and event.action != "Restart":
-            raise Starved("the query has not begun")
-        return [QueryWorld(state._replace(faults=_FAULTS), has_begun=True) for state in explain(world, event)]
-
-    def broken(self, world: QueryWorld) -> list[str]:
-        """The names of the invariants that do not hold."""
-        return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
+        following = self._explain[event.action](world.state, _Told(*event.arguments))
+        return [World(state._replace(faults=_FAULTS)) for state in following]
 
     def _step(self, state: State, name: str, *arguments: int, cap: int | None = None) -> State:
         parameters = self.parameters if cap is None else replace(self.parameters, batch_cap=cap)
@@ -128,21 +135,20 @@ class SparkMicroBatchReplay:
 
     # Events of the source.
 
-    def _restart(self, world: QueryWorld, _event: QueryEvent) -> Sequence[State]:
-        state = world.state
-        if not world.has_begun or state.phase == "failed":
+    def _restart(self, state: State, _told: _Told) -> Sequence[State]:
+        if state.phase == "failed":
             return (state,)
-        down = self._step(state, "CrashDriver")
+        down = state if state.phase == "down" else self._step(state, "CrashDriver")
         begun = [self._step(down, "Restart")]
         with suppress(Disabled):
             begun.append(self._step(self._step(down, "AcknowledgeForDriver"), "Restart"))
         return begun
 
-    def _acknowledge(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        state, row = world.state, event.end
-        if event.start > state.acknowledged:
+    def _acknowledge(self, state: State, told: _Told) -> Sequence[State]:
+        row = told.end
+        if told.start > state.acknowledged:
             raise Refused(
-                f"the exchange has forgotten the rows up to {event.start} already, though only those up to "
+                f"the exchange has forgotten the rows up to {told.start} already, though only those up to "
                 f"{state.acknowledged} were acknowledged in latestOffset"
             )
         if row != state.acknowledged:
@@ -152,14 +158,13 @@ class SparkMicroBatchReplay:
                 raise Starved(f"rows up to {row} are acknowledged, but {_where_the_driver_is(state)}") from None
         if row != state.acknowledged:
             raise Starved(f"rows up to {row} are acknowledged, but the last batch ends at row {state.end}")
-        return (self._produced(state, event.produced),)
+        return (self._produced(state, told.produced),)
 
-    def _plan_batch(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        state = world.state
-        if event.start != state.end:
-            raise Starved(f"a batch from row {event.start} is planned, but the last one ends at row {state.end}")
-        state = self._produced(state, event.produced)
-        rows = event.end - event.start
+    def _plan_batch(self, state: State, told: _Told) -> Sequence[State]:
+        if told.start != state.end:
+            raise Starved(f"a batch from row {told.start} is planned, but the last one ends at row {state.end}")
+        state = self._produced(state, told.produced)
+        rows = told.end - told.start
         try:
             state = self._step(state, "PlanBatch", cap=max(1, min(rows, self.parameters.batch_cap)))
         except Disabled:
@@ -169,12 +174,11 @@ class SparkMicroBatchReplay:
                     f"acknowledged, though the commit log has all up to {state.end}"
                 ) from None
             raise Starved(f"a batch is planned, but {_where_the_driver_is(state)}") from None
-        if state.plan != event.end:
-            raise Refused(f"a batch up to row {event.end} is planned, but it may end at row {state.plan} at most")
+        if state.plan != told.end:
+            raise Refused(f"a batch up to row {told.end} is planned, but it may end at row {state.plan} at most")
         return (state,)
 
-    def _report_loss(self, world: QueryWorld, _event: QueryEvent) -> Sequence[State]:
-        state = world.state
+    def _report_loss(self, state: State, _told: _Told) -> Sequence[State]:
         if state.phase == "failed":
             return (state,)
         try:
@@ -205,39 +209,36 @@ class SparkMicroBatchReplay:
 
     # Events of the logs, the tasks and the sink.
 
-    def _write_offset_log(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        if (event.start, event.end) != (world.state.end, world.state.plan):
-            raise Starved(f"no batch of rows [{event.start}, {event.end}) is planned")
-        return (self._of_batch(world, event, "WriteOffsetLog", world.state.end, world.state.plan),)
+    def _write_offset_log(self, state: State, told: _Told) -> Sequence[State]:
+        if (told.start, told.end) != (state.end, state.plan):
+            raise Starved(f"no batch of rows [{told.start}, {told.end}) is planned")
+        return (self._of_batch(state, told, "WriteOffsetLog", state.end, state.plan),)
 
-    def _run_task(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        state = world.state
+    def _run_task(self, state: State, told: _Told) -> Sequence[State]:
         if state.running:
             state = self._step(state, "FailTask")
-        return (self._of_batch(world._replace(state=state), event, "RunTask", state.start, state.end),)
+        return (self._of_batch(state, told, "RunTask", state.start, state.end),)
 
-    def _stage(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        state = world.state
-        staged = self._of_batch(world, event, "Stage", state.start, state.end)
+    def _stage(self, state: State, told: _Told) -> Sequence[State]:
+        staged = self._of_batch(state, told, "Stage", state.start, state.end)
         # It has read its rows; only the sink knows whether it staged them.
         return (staged, self._step(state, "FailTask"))
 
-    def _publish(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        return (self._of_batch(world, event, "Publish", world.state.start, world.state.end),)
+    def _publish(self, state: State, told: _Told) -> Sequence[State]:
+        return (self._of_batch(state, told, "Publish", state.start, state.end),)
 
-    def _write_commit_log(self, world: QueryWorld, event: QueryEvent) -> Sequence[State]:
-        state = world.state
+    def _write_commit_log(self, state: State, told: _Told) -> Sequence[State]:
         if state.phase == "staged":
-            state = self._of_batch(world, event, "Publish", state.start, state.end)
-        return (self._of_batch(world._replace(state=state), event, "WriteCommitLog", state.start, state.end),)
+            state = self._of_batch(state, told, "Publish", state.start, state.end)
+        return (self._of_batch(state, told, "WriteCommitLog", state.start, state.end),)
 
-    def _of_batch(self, world: QueryWorld, event: QueryEvent, name: str, start: int, end: int) -> State:
-        if (event.start, event.end) != (start, end):
-            raise Starved(f"it is of rows [{event.start}, {event.end}), but the batch is [{start}, {end})")
+    def _of_batch(self, state: State, told: _Told, name: str, start: int, end: int) -> State:
+        if (told.start, told.end) != (start, end):
+            raise Starved(f"it is of rows [{told.start}, {told.end}), but the batch is [{start}, {end})")
         try:
-            return self._step(world.state, name)
+            return self._step(state, name)
         except Disabled:
-            raise Starved(_where_the_driver_is(world.state)) from None
+            raise Starved(_where_the_driver_is(state)) from None
 
 
 def _where_the_driver_is(state: State) -> str:

@@ -162,7 +162,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "woken",
             "Woken",
-            "No wake-up is lost: whoever mutes an actor cannot keep up, or the message that it can is on its way.",
+            "No wake-up is lost: an actor that mutes another one cannot keep up, or its message that it can is on its "
+            "way.",
             _asleep,
             "after the step one waits for another that can keep up",
         ),

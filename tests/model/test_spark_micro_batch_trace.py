@@ -11,8 +11,8 @@ from permitflow_model.kernel.replay import Replay, interleave
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 from permitflow_model.spark_micro_batch_trace import (
     QueryEvent,
-    QueryWorld,
     SparkMicroBatchReplay,
+    World,
     query_parameters,
 )
 
@@ -57,7 +57,7 @@ def note(logs: Logs, action: str, before: State, after: State) -> None:
         logs[COMMITS].append(QueryEvent(action, *batch))
 
 
-def replayed(logs: Sequence[Sequence[QueryEvent]], staging_rows: int = 0) -> Replay[QueryWorld, QueryEvent]:
+def replayed(logs: Sequence[Sequence[QueryEvent]], staging_rows: int = 0) -> Replay[World, QueryEvent]:
     parameters = query_parameters(row_permits=4, batch_cap=2, durable=True, staging_rows=staging_rows)
     interpretation = SparkMicroBatchReplay(parameters)
     return interleave(interpretation, interpretation.start(), logs)

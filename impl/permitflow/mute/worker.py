@@ -1,7 +1,7 @@
 """A worker process of a word count: ``python -m permitflow.mute.worker SETTINGS``, with the settings as JSON.
 
 It reports events as JSON lines, among them ``ready`` with its addresses.  It takes orders as JSON lines, over a
-connection of its own: it answers, and stops, whoever is muted.
+connection of its own: it answers, and stops, also while others are muted.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from permitflow.spark.recording import EVENTS_SUFFIX, file_name_of
 from permitflow.spark.stream_planning import StreamOffset
 from permitflow_model.kernel.replay import Replay, interleave
 from permitflow_model.spark_micro_batch import State
-from permitflow_model.spark_micro_batch_trace import QueryEvent, QueryWorld, SparkMicroBatchReplay, query_parameters
+from permitflow_model.spark_micro_batch_trace import QueryEvent, SparkMicroBatchReplay, World, query_parameters
 
 Facts = Mapping[str, object]
 
@@ -29,7 +29,7 @@ class QueryVerdict:
     channel: str
     first_row: int
     """The row at which the query began; the model counts rows from there."""
-    replay: Replay[QueryWorld, QueryEvent]
+    replay: Replay[World, QueryEvent]
     left_over: int
     """Events without an explanation."""
 

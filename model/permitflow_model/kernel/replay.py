@@ -33,8 +33,8 @@ lets few logs go on at a time, the search is short.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from permitflow_model.kernel.system import Disabled, Step, System
@@ -149,44 +149,65 @@ class World(NamedTuple, Generic[S]):
 
 
 class StepByStep(Generic[S, P]):
-    """Explains each event by the step of the same name."""
+    """Explains each event by the step of the same name; a protocol may explain some by other steps."""
 
-    def __init__(self, system: System[S, P], parameters: P, *, keep_path: bool = False) -> None:
+    def __init__(
+        self, system: System[S, P], parameters: P, *, keep_path: bool = False, unchecked: Container[str] = ()
+    ) -> None:
         """With ``keep_path`` each world remembers the model's steps that led to it.
 
-        For a run of an implementation, switch on everything that it may do in ``parameters``.
+        For a run of an implementation, switch on everything that it may do in ``parameters``.  ``unchecked`` are
+        invariants that say nothing about a single run.
         """
         self.system = system
         self.parameters = parameters
         self._keep_path = keep_path
+        self._checks = {name: holds for name, holds in system.invariants.items() if name not in unchecked}
 
     def start(self) -> World[S]:
         """Where every run begins."""
         return World(self.system.initial(self.parameters))
 
     def perform(self, world: World[S], event: RecordedStep) -> Sequence[World[S]]:
-        """The world to which the event leads.
+        """All worlds to which the event may lead.
 
         Raises:
             Refused: the system has no such action, it is not possible, or its end counts otherwise.
-            Starved: nothing has arrived yet.
+            Starved: it needs something that the other end has not sent yet.
         """
         try:
-            action = self.system.action(event.action)
-            after = action.perform(world.state, self.parameters, *event.arguments)
+            end = self.system.action(event.action).end
         except KeyError:
             raise Refused(f"the specification has no action {event.action!r}") from None
+        following = self.explain(world, event)
+        # Explanations of one event differ only in what no counter includes.
+        if event.counters and event.counters != (due := tuple(self.system.counters[end](following[0].state))):
+            raise Refused(f"its end counts {event.counters} afterwards, but it must have {due}")
+        if self._keep_path:
+            return [_marked(after, world, event) for after in following]
+        return following
+
+    def explain(self, world: World[S], event: RecordedStep) -> Sequence[World[S]]:
+        """All worlds to which the event may lead, but for the end's counters; raises as ``perform``."""
+        try:
+            return (self.step(world, event.action, *event.arguments),)
         except Disabled:
             reason = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
-            raise (Starved if action.is_arrival else Refused)(reason) from None
-        if event.counters and event.counters != (due := self.system.counters[action.end](after)):
-            raise Refused(f"its end counts {event.counters} afterwards, but it must have {due}")
-        path = Path(Step(event.action, event.arguments, after), world.path, event) if self._keep_path else None
-        return (World(after, path),)
+            is_arrival = self.system.action(event.action).is_arrival
+            raise (Starved if is_arrival else Refused)(reason) from None
+
+    def step(self, world: World[S], name: str, *arguments: int) -> World[S]:
+        """The world after a step of the model.
+
+        Raises:
+            Disabled: it is not possible.
+        """
+        state = self.system.perform(name, world.state, self.parameters, *arguments)
+        return World(state, Path(Step(name, arguments, state), world.path) if self._keep_path else None)
 
     def broken(self, world: World[S]) -> list[str]:
         """The names of the invariants that do not hold."""
-        return self.system.broken_invariants(world.state, self.parameters)
+        return [name for name, holds in self._checks.items() if not holds(world.state, self.parameters)]
 
     def is_at_rest(self, world: World[S]) -> bool:
         """Does nothing wait, and is nothing in flight?"""
@@ -196,6 +217,13 @@ class StepByStep(Generic[S, P]):
         """The names of the actions by which the protocol can go on."""
         steps = self.system.successors(world.state, self.parameters)
         return [step.action for step in steps if not self.system.action(step.action).is_environment]
+
+
+def _marked(after: World[S], before: World[S], event: RecordedStep) -> World[S]:
+    """The last step of an explanation completes it."""
+    if after.path is None or after.path is before.path:
+        return after
+    return after._replace(path=replace(after.path, event=event))
 
 
 @dataclass(frozen=True)
