@@ -71,15 +71,16 @@ def test_parameters_of_another_kind_are_refused() -> None:
 
 async def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held() -> None:
     sender, receiver = channel()
-    for name in ("a", "b", "c"):
-        sender.send_nowait(name, 1)
+    sender.send_nowait("a", 1)
     receiver.take_nowait()
     with pytest.raises(LocalProtocolError, match="1 messages were taken and not consumed: consume them first"):
         receiver.receive_nowait()
     for receive in (receiver.receive(), receiver.receive_many(2), receiver.__anext__()):
         with pytest.raises(LocalProtocolError):
-            await receive
+            await receive  # at once, though nothing is here
     receiver.consume()
+    for name in ("b", "c"):
+        sender.send_nowait(name, 1)
     assert receiver.receive_nowait().payload == "b"
     assert (await receiver.take()).payload == "c"
     receiver.consume()

@@ -127,6 +127,21 @@ async def test_nothing_is_heard_within_a_call_and_a_full_carrier_says_when_it_ta
         assert await far.read() == b"next"
 
 
+async def test_a_half_that_is_closed_while_the_carrier_is_full_is_closed_behind_what_was_written(
+    carriers: Callable[[], AbstractAsyncContextManager[Ends]],
+) -> None:
+    async with carriers() as (dialler, acceptor):
+        far = Conversation(acceptor)
+        Conversation(dialler)
+        written = 1
+        while dialler.write([bytes(100_000)]):
+            written += 1
+        dialler.half_close()
+        for _ in range(written):
+            assert await far.read() == bytes(100_000)
+        assert await far.read() is None
+
+
 async def test_a_writer_waits_for_a_reader_that_does_not_read(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:

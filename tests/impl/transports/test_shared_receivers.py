@@ -47,6 +47,8 @@ async def test_no_task_receives_while_another_one_holds_messages(rows: int, way:
         taking, receiving = await two_that_wait(receiver, RemoteReceiver.take_joined, way)
         producer.send(rows, rows)
         taken = await taking
+        with pytest.raises(LocalProtocolError):
+            await way(receiver)  # at once, though nothing is here
         producer.send(rows, rows)
 
         with pytest.raises(LocalProtocolError, match="2 messages were taken and not consumed"):
