@@ -9,9 +9,10 @@ import pytest
 
 from permitflow.errors import UndecodableDataError
 from permitflow.transports.carrier import Conversation
-from permitflow.transports.shared_memory.link import AsyncioLink, place_note
+from permitflow.transports.shared_memory.link import AsyncioLink, inline_header, place_note
 from permitflow.transports.shared_memory.ring import Place, RingReader, RingWriter
 from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds
+from tests.support.turns import turns
 
 MOST_BYTES = 8 << 20
 
@@ -49,6 +50,16 @@ async def test_a_reader_that_keeps_everything_does_not_stop_the_writer(ends: Mem
     await writer.write([content(1, 20_000)])
     assert isinstance(await reader.read(), memoryview)
     writer.close()
+    reader.close()
+
+
+async def test_messages_that_arrive_in_parts_are_put_together(ends: MemoryEnds) -> None:
+    reader = Link(ends.reader_socket, ends.reader)
+    said = inline_header(3) + b"abc" + inline_header(70_000) + bytes(70_000) + inline_header(2) + b"hi"
+    for start, stop in itertools.pairwise((0, 25, 100, 40_000, len(said) - 1, len(said))):
+        await asyncio.get_running_loop().sock_sendall(ends.writer_socket, said[start:stop])
+        await turns()
+    assert [await reader.read() for _ in range(3)] == [b"abc", bytes(70_000), b"hi"]
     reader.close()
 
 
