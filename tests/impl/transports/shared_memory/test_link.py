@@ -1,5 +1,7 @@
 """Messages pass the link whole and in order; a peer that is gone or lies, an interrupt and a fork are noticed."""
 
+import asyncio
+import itertools
 import socket
 import struct
 import subprocess
