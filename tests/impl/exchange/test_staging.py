@@ -76,8 +76,11 @@ class World:
         return await read(self.exchange.replay_channel(channel), rows)
 
     def staging(self, channel: str = "a") -> StagingStatistics:
-        found = next(each for each in self.exchange.statistics() if each.name == channel).staging
+        told = next(each for each in self.exchange.statistics() if each.name == channel)
+        found, kept = told.staging, told.kept
         assert found is not None
+        assert kept is not None
+        assert (kept.staged_rows, kept.published_rows) == (found.staged_rows, found.published_rows)
         return found
 
     async def until(self, holds: Callable[[StagingStatistics], bool], channel: str = "a") -> StagingStatistics:
