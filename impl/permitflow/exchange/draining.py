@@ -54,12 +54,12 @@ def _worth_waiting(exchange: Exchange, before: str | None) -> str | None:
 
 def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
     # A broken channel's rows are incomplete: they need no saving.
-    needs_no_time = exchange.is_durable if channel.kept is not None else channel.state is BridgeState.BROKEN
+    needs_no_time = exchange.is_durable if channel.replay is not None else channel.state is BridgeState.BROKEN
     if _rows_of(channel) and not needs_no_time:
         return True
     open_streams = [stream for stream in channel.streams if stream.state not in _OVER]
     # A consumer may follow a channel that keeps its rows for ever: do not wait for it.
-    return any(channel.kept is None or stream.direction is Direction.PUT for stream in open_streams)
+    return any(channel.replay is None or stream.direction is Direction.PUT for stream in open_streams)
 
 
 def remainder(exchange: Exchange) -> Remainder:
@@ -67,11 +67,11 @@ def remainder(exchange: Exchange) -> Remainder:
     left = Remainder({}, {})
     for channel in exchange.statistics():
         if rows := _rows_of(channel):
-            (left.stored if channel.kept is not None and exchange.is_durable else left.lost)[channel.name] = rows
+            (left.stored if channel.replay is not None and exchange.is_durable else left.lost)[channel.name] = rows
     return left
 
 
 def _rows_of(channel: BridgeStatistics) -> int:
-    if channel.kept is None:
+    if channel.replay is None:
         return channel.numbers.sent_rows - channel.numbers.consumed_rows
-    return channel.kept.kept_rows
+    return channel.replay.kept_rows

@@ -278,6 +278,6 @@ class Exchange:
         if isinstance(channel, BridgeChannel):
             return channel.statistics()
         told, staging = channel.statistics(), self.staging.statistics(channel.name)
-        assert told.kept is not None, "it keeps its rows"
-        kept = replace(told.kept, staged_rows=staging.staged_rows, published_rows=staging.published_rows)
-        return replace(told, kept=kept, staging=staging)
+        assert told.replay is not None, "it keeps its rows"
+        kept = replace(told.replay, staged_rows=staging.staged_rows, published_rows=staging.published_rows)
+        return replace(told, replay=kept, staging=staging)

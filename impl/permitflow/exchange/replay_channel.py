@@ -524,7 +524,7 @@ class ReplayChannel:
             numbers=self._numbers(),
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
-            kept=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
+            replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
         )
 
     def _bridge_state(self) -> BridgeState:

@@ -86,7 +86,7 @@ class BridgeStatistics:
     """The number of streams that put now."""
     streams: tuple[StreamStatistics, ...]
     """The open streams, and the latest finished ones."""
-    kept: KeptRows | None = None
+    replay: KeptRows | None = None
     """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
     """For a channel that keeps its rows; else None."""
@@ -116,7 +116,7 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
         consumer_stopped_seconds=sum(stream.numbers.stopped_seconds for stream in gets),
         compressed_streams=_compressed(bridge),
-        kept=bridge.kept,
+        kept=bridge.replay,
         gauges=numbers.gauges,
         consumer_gauges=_added_up(each.gauges for each in reading),
     )

@@ -68,9 +68,9 @@ async def test_statistics_tell_what_is_kept_and_for_whom() -> None:
     await channel.acknowledge(5, "etl")
     await channel.acknowledge(2, "audit")
     (told,) = exchange.statistics()
-    assert told.kept is not None
-    assert (told.kept.next_row, told.kept.first_kept_row, told.kept.kept_rows) == (7, 2, 5)
-    assert told.kept.acknowledged == {"etl": 5, "audit": 2}
+    assert told.replay is not None
+    assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
+    assert told.replay.acknowledged == {"etl": 5, "audit": 2}
     numbers = told.numbers
     assert (numbers.sent_rows, numbers.consumed_rows, numbers.rows_held, numbers.peak_rows_held) == (7, 2, 5, 7)
 

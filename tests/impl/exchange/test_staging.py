@@ -77,7 +77,7 @@ class World:
 
     def staging(self, channel: str = "a") -> StagingStatistics:
         told = next(each for each in self.exchange.statistics() if each.name == channel)
-        found, kept = told.staging, told.kept
+        found, kept = told.staging, told.replay
         assert found is not None
         assert kept is not None
         assert (kept.staged_rows, kept.published_rows) == (found.staged_rows, found.published_rows)
