@@ -126,6 +126,12 @@ def query(**fixed: object) -> Subject[State, Parameters]:
 
 QUERY = query()
 
+_IN_LATEST_OFFSET = query(acknowledge_in="latestOffset")
+_WITHOUT_STAGING = query(acknowledge_in="latestOffset", staging_rows=0)
+"""No job publishes batches into the channel: their rows would come in addition to the permits."""
+_IN_COMMIT = query(acknowledge_in="commit", driver_crashes=False, durable=True)
+"""Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
+_IN_COMMIT_WITH_CRASHES = query(acknowledge_in="commit", driver_crashes=True)
 
 _CHAPTER = Chapter(QUERY, INVARIANT, "spark-")
 
@@ -294,24 +300,6 @@ def unacknowledging(any_parameters: Callable[[], Parameters]) -> tuple[SymbolicO
     )
 
 
-def _in_latest_offset() -> Parameters:
-    return any_parameters(acknowledge_in="latestOffset")
-
-
-def _without_staging() -> Parameters:
-    """No job publishes batches into the channel: their rows would come in addition to the permits."""
-    return any_parameters(acknowledge_in="latestOffset", staging_rows=0)
-
-
-def _in_commit() -> Parameters:
-    """Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
-    return any_parameters(acknowledge_in="commit", driver_crashes=False, durable=True)
-
-
-def _in_commit_with_crashes() -> Parameters:
-    return any_parameters(acknowledge_in="commit", driver_crashes=True)
-
-
 def _gets_stuck(parameters: Parameters, state: State, moves: tuple[Move, ...]) -> bool:
     """These steps are possible, and then the largest chunk is stuck."""
     after = take(SYSTEM, parameters, state, [*moves, ("Offer", (largest_chunk(parameters),))])
@@ -319,27 +307,27 @@ def _gets_stuck(parameters: Parameters, state: State, moves: tuple[Move, ...]) -
 
 
 def _is_live(excess: int) -> bool:
-    parameters = _in_latest_offset()
+    state, parameters = _IN_LATEST_OFFSET.any_case()
     assume(largest_chunk(parameters) <= parameters.row_permits + excess)
-    return never_stuck(any_state(parameters), parameters)
+    return never_stuck(state, parameters)
 
 
 def _never_fits(nearer: int) -> bool:
-    parameters = _in_latest_offset()
+    parameters = _IN_LATEST_OFFSET.any_parameters()
     assume(largest_chunk(parameters) > parameters.row_permits - nearer)
     assume(largest_chunk(parameters) <= parameters.horizon)
     return _gets_stuck(parameters, SYSTEM.initial(parameters), ())
 
 
 def _is_live_in_commit(excess: int) -> bool:
-    parameters = _in_commit()
+    state, parameters = _IN_COMMIT.any_case()
     assume(parameters.batch_cap <= parameters.row_permits - largest_chunk(parameters) + excess)
-    return never_stuck(any_state(parameters), parameters)
+    return never_stuck(state, parameters)
 
 
 def _is_stuck_in_commit(nearer: int) -> bool:
     """One batch takes so many rows that the largest chunk does not fit beside it."""
-    parameters = _in_commit()
+    parameters = _IN_COMMIT.any_parameters()
     largest = largest_chunk(parameters)
     assume(parameters.batch_cap > parameters.row_permits - largest - nearer)
     too_many = max(0, parameters.row_permits - largest + 1)
@@ -349,7 +337,7 @@ def _is_stuck_in_commit(nearer: int) -> bool:
 
 def _is_stuck_after_crashes(fewer: int) -> bool:
     """Too many rows were never acknowledged: the largest chunk does not fit."""
-    parameters = _in_commit_with_crashes()
+    parameters = _IN_COMMIT_WITH_CRASHES.any_parameters()
     largest = largest_chunk(parameters)
     too_many = max(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
@@ -367,13 +355,12 @@ def _has_two_batches(state: State, parameters: Parameters) -> bool:
 
 
 def _two_batches_fit(fewer: int) -> bool:
-    parameters = _without_staging()
-    state = any_state(parameters)
+    state, parameters = _WITHOUT_STAGING.any_case()
     return not _has_two_batches(state, parameters) or 2 * parameters.batch_cap <= parameters.row_permits - fewer
 
 
 def _two_batches_come(excess: int) -> bool:
-    parameters = _without_staging()
+    parameters = _WITHOUT_STAGING.any_parameters()
     rows = 2 * parameters.batch_cap
     assume(rows <= parameters.row_permits + excess)
     moves: list[Move] = [("PlanBatch", ()), ("WriteOffsetLog", ()), ("RunTask", ())]
@@ -400,7 +387,7 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "row may be offered as well: live if and only if the batch cap is at most row_permits - the largest "
             "chunk.",
             claim("if", _is_live_in_commit, "by one more"),
-            *filling(_in_commit),
+            *filling(_IN_COMMIT.any_parameters),
             claim(
                 "only if: beyond, one batch leaves no room for the largest chunk, and is never acknowledged",
                 _is_stuck_in_commit,
@@ -412,7 +399,7 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "CrashDriver",
             "Acknowledging in commit, if the driver may crash often enough: no cap is small enough. Each crash between "
             "offset log and commit leaves rows that are never acknowledged, until no chunk fits.",
-            *unacknowledging(_in_commit_with_crashes),
+            *unacknowledging(_IN_COMMIT_WITH_CRASHES.any_parameters),
             claim(
                 "the largest chunk is stuck behind rows that are committed, and not acknowledged",
                 _is_stuck_after_crashes,
@@ -425,7 +412,7 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "Acknowledging in latestOffset, if no job publishes batches into the channel: a full batch can wait "
             "while a full batch runs if and only if the batch cap is at most half of row_permits.",
             claim("only if", _two_batches_fit, "half of row_permits - 1"),
-            *filling(_without_staging),
+            *filling(_WITHOUT_STAGING.any_parameters),
             claim("if", _two_batches_come, "half of row_permits + 1"),
         ),
     )
@@ -477,9 +464,8 @@ def _is_drained(state: State) -> bool:
 
 
 def _drains(excess: int) -> bool:
-    parameters = any_parameters(acknowledge_in="latestOffset")
+    state, parameters = _IN_LATEST_OFFSET.any_case()
     assume(largest_chunk(parameters) <= parameters.row_permits + excess)
-    state = any_state(parameters)
     return SYSTEM.can_move(state, parameters) or state.phase == "failed" or _is_drained(state)
 
 
@@ -503,7 +489,7 @@ def _progress_theorems() -> tuple[Theorem, ...]:
             "WholeWhenIdle",
             "Acknowledging in latestOffset: where a query can do nothing more, and has not failed, the permits of "
             "all rows that it has read have returned, the tail of the stream included.",
-            query(acknowledge_in="latestOffset").holds_whenever_invariant(
+            _IN_LATEST_OFFSET.holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["WholeWhenIdle"], _whole_in_any_call, "but for the last batch"
             ),
         ),
