@@ -73,8 +73,10 @@ def test_a_run_that_was_lucky_says_so(command: Command, report: Report, tmp_path
 def test_a_sweep_is_a_table_a_file_and_a_report(command: Command, report: Report, tmp_path: Path) -> None:
     varied = "--sweep row_permits=32..128:x2 --sweep permit_batch=1,16 --chunks 100"
     arguments = ("simulate", *NUMBERS, *varied.split())
-    code, stdout, _ = command(*arguments, "--csv", str(tmp_path / "sweep.csv"))
+    drawing = tmp_path / "sweep.svg"
+    code, stdout, _ = command(*arguments, "--csv", str(tmp_path / "sweep.csv"), "--plot", str(drawing))
     assert code == 0
+    assert all(f">{label}<" in drawing.read_text() for label in ("permit_batch 1", "permit_batch 16", "row permits"))
     assert f"written: {tmp_path / 'sweep.csv'}" in stdout
     with (tmp_path / "sweep.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
