@@ -80,8 +80,8 @@ bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
 bench-smoke: setup  ## do the benchmarks still run? seconds
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python -m benchmarks.soak_grpc --rows 500000 --slow-seconds 5
-	@$(BIN)/python -m benchmarks.stalled_stages --seconds 2
-	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 2
+	@$(BIN)/python -m benchmarks.stalled_stages --seconds 4
+	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 4
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --rounds 1 --seconds 3
 
 soak: setup  ## ten million rows through gRPC, then memory under a consumer that is a hundred times slower
