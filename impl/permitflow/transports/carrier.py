@@ -73,6 +73,10 @@ class Carrier(Protocol):
         """
         ...
 
+    def write_sign(self, sign: Buffer) -> bool:
+        """As ``write``, for a message that only asks or says whether other messages have come."""
+        return self.write((sign,))
+
     @property
     def takes_last_words(self) -> bool:
         """After ``on_error``: can a message still tell the peer the reason?"""

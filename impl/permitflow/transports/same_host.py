@@ -154,13 +154,20 @@ class HostCarrier(Carrier):
         """See ``Carrier``."""
         if self._link is None:
             self._has_written = True
-            self._is_network_full = not self._inner.write(self._checksums.add(message))
-            return not self._is_network_full
+            return self._write_network(message)
         if self._has_written:
             return self._link.write(message)
         self._has_written = True
         self._inner.write(self._checksums.add(message))
         return True  # the link takes the next message
+
+    def write_sign(self, sign: Buffer) -> bool:
+        """See ``Carrier``; a link loses no message, and an acceptor may be asked before its first message."""
+        return self._write_network((sign,)) if self._link is None else True
+
+    def _write_network(self, message: Sequence[Buffer]) -> bool:
+        self._is_network_full = not self._inner.write(self._checksums.add(message))
+        return not self._is_network_full
 
     @property
     def sign_seconds(self) -> float | None:

@@ -96,7 +96,7 @@ class Writing:
                 self._on_silence(seconds * _MOST_UNANSWERED)
                 return
         elif self._owes_sign and not self._is_full:
-            self._is_full, self._owes_sign = not self._carrier.write((_ASK,)), False
+            self._is_full, self._owes_sign = not self._carrier.write_sign(_ASK), False
             self._unanswered = int(self._is_asking)
         self._sign_timer = self._loop.call_later(seconds, self._give_sign)
 
@@ -117,7 +117,7 @@ class Writing:
 
     def _answer(self) -> None:
         if not self._is_full:
-            self._is_full, self._owes_answer = not self._carrier.write((_ANSWER,)), False
+            self._is_full, self._owes_answer = not self._carrier.write_sign(_ANSWER), False
 
     def now(self) -> None:
         """Write the due messages as far as the carrier takes them; ``on_over`` reports errors later."""

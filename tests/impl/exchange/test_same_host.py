@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,14 @@ import pytest
 from permitflow.errors import SameHostError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.transports.same_host import Offer, settle
 from permitflow.transports.shared_memory.region import RING_NAME
+from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA
+from tests.support.peers_by_hand import answered, dialling, encoded, get_frame
 from tests.support.process import open_descriptors, ring_mappings
 from tests.support.served import served
 
@@ -77,6 +82,23 @@ async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> N
             assert sender.statistics().path == "network: it is switched off at this end"
             assert stream.numbers.path == "network: the peer does not offer to share memory"
             await sender.end()
+
+
+async def test_the_agreement_comes_over_the_network_also_to_a_reader_that_waited_and_asked_for_a_sign() -> None:
+    """Only then does the reader change over to memory, and would hear nothing there before."""
+    async with served(CHANNEL, schema=None) as (_, address), dialling(address, GET_STREAM) as reader:
+        with closing(Offer(SameHost.REQUIRE, writes=False, who="the exchange")) as offer:
+            await reader.write([encoded(GET_STREAM, get_frame(channel=CHANNEL, same_host=offer.frame))])
+            await reader.write([pb.FromDownstream(sign=pb.SIGN_ASK).SerializeToString()])
+            answer = await reader.read()
+            assert answer == pb.FromUpstream(sign=pb.SIGN_ANSWER).SerializeToString()
+            async with put(address, CHANNEL, SCHEMA), asyncio.timeout(PATIENCE_SECONDS):
+                agreement = await reader.read()
+                assert agreement is not None
+                (agreed,) = answered(GET_STREAM, agreement)
+                link = settle(offer, agreed.same_host).link
+                assert link is not None
+                link.close()
 
 
 @pytest.mark.parametrize(("here", "there"), [("require", "never"), ("never", "require")])
