@@ -77,7 +77,7 @@ bench-docs: setup  ## paste what make bench and the others have measured into do
 bench-models: setup  ## explorer beside TLC, recorded runs, proofs: minutes
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --part checking
 
-bench-smoke: setup  ## do the benchmarks still run? seconds
+bench-smoke: setup  ## do the benchmarks still run? some minutes
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run --smoke --folder build/bench-smoke
 	@$(BIN)/python -m benchmarks.soak_grpc --rows 500000 --slow-seconds 5
 	@$(BIN)/python -m benchmarks.stalled_stages --seconds 4

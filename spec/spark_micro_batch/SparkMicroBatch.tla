@@ -219,7 +219,7 @@ AbortLate ==
     /\ staged' = NoRows
     /\ UNCHANGED <<waiting, exchange, driver, tasks, published, table, faults>>
 
-\* The query was stopped, and its source is asked no more: whoever was told what the commit log has acknowledges it in
+\* The query was stopped, and its source is asked no more: a process that knows what the commit log has acknowledges it in
 \* the driver's place.  If the word comes when the query runs again, it is what Acknowledge says there, or nothing new.
 AcknowledgeForDriver ==
     /\ phase = "down" /\ AcknowledgeIn = "latestOffset" /\ acknowledged < CommittedEnd

@@ -321,7 +321,7 @@ class Consumer(Role):
                 self.journal.note(receiver.statistics())
 
     async def run_ahead(self, sender: LocalSender[pa.RecordBatch]) -> None:
-        """Barriers without end; whoever has reached all others ends it."""
+        """Barriers without end; the one that has reached all others ends it."""
         try:
             for number in count(1):
                 await sender.send_barrier(number)

@@ -1,6 +1,6 @@
 """Pony's back-pressure: a scheduler that does not run the senders of an overloaded actor.  No I/O, no clock.
 
-An actor that has work for a whole batch is *overloaded*; one that says so itself is *under pressure*.  Whoever sends to
+An actor that has work for a whole batch is *overloaded*; one that says so itself is *under pressure*.  A sender to
 such an actor, or to a muted one, is muted when its behaviour returns: it does not run until all its muters are
 released.  Its messages are delivered all the same, and its mailbox grows.  So nothing is lost, and nothing is bounded.
 

@@ -131,7 +131,7 @@ def test_a_message_to_oneself_does_not_mute() -> None:
 
 
 def test_muting_is_transitive() -> None:
-    """P-3: whoever sends to a muted actor is muted, and is released with it."""
+    """P-3: a sender to a muted actor is muted, and is released with it."""
     actors = scheduler("far", "sender", "receiver")
     muted(actors, "receiver")
     actors.send("far", "sender")

@@ -190,7 +190,7 @@ def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
     opened.press("End")
     shows(read(opened), run, 100_000)
     assert opened.page.evaluate("document.querySelectorAll('*').length") < 2500
-    # The median, since a busy machine interrupts some steps; whoever draws all steps instead of one needs seconds each.
+    # The median, since a busy machine interrupts some steps; drawing all steps instead of one takes seconds each.
     assert median(opened.page.evaluate(TWENTY_STEPS)) < 500
 
 

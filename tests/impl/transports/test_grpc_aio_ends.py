@@ -66,7 +66,7 @@ async def test_a_block_that_forgets_the_end_aborts_the_channel() -> None:
         with pytest.raises(ChannelAbortedError, match="left without ending it"):
             async with put(server.address, "orders/0", SCHEMA):
                 pass
-        # Whoever comes later is told as well.
+        # Later callers are told as well.
         with pytest.raises(ChannelAbortedError):
             await read(server.address)
 

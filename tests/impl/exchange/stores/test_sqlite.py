@@ -203,7 +203,7 @@ async def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_
     place = channel(open_store())
     assert (place.load().next_row, place.load().producers) == (next_row, {"p": next_row})
     assert numbers(await place.read(0, next_row)) == list(range(next_row))
-    # Whoever runs the exchange is told as well.
+    # The operator of the exchange is told as well.
     told = [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
     assert [message.partition("store ")[2].split()[1:4] for message in told] == [
         ["cannot", "be", "written:"],

@@ -433,7 +433,7 @@ def test_a_store_that_may_not_be_written_to_is_named(
 ) -> None:
     open_store().close()
     kept = tmp_path / "store" / name
-    # As whoever runs the tests may write to everything.
+    # The user who runs the tests may write to everything.
     monkeypatch.setattr("os.access", lambda path, _: path != kept)
     with pytest.raises(StoreUnusableError, match=f"{kept.name} may not be written to"):
         open_store()
