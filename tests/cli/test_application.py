@@ -145,7 +145,7 @@ CLEANED_UP, WENT_ON = "it cleaned up\n", "it went on\nit cleaned up\n"
 
 
 def signalled(number: str, handler: str) -> str:
-    """A program that gets a signal; whoever runs the tests may handle it otherwise."""
+    """A program that gets a signal; the process of the tests may handle it otherwise."""
     return f"import signal; signal.signal(signal.{number}, signal.{handler})" + PROGRAM.format(
         f"signal.raise_signal(signal.{number})"
     )

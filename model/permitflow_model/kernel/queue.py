@@ -270,7 +270,7 @@ def _fold(
     """Sum a stack from its bottom, and remember each partial sum; ``owner`` tells sums under the same key apart."""
     if stack is None:
         return nothing
-    # Mostly the sum of the whole stack is known, or of all but its newest item.
+    # Usually the sum of the whole stack, or of all its items but the newest, is known already.
     known = stack.sums.get(key)
     if known is not None and known[0] is owner:
         return cast("V", known[1])  # only `measure` writes under its key
