@@ -798,10 +798,37 @@ class TaskRetryError(PermitflowError):
     """Spark started a task again whose first attempt may have sent rows."""
 
     partition: int
-    attempt: int  # from 0
+    attempt: int  # Spark's taskAttemptId: no other attempt has it
     text = (
-        "partition {partition} is written for the second time (attempt {attempt}): rows of the first attempt may "
-        "have been consumed already and would come twice; run the whole job again, and without speculation"
+        "partition {partition} is written for the second time (task attempt {attempt}): rows of the first attempt may "
+        "have been consumed already and would come twice; run the whole job again, and without speculation, or write "
+        "with delivery=staged, which takes second attempts"
+    )
+
+
+class JobTotalError(PermitflowError):
+    """A job ends, and the exchange has taken other rows of it than those that count."""
+
+    job: str
+    channel: str
+    rows: int  # that count, as the job says
+    taken: int
+    sending: int  # streams of attempts that are still open
+    text = (
+        "{rows} rows of job {job!r} count in channel {channel!r}, and the exchange has taken {taken} ({sending} "
+        "attempts still send): an attempt that does not count has sent rows, or the exchange was restarted meanwhile; "
+        "run the whole job again, into a new channel"
+    )
+
+
+class TooManyTasksError(PermitflowError):
+    """A job has more tasks than an exchange remembers, so that it could not refuse their second attempts."""
+
+    job: str
+    limit: int
+    text = (
+        "no further task of job {job!r} can begin: the exchange remembers {limit} tasks, the most that there may be, "
+        "and other jobs that have open streams; coalesce the rows into fewer partitions, or write with delivery=staged"
     )
 
 

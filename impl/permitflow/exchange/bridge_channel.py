@@ -23,6 +23,7 @@ from permitflow.errors import (
 from permitflow.exchange.bridge import Bridge
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
+from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.recording import RecorderFactory
@@ -38,10 +39,16 @@ class BridgeChannel:
     """A named channel between any number of producers and one consumer at a time."""
 
     def __init__(
-        self, name: str, parameters: Parameters, schema: pa.Schema | None, record: RecorderFactory | None
+        self,
+        name: str,
+        parameters: Parameters,
+        schema: pa.Schema | None,
+        record: RecorderFactory | None,
+        attempts: AttemptBooks,
     ) -> None:
         """Use ``Exchange.add_channel``."""
         self.name = name
+        self.attempts = attempts
         self.parameters = parameters
         self._sender: LocalSender[pa.RecordBatch]
         self._receiver: LocalReceiver[pa.RecordBatch]
@@ -257,6 +264,7 @@ class _Producer(ProducerStream[BridgeChannel]):
                 if end.closes_channel:
                     channel.end()
                 self._has_finished = True
+                self._end_attempt()
                 outcome = await channel.outcome(end.until)
                 channel.producers.discard(self)
                 self._end.answer_end(outcome)
@@ -274,7 +282,10 @@ class _Producer(ProducerStream[BridgeChannel]):
     async def give_up(self, abort: Abort) -> None:
         """Break the channel."""
         if self.name:
-            self._channel.abort(f"the producer at {self.peer} gave up: {abort.reason}")
+            await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
+
+    async def _break(self, reason: str) -> None:
+        self._channel.abort(reason)
 
     async def _accept(self, put: Put, schema: pa.Schema) -> None:
         channel = self._channel
@@ -285,6 +296,7 @@ class _Producer(ProducerStream[BridgeChannel]):
         await self._end.meet(self._same_host)
         # Meanwhile, another producer may have declared a schema or ended the channel.
         channel.require_producible(schema)
+        await self._begin(put)
         self._agree(schema)
         channel.announce(schema)
         channel.producers.add(self)

@@ -15,6 +15,7 @@ from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
+from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.compression import Compression, checked
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.names import require_name
@@ -80,6 +81,8 @@ class Exchange:
         """Share the event loop between long pieces of work."""
         self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
         """The rows that are not published yet."""
+        self.attempts = AttemptBooks()
+        """Which tasks of jobs have sent rows directly."""
         self.record = record
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
@@ -176,7 +179,7 @@ class Exchange:
                 rule = "are named for channels with retention 'replay' only"
                 raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
             chosen = chosen or ChannelParameters()
-            bridges = [BridgeChannel(name, chosen, schema, self.record) for name in names]
+            bridges = [BridgeChannel(name, chosen, schema, self.record, self.attempts) for name in names]
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
@@ -190,7 +193,7 @@ class Exchange:
         require_room(kept_rows=limit_rows, staging_rows=staging_rows)
         places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
         keepers = [
-            ReplayChannel(name, chosen, schema, place, consumers, limit_rows)
+            ReplayChannel(name, chosen, schema, place, consumers, limit_rows, self.attempts)
             for name, place in zip(names, places, strict=True)
         ]
         for channel in keepers:

@@ -37,6 +37,7 @@ from permitflow.errors import (
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
+from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
@@ -96,6 +97,7 @@ class ReplayChannel:
         store: ChannelStore,
         consumers: Sequence[str],
         limit_rows: int,
+        attempts: AttemptBooks,
     ) -> None:
         """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
 
@@ -105,6 +107,7 @@ class ReplayChannel:
         """
         kept = store.load()
         self.name = name
+        self.attempts = attempts
         self.parameters = parameters
         self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
         """The most rows of a kept piece: larger chunks are split."""
@@ -559,6 +562,9 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
     KEEPS: ClassVar[str] = "staged rows"
     """What, in words."""
 
+    async def _break(self, reason: str) -> None:
+        await self._channel.break_(reason)
+
     async def _keep_all(self, keep: Keep) -> End | None:
         """Keep the producer's rows and barriers; return its End, or None if it gave up."""
         try:
@@ -643,6 +649,7 @@ class ReplayProducer(KeepingProducer):
             first_row = await channel.claim(name, self) if name else None
             # Another producer may have ended the channel meanwhile.
             channel.require_appendable(schema)
+            await self._begin(put)
             self._agree(schema, first_row)
             end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
         finally:
@@ -651,6 +658,7 @@ class ReplayProducer(KeepingProducer):
         if end is not None:
             if end.closes_channel:
                 await channel.end()
+            self._end_attempt()
             self._end.answer_end(EndOutcome.ACCEPTED)
 
     async def _keep_marker(self, message: Message[object]) -> None:
@@ -674,7 +682,7 @@ class ReplayProducer(KeepingProducer):
     async def give_up(self, abort: Abort) -> None:
         """Break the channel: its rows are incomplete."""
         if self.name and self._replacement is None:
-            await self._channel.break_(f"the producer at {self.peer} gave up: {abort.reason}")
+            await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
 
 
 class ReplayConsumer(ConsumerStream[ReplayChannel]):

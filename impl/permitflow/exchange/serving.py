@@ -213,7 +213,9 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
             return await _positions(exchange, channels, request.consumer)
         case Publish():
             await exchange.turns.all(exchange.replay_channel(part.channel) for part in request.parts)
-            return Published(await exchange.staging.publish(request.query, request.batch, request.parts))
+            was_published = await exchange.staging.publish(request.query, request.batch, request.parts)
+            last_batch = exchange.staging.books.published_batches.get(request.query, request.batch)
+            return Published(was_published, last_batch)
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():

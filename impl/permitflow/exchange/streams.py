@@ -6,7 +6,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from permitflow.errors import JobTotalError, TaskRetryError
 from permitflow.exchange.statistics import Direction, StreamStatistics
+from permitflow.protocol.attempts import AttemptBooks, Sending
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, Get, Put
 from permitflow.transports.arrow import read_schema, require_equal_schemas
@@ -54,6 +56,7 @@ class _Channel(Protocol):
     name: str
     parameters: Parameters
     streams: Streams
+    attempts: AttemptBooks
 
     async def known_schema(self) -> pa.Schema: ...
 
@@ -109,6 +112,44 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
     """A producer that has dialled."""
 
     direction = Direction.PUT
+
+    _sending: Sending | None = None
+
+    async def _begin(self, put: Put) -> None:
+        """Begin the attempt that the producer states, or compare the total of its job; no wait unless it is refused.
+
+        Raises:
+            TaskRetryError: another attempt at the same task has begun before; if it has sent rows, the channel breaks.
+            JobTotalError: other rows of the job have come than count; the channel breaks.
+        """
+        books, channel = self._channel.attempts, self._channel.name
+        try:
+            if put.attempt is not None:
+                self._sending = books.begin(put.attempt, channel, self._rows_so_far)
+            if put.total is not None:
+                books.require_total(put.total, channel)
+        except (TaskRetryError, JobTotalError) as error:
+            if put.attempt is None or books.spoils(put.attempt):
+                await self._break(str(error))
+            raise
+
+    def _rows_so_far(self) -> int:
+        numbers = self._end.statistics()
+        return numbers.consumed_rows + numbers.inbox_rows
+
+    def _end_attempt(self) -> None:
+        """Note that all rows of the attempt are here; before the producer hears of it."""
+        if self._sending is not None:
+            self._sending.end()
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._end_attempt()
+        super().leave()
+
+    @abstractmethod
+    async def _break(self, reason: str) -> None:
+        """Break the channel: its rows are incomplete, or some stand twice."""
 
     @abstractmethod
     async def serve(self, put: Put, schema: pa.Schema) -> None:

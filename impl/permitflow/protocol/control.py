@@ -162,7 +162,9 @@ class Published:
     """The reply to Publish."""
 
     was_published: bool
-    """An earlier request has published the batch; this one has changed nothing."""
+    """An earlier request has published the batch, or a later one; this request has changed nothing."""
+    last_batch: int = 0
+    """The query's last published batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,12 @@ __all__ = [
     "Feedback",
     "Frame",
     "Get",
+    "JobTotal",
     "Put",
     "SameHostAnswer",
     "SameHostOffer",
     "Staging",
+    "TaskAttempt",
     "UpstreamFrame",
     "frame_name",
 ]
@@ -64,6 +66,24 @@ class Staging(NamedTuple):
     partition: int
     attempt: str
     """Unique among the attempts at this partition, even after a restart of the query."""
+
+
+class TaskAttempt(NamedTuple):
+    """One attempt at one task of a job whose rows are delivered as they come."""
+
+    job: str
+    """Unique, also among the runs of the same program."""
+    partition: int
+    """Which of the job's tasks."""
+    attempt: int
+    """Unique among the attempts at this task."""
+
+
+class JobTotal(NamedTuple):
+    """How many rows in a channel the tasks of a job have sent that count."""
+
+    job: str
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +129,10 @@ class Put(Opening):
     """For a channel that keeps its rows: the producer's name, by which it resumes; empty: a producer without a name."""
     staging: Staging | None = None
     """For a channel that keeps its rows: the attempt that stages these rows; they are visible once published."""
+    attempt: TaskAttempt | None = None
+    """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
+    total: JobTotal | None = None
+    """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
 
 
 @dataclass(frozen=True, slots=True)

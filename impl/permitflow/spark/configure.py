@@ -216,6 +216,11 @@ def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: f
         )
     if given.get("spark.speculation", "false").lower() == "true":
         found.append("spark.speculation starts tasks twice, which direct writers refuse: set it to false")
+    if slots is None and not is_remote_server(given) and (master := master_of(given)) is not None:
+        found.append(
+            f"{master} is a cluster: a lost executor fails a job that writes with delivery=direct, since its rows may "
+            "have been read; delivery=staged survives that, and so do readers of channels that keep their rows"
+        )
     idle = _seconds(given.get("spark.python.worker.idleTimeoutSeconds", "0"))
     kills = given.get("spark.python.worker.killOnIdleTimeout", "false").lower() == "true"
     if kills and 0 < idle <= timeout_seconds:

@@ -5,7 +5,10 @@ and each channel's reader comes to a clean end after the last row; a reader that
 row.  If a task fails or is killed after it may have sent rows, the readers of its channel fail with an error that says
 so, and the job's abort fails the readers of the other channels: no reader takes a shortened result for a whole one.
 A second attempt of a task is refused, because the rows of the first may have been read already: the job fails instead
-of delivering rows twice.  So disable speculation and retries, or write with ``delivery=staged``, which survives both.
+of delivering rows twice.  Spark numbers attempts from 0 again when it runs a whole stage again, as after a lost
+executor; so the exchange tells attempts apart by the job, the partition and Spark's ``taskAttemptId``, and compares at
+the end the rows that count with those that it has taken.  So disable speculation and retries, or write with
+``delivery=staged``, which survives both.
 
 ``StagedStreamWriter`` and, with ``delivery=staged``, ``StagedBatchWriter`` write exactly once.  Tasks stage their rows
 in the exchange, each attempt in an area of its own, where no reader sees them.  The driver's commit publishes one
@@ -21,10 +24,11 @@ arrive after the batch was published, or while the next driver runs the batch ag
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar, Unpack
 from uuid import uuid4
 
 import pyarrow as pa
@@ -35,9 +39,7 @@ from pyspark.sql.types import StructType
 from permitflow.chunks import slices
 from permitflow.errors import ChannelError, PeerGoneError, PermitflowError, TaskRetryError, UnknownBatchError
 from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.protocol.frames import EndOutcome, Staging
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
@@ -46,7 +48,7 @@ from permitflow.spark.schema import arrow_schema, conform
 from permitflow.transports.shared_memory import SameHost
 
 if TYPE_CHECKING:
-    from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink
+    from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, PutOptions
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +60,6 @@ _AT_ONCE = 16
 
 # The driver's abort waits this long: the exchange itself may be the cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
-
-# A restarted exchange is back within seconds; a mistyped address must not cost each attempt of a task more than this.
-_LONGEST_ABSENCE_SECONDS = 20.0
 
 # Spark's local properties that name a task's micro-batch.
 _QUERY_PROPERTY = "sql.streaming.queryId"
@@ -81,7 +80,7 @@ def _context() -> TaskContext:
 
 
 class SentMessage(WriterCommitMessage):
-    """The totals of what one task has sent."""
+    """The totals of what one attempt has sent."""
 
     def __init__(self, channel: str, rows: int) -> None:
         self.channel = channel
@@ -101,7 +100,12 @@ class _Sending:
         return channels[context.partitionId() % len(channels)]
 
     def send(
-        self, batches: Iterable[pa.RecordBatch], context: TaskContext, *, staging: Staging | None = None
+        self,
+        batches: Iterable[pa.RecordBatch],
+        context: TaskContext,
+        *,
+        staging: Staging | None = None,
+        attempt: TaskAttempt | None = None,
     ) -> SentMessage:
         """Send all rows of a task, and wait until the exchange has accepted them.  Waits for permits.
 
@@ -109,6 +113,7 @@ class _Sending:
 
         Raises:
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
+            TaskRetryError: another attempt at the same task has begun before.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         channel = self.channel_of(context)
@@ -117,18 +122,19 @@ class _Sending:
         if first is None:
             return SentMessage(channel, 0)
         with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
-            return self._send(channel, staging, first, chunks, streams)
+            return self._send(channel, staging, attempt, first, chunks, streams)
 
     def _send(
         self,
         channel: str,
         staging: Staging | None,
+        attempt: TaskAttempt | None,
         first: pa.RecordBatch,
         others: Iterable[pa.RecordBatch],
         streams: StreamRecording,
     ) -> SentMessage:
         wanted = self._options.exchange.wanted
-        with self._opened(channel, wanted=wanted, record=streams.record, staging=staging) as sink:
+        with self._opened(channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt) as sink:
             streams.add(sink)
             sink.send(first)
             for chunk in others:
@@ -136,49 +142,41 @@ class _Sending:
             sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
             return SentMessage(channel, sink.statistics().sent_rows)
 
-    def _opened(
-        self, channel: str, *, wanted: ChannelParameters | None, record: RecorderFactory | None, staging: Staging | None
-    ) -> "BlockingSink":
+    def _opened(self, channel: str, **stated: Unpack["PutOptions"]) -> "BlockingSink":
         """Connect, and try again while an exchange that keeps its rows restarts: that need not fail the task."""
-        patience = Patience(min(self._options.exchange.timeout_seconds, _LONGEST_ABSENCE_SECONDS), [channel])
+        patience = Patience(self._options.exchange.timeout_seconds, [channel])
         while True:
             try:
-                return self.open(channel, wanted=wanted, record=record, staging=staging)
+                return self.open(channel, **stated)
             except PeerGoneError as error:
-                if staging is None:
+                if stated.get("staging") is None:
                     raise
                 patience.wait(error)
 
     def open(
-        self,
-        channel: str,
-        *,
-        timeout_seconds: float | None = None,
-        wanted: ChannelParameters | None = None,
-        record: RecorderFactory | None = None,
-        staging: Staging | None = None,
-        same_host: SameHost | None = None,
+        self, channel: str, *, timeout_seconds: float | None = None, **stated: Unpack["PutOptions"]
     ) -> "BlockingSink":
         """Connect; see ``open_sink``.  The options give the defaults."""
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import open_sink
 
         leave_imports_alone()
-        return open_sink(
-            self._options.exchange.address,
-            channel,
-            arrow_schema(self._schema),
-            wanted=wanted,
-            timeout_seconds=timeout_seconds or self._options.exchange.timeout_seconds,
-            record=record,
-            same_host=same_host or self._options.exchange.same_host,
-            compression=self._options.exchange.compression,
-            staging=staging,
-        )
+        exchange = self._options.exchange
+        options: PutOptions = {"same_host": exchange.same_host, "compression": exchange.compression, **stated}
+        seconds = timeout_seconds or exchange.timeout_seconds
+        return open_sink(exchange.address, channel, arrow_schema(self._schema), timeout_seconds=seconds, **options)
 
-    def open_for_a_word(self, channel: str, *, timeout_seconds: float | None = None) -> "BlockingSink":
+    def open_for_a_word(
+        self,
+        channel: str,
+        *,
+        timeout_seconds: float | None = None,
+        attempt: TaskAttempt | None = None,
+        total: JobTotal | None = None,
+    ) -> "BlockingSink":
         """Connect to send an end or an abort, without preparing for rows."""
-        return self.open(channel, timeout_seconds=timeout_seconds, same_host=SameHost.NEVER)
+        never = SameHost.NEVER
+        return self.open(channel, timeout_seconds=timeout_seconds, same_host=never, attempt=attempt, total=total)
 
     def declare_schema(self, channel: str) -> None:
         """State the schema of a channel that gets no rows, so that its readers know it."""
@@ -195,6 +193,11 @@ class _Sending:
 class ExchangeWriter(_Sending, DataSourceArrowWriter):
     """Writes through ``PutStream``.  Built in a planning process, pickled, used in the workers and in the driver."""
 
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        """Draw the job's name; planning process, once per job."""
+        super().__init__(options, schema)
+        self._job = uuid4().hex
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
@@ -204,33 +207,40 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         context = _context()
+        attempt = TaskAttempt(self._job, context.partitionId(), context.taskAttemptId())
         if context.attemptNumber() > 0:
-            self._refuse_retry(context)
-        return self.send(iterator, context)
+            self._refuse_retry(context, attempt)
+        return self.send(iterator, context, attempt=attempt)
 
-    def _refuse_retry(self, context: TaskContext) -> NoReturn:
-        # If the first attempt broke the channel, the exchange's error says why, which helps more than TaskRetryError.
-        # The first attempt may also be alive, or have succeeded, so this attempt must not break the channel.
-        with self.open_for_a_word(self.channel_of(context)) as sink:
+    def _refuse_retry(self, context: TaskContext, attempt: TaskAttempt) -> NoReturn:
+        # The exchange cannot know the first attempt if it was restarted meanwhile.  If the first attempt broke the
+        # channel, the exchange's error says why, which helps more than TaskRetryError.
+        with self.open_for_a_word(self.channel_of(context), attempt=attempt) as sink:
             sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-        raise TaskRetryError(partition=context.partitionId(), attempt=context.attemptNumber())
+        raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """End the channels for their readers; driver side, once, after all tasks have succeeded.
 
-        Connects to all channels before it ends the first.  Waits until the connected readers have consumed all rows.
+        Connects to all channels before it ends the first: each compares the rows that count with those that it has
+        taken.  Waits until the connected readers have consumed all rows.
         If another job continues the stream (``end=false``), it ends no channel and waits for no reader, but fails if
         a channel has lost its reader.
 
         Raises:
+            JobTotalError: a channel has other rows than those that count; its readers have got an error.
             PermitflowError: a channel could not be ended, or has lost its reader; Spark calls ``abort`` then.
         """
+        rows = Counter[str]()
+        for message in messages:
+            if isinstance(message, SentMessage):
+                rows[message.channel] += message.rows
         ends, channels = self._options.end, self._options.exchange.channels
         until = EndOutcome.CONSUMED if ends else EndOutcome.ACCEPTED
         with ExitStack() as stack:
 
             def reach(channel: str) -> "BlockingSink":
-                return stack.enter_context(self.open_for_a_word(channel))
+                return stack.enter_context(self.open_for_a_word(channel, total=JobTotal(self._job, rows[channel])))
 
             sinks = _at_once(reach, channels)
             # Send every end before waiting for any: a reader may need one channel's end to continue with another.

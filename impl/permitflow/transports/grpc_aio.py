@@ -43,7 +43,7 @@ from permitflow.protocol.control import (
     StagedPart,
 )
 from permitflow.protocol.flow import Group, Parameters
-from permitflow.protocol.frames import EndOutcome, Get, Put, Staging
+from permitflow.protocol.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
 from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
@@ -300,6 +300,8 @@ async def put(
     compression: Compression = Compression.AUTO,
     producer: str = "",
     staging: Staging | None = None,
+    attempt: TaskAttempt | None = None,
+    total: JobTotal | None = None,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
@@ -321,6 +323,8 @@ async def put(
             how many of its rows are kept, and it sends those that follow.  An older stream under this name is
             broken off.
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
+        attempt: at a task of a job: the exchange refuses a second one.
+        total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
 
     Raises:
         InvalidParametersError: this end does not have that codec.
@@ -328,6 +332,7 @@ async def put(
         PeerGoneError: the exchange has gone, or the channel's consumer has.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
+        TaskRetryError: another attempt at the same task has begun before.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
     _require_name(channel)
@@ -343,6 +348,8 @@ async def put(
                 same_host=offer.frame,
                 producer=producer,
                 staging=staging,
+                attempt=attempt,
+                total=total,
                 compression=able,
                 **stated(wanted),
             )

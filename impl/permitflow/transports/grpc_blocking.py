@@ -43,7 +43,7 @@ from permitflow.errors import (
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.control import ChannelRow, Discarded, Published, StagedPart
 from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import EndOutcome, Staging
+from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.traffic import Statistics
@@ -108,6 +108,8 @@ class PutOptions(Options, total=False):
 
     producer: str
     staging: Staging | None
+    attempt: TaskAttempt | None
+    total: JobTotal | None
 
 
 T = TypeVar("T")
@@ -699,15 +701,15 @@ def open_sink(
         channel: its name.
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
-        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``producer`` and
-            ``staging``, as for ``grpc_aio.put``.  The recorder is used in another thread.
+        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``producer``, ``staging``,
+            ``attempt`` and ``total``, as for ``grpc_aio.put``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.
         PeerTimeoutError: no agreement in time.
         PeerGoneError: no server answers at ``address``, or the channel has ended.
         ForkedError: the address needs gRPC, and a parent process used gRPC before the fork.
-        SameHostError, HandshakeError, RetentionError: as for ``grpc_aio.put``.
+        SameHostError, HandshakeError, RetentionError, TaskRetryError: as for ``grpc_aio.put``.
     """
     return BlockingSink(address, channel, schema, timeout_seconds, options)
 

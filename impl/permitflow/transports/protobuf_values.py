@@ -35,6 +35,8 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.SameHostOffer: frames.SameHostOffer,
     pb.SameHostAnswer: frames.SameHostAnswer,
     pb.Staging: frames.Staging,
+    pb.TaskAttempt: frames.TaskAttempt,
+    pb.JobTotal: frames.JobTotal,
     pb.CompressionOffer: CompressionOffer,
     pb.CompressionAnswer: CompressionAnswer,
     pb.PositionsRequest: control.AskPositions,

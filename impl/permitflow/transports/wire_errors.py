@@ -73,6 +73,9 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.TooManyAttemptsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.TooManyProducersError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.StagedPartError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.TaskRetryError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.JobTotalError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.TooManyTasksError: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
 _BY_NAME = {kind.__name__: kind for kind in _STATUS}

@@ -11,6 +11,7 @@ from permitflow.errors import ChannelAbortedError, StagedPartError, StoreWriteEr
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
+from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
@@ -86,7 +87,7 @@ def areas_of(clock: Clock, store: Store | None = None) -> StagingAreas:
 
 def add_channel(areas: StagingAreas, store: Store, name: str) -> ReplayChannel:
     place = store.open_channels([name], parameters=WINDOW, consumers=("default",))[0]
-    channel = ReplayChannel(name, WINDOW, None, place, ("default",), WINDOW.row_permits)
+    channel = ReplayChannel(name, WINDOW, None, place, ("default",), WINDOW.row_permits, AttemptBooks())
     areas.add_channel(channel, 16)
     return channel
 

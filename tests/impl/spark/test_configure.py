@@ -101,6 +101,7 @@ def test_a_local_connect_session_is_configured_like_a_classic_one() -> None:
         ({"spark_master": "local[2, 3]"}, "local[2, 3] has 2 task slots"),
         ({"spark_master": "local"}, "local has 1 task slots"),
         ({"spark_speculation": "true"}, "direct writers refuse"),
+        ({"spark_master": "spark://host:7077"}, "is a cluster: a lost executor fails a job that writes with delivery"),
         (
             {"spark_python_worker_idleTimeoutSeconds": "60s", "spark_python_worker_killOnIdleTimeout": "true"},
             "kills a worker that waits for rows or permits after 60 s",

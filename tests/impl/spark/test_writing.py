@@ -13,9 +13,16 @@ from time import sleep
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import PeerGoneError, TaskRetryError, UnknownChannelError
+from permitflow.errors import (
+    ChannelAbortedError,
+    JobTotalError,
+    PeerGoneError,
+    TaskRetryError,
+    UnknownChannelError,
+)
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
 from permitflow.tracing import read_trace
@@ -250,29 +257,66 @@ SOON_SECONDS = 20.0  # guards against hangs
 
 
 @dataclass
-class SecondAttempt:
-    """What Spark tells a task that it has started again."""
+class Attempt:
+    """What Spark tells a task that it starts."""
 
     partition: int
+    number: int
+    """Among the attempts at the task, since its stage was last begun."""
+    attempt: int
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
         return self.partition
 
     def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
-        return 1
+        return self.number
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+        return self.attempt
 
 
-def test_a_second_attempt_is_refused_and_breaks_nothing(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first attempt may have ended well, or still be running."""
-    monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: SecondAttempt(3))
-    writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
-    batch = pa.record_batch({"id": pa.array([1], pa.int64())})
+ONE_ROW = pa.record_batch({"id": pa.array([1], pa.int64())})
+
+
+class Tasks:
+    """Runs the attempts at the tasks of a job without Spark."""
+
+    def __init__(self, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
+        self._monkeypatch = monkeypatch
+
+    def run(self, attempt: Attempt) -> WriterCommitMessage:
+        self._monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: attempt)
+        return self.writer.write(iter([ONE_ROW]))
+
+
+def test_an_attempt_at_a_task_that_failed_is_refused(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by an exchange that does not know the first one, because it was restarted."""
     with pytest.raises(TaskRetryError, match="partition 3 is written for the second time") as caught:
-        writer.write(iter([batch]))
-    assert (caught.value.partition, caught.value.attempt) == (3, 1)
+        Tasks(options, monkeypatch).run(Attempt(3, number=1, attempt=9))
+    assert (caught.value.partition, caught.value.attempt) == (3, 9)
     channel = channels_of(options)[1]
-    produce(options, channel, [batch])
-    assert consume(options, channel) == [batch]
+    produce(options, channel, [ONE_ROW])
+    assert consume(options, channel) == [ONE_ROW]
+
+
+def test_a_stage_that_is_run_again_breaks_its_channels(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark numbers the attempts from 0 again."""
+    tasks = Tasks(options, monkeypatch)
+    first = tasks.run(Attempt(0, number=0, attempt=5))
+    with pytest.raises(TaskRetryError, match="task attempt 9"):
+        tasks.run(Attempt(0, number=0, attempt=9))
+    with pytest.raises(ChannelAbortedError):
+        tasks.writer.commit([first])
+    assert str(consume(options, channels_of(options)[0])).startswith("ChannelAbortedError")
+
+
+def test_a_commit_without_a_tasks_rows_breaks_their_channel(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks(options, monkeypatch)
+    tasks.run(Attempt(0, number=0, attempt=5))
+    with pytest.raises(JobTotalError, match="has taken 1"):
+        tasks.writer.commit([None])
+    assert str(consume(options, channels_of(options)[0])).startswith("ChannelAbortedError")
 
 
 def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:

@@ -15,10 +15,12 @@ from permitflow.protocol.frames import (
     Failure,
     Feedback,
     Get,
+    JobTotal,
     Put,
     SameHostAnswer,
     SameHostOffer,
     Staging,
+    TaskAttempt,
 )
 from permitflow.protocol.gate import GATE
 from permitflow.protocol.messages import Kind, Message
@@ -58,6 +60,8 @@ offers = st.none() | st.builds(SameHostOffer, st.text("abc", max_size=3), st.boo
 answers = st.none() | st.builds(SameHostAnswer, st.binary(max_size=5), st.text("abc", max_size=3))
 rows = st.none() | counts
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+attempts = st.none() | st.builds(TaskAttempt, names, counts, counts)
+totals = st.none() | st.builds(JobTotal, names, counts)
 stagings = st.none() | st.builds(Staging, names, counts, counts, names)
 agreements = st.builds(
     Agreement, versions, st.just(PERMITS.name), wishes, st.binary(max_size=5), st.text("abc", max_size=3), answers, rows
@@ -72,8 +76,9 @@ chunks = st.builds(
 failures = st.builds(Failure, st.binary(max_size=5))
 first = {"protocol_version": versions, "channel": channels, "schema": schemas, "same_host": offers}
 ranges = {"probe": st.booleans(), "from_row": rows, "to_row": rows, "consumer": names, "log_id": names}
+puts = {"producer": names, "staging": stagings, "attempt": attempts, "total": totals}
 upstream_frames = st.one_of(
-    st.builds(lambda flow, **rest: Put(**flow, **rest), flows, **first, producer=names, staging=stagings),
+    st.builds(lambda flow, **rest: Put(**flow, **rest), flows, **first, **puts),
     agreements,
     st.builds(Data, messages),
     chunks,

@@ -140,7 +140,7 @@ class Get(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "attempt", "total", "same_host", "compression")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,8 @@ class Put(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     STAGING_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
@@ -157,9 +159,11 @@ class Put(_message.Message):
     schema: bytes
     producer: str
     staging: Staging
+    attempt: TaskAttempt
+    total: JobTotal
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
     __slots__ = ("protocol_version", "flow", "parameters", "schema", "stream", "first_row", "same_host", "compression")
@@ -293,6 +297,24 @@ class Staging(_message.Message):
     attempt: str
     def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ...) -> None: ...
 
+class TaskAttempt(_message.Message):
+    __slots__ = ("job", "partition", "attempt")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    partition: int
+    attempt: int
+    def __init__(self, job: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class JobTotal(_message.Message):
+    __slots__ = ("job", "rows")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rows: int
+    def __init__(self, job: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
 class ControlRequest(_message.Message):
     __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -418,10 +440,12 @@ class StagedPart(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Published(_message.Message):
-    __slots__ = ("was_published",)
+    __slots__ = ("was_published", "last_batch")
     WAS_PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    LAST_BATCH_FIELD_NUMBER: _ClassVar[int]
     was_published: bool
-    def __init__(self, was_published: bool = ...) -> None: ...
+    last_batch: int
+    def __init__(self, was_published: bool = ..., last_batch: _Optional[int] = ...) -> None: ...
 
 class DiscardRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")

@@ -1,0 +1,142 @@
+"""Attempts at the tasks of a job: what an exchange takes of them, and what its consumers hear."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from permitflow.channels.interface import ReceiveEnd
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    InvalidParametersError,
+    JobTotalError,
+    TaskRetryError,
+)
+from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.replay import Retention
+from permitflow.transports.grpc_aio import get, put
+from permitflow.transports.remote_sender import RemoteSender
+from tests.support.endpoints import CHANNEL, SCHEMA, chunk
+from tests.support.served import served
+
+SOON_SECONDS = 10.0
+BOTH = pytest.mark.parametrize("retention", Retention)
+
+
+class World:
+    """A served channel, and a job that puts into it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def attempt(self, number: int, partition: int = 0) -> AbstractAsyncContextManager[RemoteSender]:
+        return put(self.address, CHANNEL, SCHEMA, attempt=TaskAttempt("job", partition, number))
+
+    async def send(self, number: int, partition: int = 0, rows: int = 10) -> None:
+        async with self.attempt(number, partition) as sender:
+            if rows:
+                await sender.send(chunk(0, rows))
+            await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+
+    async def commit(self, rows: int, closes_channel: bool = True) -> None:
+        async with put(self.address, CHANNEL, SCHEMA, total=JobTotal("job", rows)) as sender:
+            await sender.end(closes_channel=closes_channel, until=EndOutcome.ACCEPTED)
+
+    async def read(self) -> int:
+        async with get(self.address, CHANNEL) as receiver:
+            return await rows_in(receiver)
+
+
+async def rows_in(receiver: ReceiveEnd[Any]) -> int:
+    return sum([message.rows async for message in receiver])
+
+
+@asynccontextmanager
+async def world(retention: Retention, listen: str) -> AsyncIterator[World]:
+    window = ChannelParameters(row_permits=64, permit_batch=16)
+    opened = served(CHANNEL, parameters=window, schema=SCHEMA, retention=retention, listen=listen)
+    async with opened as (_, address), asyncio.timeout(SOON_SECONDS):
+        yield World(address)
+
+
+@BOTH
+async def test_tasks_that_send_once_come_to_a_clean_end(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        for partition in range(3):
+            await job.send(partition, partition)
+        await job.commit(30)
+        assert await job.read() == 30
+
+
+@BOTH
+async def test_a_second_attempt_breaks_what_the_first_has_filled(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        await job.send(1)
+        with pytest.raises(TaskRetryError, match="task attempt 2"):
+            await job.send(2)
+        with pytest.raises(ChannelAbortedError, match="partition 0 is written for the second time"):
+            await job.read()
+
+
+@BOTH
+async def test_a_second_attempt_beside_the_first_breaks_it_too(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        with pytest.raises(ChannelAbortedError, match="written for the second time"):
+            await two_at_once(job)
+
+
+async def two_at_once(job: World) -> None:
+    """The first attempt still sends, and a reader has some of its rows."""
+    async with job.attempt(1) as first, get(job.address, CHANNEL) as receiver:
+        await first.send(chunk(0, 10))
+        await receiver.receive()
+        with pytest.raises(TaskRetryError):
+            await job.send(2)
+        await rows_in(receiver)
+
+
+@BOTH
+async def test_a_second_attempt_leaves_a_channel_whole_that_has_no_rows(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        await job.send(1, rows=0)
+        with pytest.raises(TaskRetryError):
+            await job.send(2)
+        await job.send(3, partition=1)
+        await job.commit(10)
+        assert await job.read() == 10
+
+
+@BOTH
+async def test_rows_that_do_not_count_break_the_channel_at_the_end(retention: Retention, listen: str) -> None:
+    """The attempt that counts had no rows, and another one had some; or the exchange was restarted."""
+    async with world(retention, listen) as job:
+        await job.send(1)
+        with pytest.raises(JobTotalError, match=r"0 rows of job 'job' count .* has taken 10"):
+            await job.commit(0)
+        with pytest.raises(ChannelAbortedError, match="0 rows of job 'job' count"):
+            await job.read()
+
+
+@BOTH
+async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        await job.send(1)
+        await job.commit(10, closes_channel=False)  # another job continues the stream
+        with pytest.raises(TaskRetryError):
+            await job.send(2)
+        await job.commit(10)
+        with pytest.raises(ChannelClosedError):
+            await job.send(3)
+        assert await job.read() == 10
+
+
+async def test_staged_rows_have_an_attempt_of_their_own(listen: str) -> None:
+    async with world(Retention.REPLAY, listen) as job:
+        stated: dict[str, Any] = {"staging": Staging("q", 0, 0, "x"), "attempt": TaskAttempt("job", 0, 1)}
+        with pytest.raises(InvalidParametersError, match="staged rows have an attempt of their own"):
+            async with put(job.address, CHANNEL, SCHEMA, **stated):
+                pass
