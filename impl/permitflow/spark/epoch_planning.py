@@ -78,8 +78,9 @@ class EpochPlanner(StreamPlanner):
         """No bound: a batch has all rows of its epoch."""
         return _MOST_ROWS
 
-    def default_limit(self, positions: Positions) -> None:
-        """No limit: a batch has all rows of its epoch."""
+    def default_limit(self, positions: Positions) -> int:
+        """No bound, as ``cap``."""
+        return _MOST_ROWS
 
     def end_at(self, positions: Positions) -> None:
         """Plan no epoch behind those that are here, and the rest of inputs that have all ended by now."""

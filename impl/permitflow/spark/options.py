@@ -49,7 +49,7 @@ class Option(NamedTuple):
 
 
 Options = Mapping[str, Option]
-"""By name, in lower case: Spark does not mind the case."""
+"""By name, as the guides spell it; Spark does not mind the case, and passes lower case on."""
 
 
 def names_for(known: Options, use: Use) -> list[str]:
@@ -69,23 +69,33 @@ def checked(options: Mapping[str, str], known: Options, use: Use, *, instead: st
     Raises:
         InvalidOptionError: an option is unknown, missing or out of its range, or is for another use.
     """
-    for name, text in options.items():
+    spelled = {name.lower(): name for name in known}
+    values = dict[str, Any]()
+    for given, text in options.items():
+        name = spelled.get(given.lower(), given)
         _require_known(name, text, known, use, instead)
-    values = {name.lower(): value_of(name, text, known[name.lower()].parse) for name, text in options.items()}
+        values[name] = value_of(name, text, known[name].parse)
     for name in names_for(known, use):
         if known[name].is_required and name not in values:
             refuse(name, None, f"is missing: set .option({name!r}, ...)")
     return values
 
 
+def is_for_streams(options: Mapping[str, str], known: Options) -> bool:
+    """Is an option set that only a streaming reader has?  Spark does not say at ``load()`` whether that is meant."""
+    streams = {name.lower() for name, option in known.items() if option.use & Use.READING == Use.READ_STREAM}
+    return any(name.lower() in streams for name in options)
+
+
 def _require_known(name: str, text: str, known: Options, use: Use, instead: str) -> None:
-    option = known.get(name.lower())
+    option = known.get(name)
     if option is None and name.lower() == "path":
         refuse(name, text, f"is not used: call load() or save() without a path and set {instead!r}")
     if option is None:
-        close = get_close_matches(name.lower(), names_for(known, use), n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        refuse(name, text, f"is unknown{meant} (known: {', '.join(names_for(known, use))})")
+        usable = {each.lower(): each for each in names_for(known, use)}
+        close = get_close_matches(name.lower(), usable, n=1)
+        meant = f"; did you mean {usable[close[0]]!r}?" if close else ""
+        refuse(name, text, f"is unknown{meant} (known: {', '.join(usable.values())})")
     if not option.use & use:
         direction = Use.READING if use & Use.READING else Use.WRITING
         streams = "streaming queries" if use & (Use.READ | Use.WRITE) else "batch jobs"
@@ -180,8 +190,8 @@ def network_address(text: str) -> str:
 
 
 OF_SPARK: Options = {
-    "checkpointlocation": Option(Use.WRITE_STREAM, str),
-    "queryname": Option(Use.WRITE_STREAM, str),
+    "checkpointLocation": Option(Use.WRITE_STREAM, str),
+    "queryName": Option(Use.WRITE_STREAM, str),
 }
 """Options of Spark's own, which it passes to the sink as well."""
 
@@ -205,7 +215,7 @@ class Delivery(StrEnum):
 
 
 # Spark's own sources write such an option in camel case, this package's in snake case.
-_MAX_ROWS = ("maxrowsperbatch", "max_rows_per_batch")
+_MAX_ROWS = ("maxRowsPerBatch", "max_rows_per_batch")
 _KEY = ("query", "batch")
 
 CHANNEL_OPTIONS: Options = {
@@ -325,15 +335,15 @@ class StreamOptions:
         """
         values = checked(options, CHANNEL_OPTIONS, Use.READ_STREAM)
         is_aligned = values.get("epochs") is Epochs.ALIGNED
-        given = [name for name in options if name.lower() in _MAX_ROWS]
+        given = [name for name in _MAX_ROWS if name in values]
         if given and is_aligned:
             reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
-            refuse(given[0], options[given[0]], reason)
+            refuse(given[0], values[given[0]], reason)
         if len(given) > 1:
-            refuse(given[1], options[given[1]], f"is the same as {given[0]!r}")
+            refuse(given[1], values[given[1]], f"is the same as {given[0]!r}")
         if "stall_seconds" in values and not is_aligned:
-            refuse("stall_seconds", options["stall_seconds"], "needs option 'epochs' to be 'aligned'")
-        max_rows = values[given[0].lower()] if given else None
+            refuse("stall_seconds", values["stall_seconds"], "needs option 'epochs' to be 'aligned'")
+        max_rows = values[given[0]] if given else None
         return cls(exchange=ReadOptions.of(values), max_rows=max_rows, **picked(cls, values))
 
 
@@ -386,10 +396,10 @@ class WriteOptions:
         values = {"delivery": Delivery.STAGED, "end": False, **checked(options, CHANNEL_OPTIONS, Use.WRITE_STREAM)}
         if values["delivery"] is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
-            refuse("delivery", options["delivery"], reason)
+            refuse("delivery", values["delivery"].value, reason)
         if values["end"]:
             reason = "is for batch jobs only: a streaming query does not know which batch is its last"
-            refuse("end", options["end"], reason)
+            refuse("end", "true", reason)
         return cls(exchange=ReadOptions.of(values), **picked(cls, values))
 
     def batch_key(self) -> BatchKey:

@@ -1,6 +1,6 @@
 """Maps between Spark's and Arrow's types, and converts batches to the form that Spark demands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -22,6 +22,23 @@ def spark_schema(schema: pa.Schema, *, channel: str) -> StructType:
         SchemaMismatchError: Spark has no type for a column.
     """
     return StructType([_spark_field(field, channel) for field in schema])
+
+
+def require_distinct(names: Iterable[str], whose: str) -> None:
+    """Require columns that differ by more than case: as it is set by default, Spark does not tell the others apart.
+
+    Raises:
+        SchemaMismatchError: two do not.
+    """
+    seen = dict[str, str]()
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise SchemaMismatchError(
+                ours="Spark does not tell columns apart that differ only by case: state a schema yourself, in a "
+                "session with spark.sql.caseSensitive=true",
+                theirs=f"{whose} has {other!r} and {name!r}",
+            )
 
 
 def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> None:
@@ -57,7 +74,7 @@ def united_schema(channels: Mapping[str, pa.Schema], channel_column: str) -> Str
 
     Raises:
         SchemaMismatchError: two channels have a column of one name and different types; the name of the first column is
-            taken; or Spark has no type for a column.
+            taken; names differ only by case; or Spark has no type for a column.
     """
     schemas = {channel: spark_schema(schema, channel=channel) for channel, schema in channels.items()}
     fields = {channel_column: StructField(channel_column, StringType(), nullable=False)}
@@ -71,6 +88,7 @@ def united_schema(channels: Mapping[str, pa.Schema], channel_column: str) -> Str
             nullable = field.nullable or not is_everywhere or (known is not None and known.nullable)
             fields[field.name] = StructField(field.name, field.dataType, nullable)
             owners[field.name] = owner
+    require_distinct(fields, "the rows of all channels")
     return StructType([*fields.values()])
 
 

@@ -29,13 +29,23 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from permitflow.errors import PermitflowError
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import Parameters
-from permitflow.spark.options import Delivery, ReadOptions, StreamOptions, Use, WriteOptions, refuse
+from permitflow.spark.options import (
+    CHANNEL_OPTIONS,
+    Delivery,
+    ReadOptions,
+    StreamOptions,
+    WriteOptions,
+    is_for_streams,
+    refuse,
+)
 from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
+from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import RowForm, spark_schema, united_schema
+from permitflow.spark.schema import RowForm, require_distinct, spark_schema, united_schema
 from permitflow.spark.stream_planning import RowRange
 
 
@@ -90,10 +100,13 @@ class PermitflowDataSource(DataSource):
         Raises:
             InvalidOptionError: see ``ReadOptions``.
             PermitflowError: the exchange does not answer, or has no such channel.
-            SchemaMismatchError: Spark has no type for a column, or columns of one name have different types.
+            SchemaMismatchError: Spark has no type for a column, or columns of one name have different types, or names
+                differ only by case.
         """
-        # Spark does not say here whether it will read a table or a stream.
-        options = ReadOptions.parse(self.options, Use.READING)
+        if is_for_streams(self.options, CHANNEL_OPTIONS):
+            options = StreamOptions.parse(self.options).exchange
+        else:
+            options = ReadOptions.parse(self.options)
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.transports.grpc_blocking import probe
 
@@ -105,7 +118,9 @@ class PermitflowDataSource(DataSource):
         }
         if options.channel_column:
             return united_schema(found, options.channel_column)
-        return spark_schema(found[asked[0]], channel=asked[0])
+        columns = spark_schema(found[asked[0]], channel=asked[0])
+        require_distinct(columns.names, f"channel {asked[0]!r}")
+        return columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
@@ -117,7 +132,10 @@ class PermitflowDataSource(DataSource):
         from permitflow.spark.stream_source import ExchangeStreamReader
 
         leave_imports_alone()
-        return ExchangeStreamReader(StreamOptions.parse(self.options), schema)
+        try:
+            return ExchangeStreamReader(StreamOptions.parse(self.options), schema)
+        except PermitflowError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check the options; planning process, once per query.

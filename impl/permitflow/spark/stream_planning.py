@@ -190,7 +190,7 @@ class StreamPlanner:
         """The most rows of one channel in a batch, unless the trigger sets a limit."""
         return self._max_rows or _half_window(position)
 
-    def default_limit(self, positions: Positions) -> int | None:
+    def default_limit(self, positions: Positions) -> int:
         """The most rows of a batch, unless the trigger sets a limit."""
         return self._max_rows or sum(_half_window(positions[channel]) for channel in self._channels)
 

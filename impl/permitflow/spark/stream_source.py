@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
+from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
 from permitflow.protocol.control import ChannelRow
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
@@ -129,6 +129,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = exchange
         self._schema = schema
         self._consumer = exchange.consumer or "default"
+        self._has_epochs = options.epochs is Epochs.ALIGNED
         self._planner = self._planner_for(options)
         self._line = ExchangeLine(exchange)
         self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
@@ -152,8 +153,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The most rows of a batch: ``maxRowsPerBatch``, half the window of each channel, or an epoch; driver, once."""
-        limit_rows = self._planner.default_limit(self._ask_positions())
-        return ReadAllAvailable() if limit_rows is None else ReadMaxRows(limit_rows)
+        return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Acknowledge the batches in the commit log, and plan the next one; driver, at each trigger.
@@ -163,10 +163,14 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CheckpointError: the checkpoint belongs to another query.
             ChannelAbortedError: a producer has aborted its channel, and all rows before that were read.
             InputLostError, InputStalledError, EpochTooLargeError: no barrier can be aligned, see ``EpochPlanner.plan``.
+            InvalidOptionError: the trigger is ``Trigger.Once``, and batches are epochs.
             PermitflowError: the exchange is away for longer than ``timeout_seconds``.
 
         Spec: Acknowledge, PlanBatch, ReportLoss of SparkMicroBatch.
         """
+        if self._has_epochs and isinstance(limit, ReadAllAvailable):
+            reason = "has a batch for each epoch, and Trigger.Once is a single batch: use trigger(availableNow=True)"
+            raise InvalidOptionError(option="epochs", value=Epochs.ALIGNED.value, reason=reason)
         offset = StreamOffset.of_json(start)
         try:
             positions = self._acknowledge(offset)

@@ -8,14 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from permitflow.errors import CallError, EarlyAnswerError, InvalidOptionError, RepeatedCallError, SchemaMismatchError
 from permitflow.spark.calls.messages import Messages, Rows, method_of
-from permitflow.spark.calls.options import ReadCallOptions, WriteCallOptions
+from permitflow.spark.calls.options import Nulls, ReadCallOptions, WriteCallOptions
 from permitflow.spark.calls.sink import CallWriter
 from permitflow.spark.calls.source import CallPartition, CallReader, CallStreamReader, GrpcDataSource
 from permitflow.spark.schema import arrow_schema
+from permitflow.spark.source import PermitflowDataSource
 from tests.impl.spark.conftest import Driver
 from tests.support.samples_service import Sample, Service
 
@@ -80,6 +83,30 @@ def test_a_message_that_contains_itself_needs_a_function(service: Service) -> No
         GrpcDataSource(service.options("Grow")).schema()
 
 
+def test_fields_that_differ_only_by_case_are_refused_at_load(service: Service) -> None:
+    with pytest.raises(SchemaMismatchError, match=r"tests\.Twins has 'id' and 'ID'"):
+        GrpcDataSource(service.options("Pair")).schema()
+
+
+@pytest.mark.parametrize(("column", "empty"), [("text", ""), ("values", []), ("light", 0)])
+def test_a_null_that_protobuf_cannot_keep_is_refused_or_the_default(
+    service: Service, column: str, empty: object
+) -> None:
+    schema, rows = StructType().add(column, "string"), pa.record_batch({column: pa.array([None], pa.string())})
+    written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    with pytest.raises(SchemaMismatchError, match=f"column {column}.* it is null, and the service could not tell that"):
+        Messages(written, "", schema).of(rows)
+    (message,) = Messages(written, "", schema, Nulls.DEFAULT).of(rows)
+    assert getattr(message, column) == empty
+
+
+def test_a_null_element_of_a_list_is_refused(service: Service) -> None:
+    written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    rows = pa.record_batch({"values": pa.array([[1, None]], pa.list_(pa.int32()))})
+    with pytest.raises(SchemaMismatchError, match=r"column values.* an element is null"):
+        Messages(written, "", StructType().add("values", "string"), Nulls.DEFAULT).of(rows)
+
+
 def test_users_functions_make_several_rows_of_a_message_and_the_message_of_a_row(service: Service) -> None:
     options = service.options("Watch", rows="tests.support.samples_service:two_rows")
     schema = StructType().add("number", "long").add("word", "string")
@@ -119,8 +146,10 @@ def test_a_value_that_fits_into_no_field_is_named(service: Service, column: str,
         ("Watch", {"serializer": "a:b"}, "cannot be combined with option 'module'"),
         ("Watch", {"window_bytes": "4"}, "must be a whole number from 5"),
         ("Watch", {"stream": "orders"}, "option 'stream' is unknown"),
-        ("Watch", {"delivery": "at-most-once"}, "is for streaming queries only"),
+        ("Watch", {"delivery": "best-effort"}, "is for streaming queries only"),
         ("Watch", {"path": "x"}, "and set 'method'"),
+        ("Watch", {"channel": "tests.support.samples_service:no"}, "has none of this name"),
+        ("Watch", {"address": "tcp://sensors:50051"}, "must be host:port: tcp:// is for an exchange"),
     ],
 )
 def test_a_wrong_option_of_a_reader_is_refused_in_words(
@@ -134,14 +163,41 @@ def test_a_wrong_option_of_a_reader_is_refused_in_words(
     ("changes", "words"),
     [
         ({}, "option 'delivery' is missing: a call cannot be rewound"),
-        ({"delivery": "at-least-once"}, "must be one of at-most-once, exactly-once: a call cannot be rewound"),
+        ({"delivery": "at-least-once"}, "must be one of best-effort, exactly-once: a call cannot be rewound"),
+        ({"delivery": "at-most-once"}, "is called 'best-effort': a call cannot be rewound"),
         ({"delivery": "exactly-once"}, "cannot be had: a call cannot be rewound"),
-        ({"delivery": "at-most-once", "request": "[{}, {}]"}, "which reads one call"),
+        ({"delivery": "best-effort", "request": "[{}, {}]"}, "which reads one call"),
     ],
 )
 def test_a_streaming_query_is_told_what_can_be_had(service: Service, changes: Options, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         GrpcDataSource(service.options("Watch", **changes)).simpleStreamReader(NUMBERS)
+
+
+def test_a_wrong_option_of_a_stream_is_told_at_load(service: Service) -> None:
+    options = service.options("Watch", delivery="best-effort", max_messages="5")
+    with pytest.raises(InvalidOptionError, match="option 'max_messages' is for batch jobs only"):
+        GrpcDataSource(options).schema()
+
+
+@pytest.mark.parametrize("source", [GrpcDataSource, PermitflowDataSource])
+def test_a_refused_stream_says_why_when_it_is_asked(source: type[DataSource]) -> None:
+    reader = source({"address": "nowhere"}).streamReader(NUMBERS)
+    for ask in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable())):
+        with pytest.raises(InvalidOptionError, match="option 'address' must be host:port"):
+            ask()
+
+
+def test_trigger_once_is_refused_where_it_would_take_a_part(service: Service) -> None:
+    reader = GrpcDataSource(service.options("Watch", delivery="best-effort")).streamReader(NUMBERS)
+    with pytest.raises(InvalidOptionError, match=r"Use trigger\(availableNow=True\): 'once'"):
+        reader.latestOffset({"messages": 0}, ReadAllAvailable())
+
+
+def test_a_nulls_rule_beside_a_function_is_refused(service: Service) -> None:
+    options = service.options("Record", message="tests.support.samples_service:named", nulls="default")
+    with pytest.raises(InvalidOptionError, match="option 'nulls' cannot be combined with option 'message'"):
+        GrpcDataSource(options).writer(NUMBERS, False)
 
 
 def test_a_streaming_query_writes_only_to_a_service_that_takes_rows_again(service: Service) -> None:
@@ -211,7 +267,7 @@ def numbers_in(parts: Iterator[pa.RecordBatch]) -> list[int]:
 
 
 def test_a_stream_is_one_call_read_batch_by_batch(service: Service) -> None:
-    reader = stream(service, delivery="at-most-once")
+    reader = stream(service, delivery="best-effort")
     offset, found = reader.initialOffset(), list[list[int]]()
     for _ in range(4):
         rows, offset = reader.read(offset)
@@ -220,9 +276,22 @@ def test_a_stream_is_one_call_read_batch_by_batch(service: Service) -> None:
     assert (offset, service.calls) == ({"messages": 25}, 1)
 
 
+def test_with_available_now_a_stream_lasts_as_long_as_its_call(service: Service) -> None:
+    options = service.options("Watch", request='{"count": 25}', batch_seconds="0.000001", delivery="best-effort")
+    reader = CallStreamReader(ReadCallOptions.parse(options, streams=True), NUMBERS)
+    reader.prepareForTriggerAvailableNow()
+    start, found = None, list[int]()
+    offset = reader.initialOffset()
+    while offset != start:
+        start = offset
+        rows, offset = reader.read(start)
+        found += numbers_in(rows)
+    assert found == list(range(25))
+
+
 def test_after_a_restart_a_batch_is_lost_or_read_again_as_was_agreed(service: Service) -> None:
     start, end = {"messages": 10}, {"messages": 20}
-    restarted = stream(service, delivery="at-most-once")
+    restarted = stream(service, delivery="best-effort")
     assert numbers_in(restarted.readBetweenOffsets(start, end)) == []
     assert numbers_in(restarted.read(end)[0]) == list(range(10))  # whatever the service sends now
     restarted = stream(service, delivery="exactly-once", repeatable="true")
@@ -296,7 +365,7 @@ def test_one_job_reads_a_service_and_writes_into_a_slow_one(driver: Driver) -> N
 
 
 def test_a_streaming_query_reads_a_service(driver: Driver, service: Service) -> None:
-    options = service.options("Watch", request='{"count": 250}', delivery="at-most-once", batch_messages="100")
+    options = service.options("Watch", request='{"count": 250}', delivery="best-effort", batch_messages="100")
 
     def job(spark: SparkSession) -> list[list[int]]:
         found = list[list[int]]()
@@ -314,6 +383,30 @@ def test_a_streaming_query_reads_a_service(driver: Driver, service: Service) -> 
     assert [number for batch in found for number in batch] == list(range(250))
     assert max(map(len, found)) <= 100
     assert service.calls == 1
+
+
+def test_available_now_reads_a_call_to_its_end(driver: Driver, service: Service) -> None:
+    options = service.options("Watch", request='{"count": 250}', delivery="best-effort", batch_messages="100")
+
+    def job(spark: SparkSession) -> list[int]:
+        found = list[int]()
+        frame = spark.readStream.format("permitflow-grpc").options(**options).load()
+        query = frame.writeStream.foreachBatch(lambda batch, _: found.append(batch.count()))
+        query.trigger(availableNow=True).start().awaitTermination()
+        return found
+
+    assert driver.run(job) == [100, 100, 50]
+
+
+@pytest.mark.parametrize("source", ["permitflow", "permitflow-grpc"])
+def test_a_wrong_option_of_a_stream_is_what_spark_says(driver: Driver, source: str) -> None:
+    def job(spark: SparkSession) -> None:
+        frame = spark.readStream.format(source).schema("number long").option("address", "nowhere").load()
+        frame.writeStream.format("noop").start().awaitTermination()
+
+    told = driver.failure(job)
+    assert "InvalidOptionError: option 'address' must be host:port" in told
+    assert "UnboundLocalError" not in told
 
 
 def test_a_task_that_would_call_again_is_refused(driver: Driver, service: Service) -> None:

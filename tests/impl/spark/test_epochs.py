@@ -11,9 +11,9 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from permitflow.errors import EpochTooLargeError
+from permitflow.errors import EpochTooLargeError, InvalidOptionError
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
@@ -122,6 +122,9 @@ def exchange() -> Iterator[ServedExchange]:
         yield served
 
 
+UNBOUNDED = ReadMaxRows(2**62)
+
+
 def reader_of(options: Options) -> ExchangeStreamReader:
     reader = PermitflowDataSource(options).streamReader(UNITED)
     assert isinstance(reader, ExchangeStreamReader)
@@ -136,10 +139,16 @@ def rows_between(options: Options, start: OffsetJson, end: OffsetJson) -> list[R
     return sorted((row["channel"], row["epoch"], row["n"]) for batch in batches for row in batch.to_pylist())
 
 
+def test_trigger_once_is_refused_where_batches_are_epochs(exchange: ServedExchange) -> None:
+    reader = reader_of(options_of(exchange.address))
+    with pytest.raises(InvalidOptionError, match=r"Trigger.Once is a single batch: use trigger\(availableNow=True\)"):
+        reader.latestOffset({}, ReadAllAvailable())
+
+
 def ask_until_it_fails(reader: ExchangeStreamReader, offset: OffsetJson) -> NoReturn:
     """One batch after the other, and every batch is done at once."""
     while True:
-        offset = reader.latestOffset(offset, ReadAllAvailable())
+        offset = reader.latestOffset(offset, UNBOUNDED)
 
 
 def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_acknowledged(
@@ -149,15 +158,15 @@ def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_
     put_epochs(exchange.address, "payments", [1, 2, EMPTY, 4])
     options = options_of(exchange.address)
     reader = reader_of(options)
-    assert reader.getDefaultReadLimit() == ReadAllAvailable()
+    assert reader.getDefaultReadLimit() == UNBOUNDED
     start = reader.initialOffset()
     for epoch in (1, 2, EMPTY, 4):
-        end = reader.latestOffset(start, ReadAllAvailable())
+        end = reader.latestOffset(start, UNBOUNDED)
         assert end["barrier"] == epoch
         for _ in range(2):
             assert rows_between(options, start, end) == [*rows_of("orders", epoch), *rows_of("payments", epoch)]
         start = end
-    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.latestOffset(start, UNBOUNDED) == start
     with control(exchange.address) as line:
         positions = line.positions(CHANNELS)
     assert [(each.acknowledged_row, each.next_row, each.barriers) for each in positions] == [(30, 30, ()), (3, 3, ())]

@@ -7,9 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
+from permitflow.errors import SchemaMismatchError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
+from permitflow.transports.grpc_blocking import open_sink
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, numbers, produce, producers
 
@@ -43,6 +45,15 @@ def test_a_schema_of_the_users_that_does_not_fit_is_refused_and_the_rows_stay(dr
     assert "struct<n:int>" in text
     assert "struct<n:bigint>" in text
     assert rows_left == 20
+
+
+def test_columns_that_differ_only_by_case_are_refused_at_load(options: Options) -> None:
+    twins = pa.schema({"n": pa.int64(), "N": pa.int64()})
+    with (
+        open_sink(options["address"], channels_of(options)[0], twins),
+        pytest.raises(SchemaMismatchError, match=r"has 'n' and 'N'"),
+    ):
+        PermitflowDataSource(options).schema()
 
 
 def test_a_stream_is_read_once(driver: Driver, options: Options) -> None:

@@ -132,8 +132,9 @@ def test_channels_with_different_columns_are_united_by_name_behind_the_channels_
     [
         (pa.schema([("key", pa.string())]), "channel", "key:bigint.*key:string"),
         (PAYMENTS, "price", "option channel_column: price:string.*price:double"),
+        (pa.schema([("Price", pa.float64())]), "channel", "has 'price' and 'Price'"),
     ],
-    ids=["another type", "taken name"],
+    ids=["another type", "taken name", "another case"],
 )
 def test_columns_of_one_name_must_mean_the_same(other: pa.Schema, column: str, words: str) -> None:
     with pytest.raises(SchemaMismatchError, match=words):

@@ -2,7 +2,7 @@
 
 A message's fields are columns of the same names.  Repeated fields are arrays, maps are maps, messages structs,
 ``google.protobuf.Timestamp`` a timestamp, enumerations their words, ``uint64`` a decimal.  A field that is not set, and
-whose absence protobuf keeps, is null.
+whose absence protobuf keeps, is null.  Where it does not, a null is refused, or becomes the field's default.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 )
 
 from permitflow.errors import InvalidOptionError, SchemaMismatchError
-from permitflow.spark.calls.options import CallOptions
-from permitflow.spark.schema import arrow_schema
+from permitflow.spark.calls.options import CallOptions, Nulls
+from permitflow.spark.schema import arrow_schema, require_distinct
 
 # Protobuf has several implementations of these, without a common type.
 _Field: TypeAlias = Any
@@ -107,6 +107,16 @@ def function_of(option: str, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]  # the user's
 
 
+def require_channel(options: CallOptions) -> None:
+    """Look the function up that opens the channel, if there is one.
+
+    Raises:
+        InvalidOptionError: there is none of that name.
+    """
+    if options.channel:
+        function_of("channel", options.channel)
+
+
 def method_of(options: CallOptions, *, client_streams: bool) -> Method:
     """Look the method up.
 
@@ -148,6 +158,9 @@ def _imported(option: str, value: str, module: str) -> Any:
             "the session is created"
         )
         raise InvalidOptionError(option=option, value=value, reason=reason) from error
+    except Exception as error:  # the user's code
+        reason = f"cannot be imported: it raises {type(error).__name__}: {error}"
+        raise InvalidOptionError(option=option, value=value, reason=reason) from error
 
 
 # Columns.
@@ -157,13 +170,15 @@ def columns_of(descriptor: _Fields, within: tuple[str, ...] = ()) -> StructType:
     """The columns of a message.
 
     Raises:
-        SchemaMismatchError: it contains itself.
+        SchemaMismatchError: it contains itself, or fields of it differ only by case.
     """
     if descriptor.full_name in within:
         hint = "name a function with option 'rows' or 'message', and state a schema"
         raise SchemaMismatchError(ours=f"Spark has no type for it: {hint}", theirs=f"{within[-1]} contains itself")
     here = (*within, descriptor.full_name)
-    return StructType([_column(field, here) for field in descriptor.fields])
+    columns = StructType([_column(field, here) for field in descriptor.fields])
+    require_distinct(columns.names, descriptor.full_name)
+    return columns
 
 
 def _column(field: _Field, within: tuple[str, ...]) -> StructField:
@@ -240,6 +255,8 @@ def _chosen(descriptor: _Fields, schema: StructType) -> Sequence[_Field]:
     fields = {field.name: field for field in descriptor.fields}
     if missing := [name for name in schema.names if name not in fields]:
         theirs = f"{descriptor.full_name} with the fields {', '.join(fields)}"
+        if other := next((name for name in fields if name.lower() == missing[0].lower()), None):
+            theirs = f"{descriptor.full_name} spells it {other!r}, and cases differ there: rename the column"
         raise SchemaMismatchError(ours=f"column {missing[0]!r} of {schema.simpleString()}", theirs=theirs)
     return [fields[name] for name in schema.names]
 
@@ -276,14 +293,21 @@ def _word(kind: Any, number: int) -> str:
 class Messages:
     """Makes the message of a row."""
 
-    def __init__(self, method: Method, function: str, schema: StructType) -> None:
-        """``function``: the user's, by name; empty: columns are the fields of the message.
+    def __init__(self, method: Method, function: str, schema: StructType, nulls: Nulls = Nulls.REFUSE) -> None:
+        """Look the function up.
+
+        Args:
+            method: whose requests are made.
+            function: the user's, by name; empty: columns are the fields of the message.
+            schema: of the rows.
+            nulls: what becomes of a null where protobuf does not keep the absence of a value.
 
         Raises:
             InvalidOptionError: there is no such function.
             SchemaMismatchError: the message lacks a field for a column.
         """
         self._kind = method.request
+        self._nulls = nulls
         self._function = function_of("message", function) if function else None
         if self._function is None:
             assert self._kind is not None, "options without a module have a function"
@@ -298,45 +322,53 @@ class Messages:
         if self._function is not None:
             return [self._function(row) for row in rows.to_pylist()]
         assert self._kind is not None
-        return [_message(self._kind.DESCRIPTOR, row) for row in rows.to_pylist()]
+        return [self._message(self._kind.DESCRIPTOR, row) for row in rows.to_pylist()]
 
-
-def _message(descriptor: _Fields, row: Mapping[str, Any]) -> Message:
-    fields = descriptor.fields_by_name
-    given = {}
-    for name, value in row.items():
+    def _message(self, descriptor: _Fields, row: Mapping[str, Any]) -> Message:
+        fields = descriptor.fields_by_name
+        given = {}
+        for name, value in row.items():
+            try:
+                if value is None:
+                    self._require_possible_null(fields[name])
+                else:
+                    given[name] = self._given(fields[name], value)
+            except (KeyError, TypeError, ValueError) as error:
+                raise _misfit(descriptor, name, error) from error
         try:
-            if value is not None:
-                given[name] = _given(fields[name], value)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _misfit(descriptor, name, error) from error
-    try:
-        return GetMessageClass(descriptor)(**given)
-    except (TypeError, ValueError) as error:
-        raise _misfit(descriptor, ", ".join(given), error) from error
+            return GetMessageClass(descriptor)(**given)
+        except (TypeError, ValueError) as error:
+            raise _misfit(descriptor, ", ".join(given), error) from error
+
+    def _require_possible_null(self, field: _Field) -> None:
+        if self._nulls is Nulls.REFUSE and not field.has_presence:
+            raise ValueError(
+                "it is null, and the service could not tell that from 0 or an empty value: declare the field "
+                "'optional' in its .proto file, fill the nulls, or set option 'nulls' to 'default'"
+            )
+
+    def _given(self, field: _Field, value: Any) -> object:
+        if _is_map(field):
+            inner = field.message_type.fields_by_name["value"]
+            return {key: self._stored(inner, each) for key, each in value}
+        return [self._stored(field, each) for each in value] if field.is_repeated else self._stored(field, value)
+
+    def _stored(self, field: _Field, value: Any) -> object:
+        if value is None:
+            raise ValueError("an element is null, and protobuf has no null in lists and maps")
+        if field.enum_type is not None:
+            known = field.enum_type.values_by_name
+            return known[value].number if value in known else int(value)
+        if field.message_type is None:
+            return int(value) if _PLAIN[field.type] is _WIDE else value
+        if field.message_type.full_name != _TIMESTAMP:
+            return self._message(field.message_type, value)
+        if not isinstance(value, datetime):
+            raise TypeError(f"a timestamp is needed, not {value!r}")
+        timestamp = Timestamp()
+        timestamp.FromDatetime(value)
+        return timestamp
 
 
 def _misfit(descriptor: _Fields, name: str, error: Exception) -> SchemaMismatchError:
     return SchemaMismatchError(ours=f"a value of column {name}", theirs=f"{descriptor.full_name}: {error}")
-
-
-def _given(field: _Field, value: Any) -> object:
-    if _is_map(field):
-        inner = field.message_type.fields_by_name["value"]
-        return {key: _stored(inner, each) for key, each in value}
-    return [_stored(field, each) for each in value] if field.is_repeated else _stored(field, value)
-
-
-def _stored(field: _Field, value: Any) -> object:
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_name
-        return known[value].number if value in known else int(value)
-    if field.message_type is None:
-        return int(value) if _PLAIN[field.type] is _WIDE else value
-    if field.message_type.full_name != _TIMESTAMP:
-        return _message(field.message_type, value)
-    if not isinstance(value, datetime):
-        raise TypeError(f"a timestamp is needed, not {value!r}")
-    timestamp = Timestamp()
-    timestamp.FromDatetime(value)
-    return timestamp

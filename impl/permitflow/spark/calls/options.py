@@ -22,22 +22,45 @@ from permitflow.spark.options import (
     truth,
     whole_number,
 )
+from permitflow.transports.addresses import SCHEME
 
 
 class CallDelivery(StrEnum):
     """What a streaming query gets of a call, whatever is restarted."""
 
-    AT_MOST_ONCE = "at-most-once"
-    """What was read and not processed is lost: a call cannot be rewound."""
+    BEST_EFFORT = "best-effort"
+    """After a restart, what was read and not processed is lost, and what the service sends again comes again."""
     EXACTLY_ONCE = "exactly-once"
     """The call is made again, and what was processed is skipped: the service must answer the same again."""
 
 
 _DELIVERY_HINT = (
-    "a call cannot be rewound, so a batch that a crash interrupts is lost: say 'at-most-once'; or 'exactly-once' "
-    "with 'repeatable' true, if the service answers the same request with the same messages again; or let the "
-    "service write into an exchange that keeps its rows (permitflow serve --retention replay)"
+    "a call cannot be rewound: after a restart a batch may be lost, and what the service sends again comes again. Say "
+    "'best-effort'; or 'exactly-once' with 'repeatable' true, if the service answers the same request with the same "
+    "messages again; or let it write into an exchange that keeps its rows (permitflow serve --retention replay)"
 )
+_FORMER = "at-most-once"
+
+# Schemes of gRPC's own, which name more than a host and a port.
+_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
+
+
+class Nulls(StrEnum):
+    """What becomes of a null where protobuf does not keep the absence of a value."""
+
+    REFUSE = "refuse"
+    """It fails the task: the service could not tell it from 0 or an empty text."""
+    DEFAULT = "default"
+    """The field's default: 0, false, an empty text, list or map."""
+
+
+def service_address(text: str) -> str:
+    """Check the address of a gRPC service: ``host:port``, or with a scheme of gRPC's as ``unix:/path``."""
+    if text.startswith(_SCHEMES):
+        return text
+    if text.startswith(SCHEME):
+        raise ValueError(f"must be host:port: {SCHEME} is for an exchange, and this is a gRPC service")
+    return network_address(text)
 
 
 def _method_name(text: str) -> str:
@@ -62,6 +85,8 @@ def _function_name(text: str) -> str:
 
 
 def _delivery(text: str) -> CallDelivery:
+    if text.lower() == _FORMER:
+        raise ValueError(f"is called 'best-effort': {_DELIVERY_HINT}")
     try:
         return choice(CallDelivery)(text)
     except ValueError as rule:
@@ -69,7 +94,7 @@ def _delivery(text: str) -> CallDelivery:
 
 
 CALL_OPTIONS: Options = {
-    "address": Option(Use.ANY, network_address, is_required=True),
+    "address": Option(Use.ANY, service_address, is_required=True),
     "method": Option(Use.ANY, _method_name, is_required=True),
     "module": Option(Use.ANY, _module_name),
     "serializer": Option(Use.ANY, _function_name),
@@ -85,6 +110,7 @@ CALL_OPTIONS: Options = {
     "max_messages": Option(Use.READ, whole_number(1, MOST_LONG)),
     "delivery": Option(Use.READ_STREAM, _delivery),
     "message": Option(Use.WRITING, _function_name),
+    "nulls": Option(Use.WRITING, choice(Nulls)),
     **OF_SPARK,
 }
 """Options of ``format("permitflow-grpc")``."""
@@ -159,6 +185,7 @@ class WriteCallOptions:
     call: CallOptions
     message: str = ""
     """A function from a row to its message; empty: the columns are the message's fields."""
+    nulls: Nulls = Nulls.REFUSE
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streams: bool = False) -> "WriteCallOptions":
@@ -172,10 +199,21 @@ class WriteCallOptions:
         call = CallOptions(**picked(CallOptions, values))
         if streams and not call.repeatable:
             reason = "must be 'true' for a streaming query: it writes a batch again after a crash (at least once)"
-            refuse("repeatable", options.get("repeatable"), reason)
-        if not call.module and "message" not in values:
-            refuse("message", None, "is missing: without option 'module', a function makes the message of a row")
+            refuse("repeatable", "false" if "repeatable" in values else None, reason)
+        require_message(values, call)
         return cls(call=call, **picked(cls, values))
+
+
+def require_message(values: Mapping[str, Any], call: CallOptions) -> None:
+    """Require a function where no module says what a message is, and no rule for nulls where a function decides.
+
+    Raises:
+        InvalidOptionError: it is missing, or there are both.
+    """
+    if not call.module and "message" not in values:
+        refuse("message", None, "is missing: without option 'module', a function makes the message of a row")
+    if "message" in values and "nulls" in values:
+        refuse("nulls", values["nulls"].value, "cannot be combined with option 'message': its function decides")
 
 
 def _requests(values: Mapping[str, Any], call: CallOptions) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.errors import EarlyAnswerError
-from permitflow.spark.calls.messages import Messages, Method, method_of
+from permitflow.spark.calls.messages import Messages, Method, method_of, require_channel
 from permitflow.spark.calls.options import CallOptions, WriteCallOptions
 from permitflow.spark.calls.source import refuse_second_attempt
 
@@ -49,7 +49,8 @@ class _Sending:
             SchemaMismatchError: the message lacks a field for a column.
         """
         self._options, self._schema = options, schema
-        Messages(method_of(options.call, client_streams=True), options.message, schema)
+        Messages(method_of(options.call, client_streams=True), options.message, schema, options.nulls)
+        require_channel(options.call)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task; worker, once per attempt.  Waits until the service has answered.
@@ -76,7 +77,8 @@ class _Sending:
         from permitflow.transports.background import background
 
         method = method_of(self._options.call, client_streams=True)
-        messages, loop, rows = Messages(method, self._options.message, self._schema), background(), 0
+        messages = Messages(method, self._options.message, self._schema, self._options.nulls)
+        loop, rows = background(), 0
         call = _Call(self._options.call, method, attempt)
         try:
             for batch in batches:

@@ -6,8 +6,9 @@ task that stands still stops the service.
 
 **Stream.**  A process beside the driver holds one call as long as the query lives, and reads at each trigger at most
 ``batch_messages``, or for ``batch_seconds``.  Between triggers nothing is read.  A call cannot be rewound: after a
-restart a new call begins, and a batch that was planned and not processed is lost (``at-most-once``), or is read again
+restart a new call begins, and a batch that was planned and not processed is lost (``best-effort``), or is read again
 by a call that skips what was processed (``exactly-once``, which only a service can give that answers the same again).
+With ``Trigger.AvailableNow`` the query ends with the call.
 """
 
 import logging
@@ -19,16 +20,21 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
     SimpleDataSourceStreamReader,
 )
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from permitflow.errors import InvalidOptionError, RepeatedCallError
-from permitflow.spark.calls.options import CallDelivery, ReadCallOptions, WriteCallOptions
+from permitflow.errors import InvalidOptionError, PermitflowError, RepeatedCallError
+from permitflow.spark.calls.options import CALL_OPTIONS, CallDelivery, ReadCallOptions, WriteCallOptions
+from permitflow.spark.options import MOST, is_for_streams
 from permitflow.spark.reading import HandOver, narrow_socket
+from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.source import refuse_overwriting
 
@@ -46,7 +52,7 @@ class GrpcDataSource(DataSource):
     """``format("permitflow-grpc")``: streaming methods of any gRPC service.
 
     Options, for reading and writing:
-        address: where the service listens, as in ``host:port``.
+        address: where the service listens: ``host:port``, or with a scheme of gRPC's, as ``unix:/path``.
         method: the full name, as in ``telemetry.Sensors/Watch``: server-streaming to read, client-streaming to write.
         module: the generated module with the service, as in ``telemetry_pb2``; workers import it.
         serializer, deserializer: without ``module``, functions between messages and bytes, as in ``module:function``.
@@ -63,10 +69,12 @@ class GrpcDataSource(DataSource):
         batch_messages, batch_seconds: a batch of rows, or a streaming batch, has so many messages, or what came for so
             long; 1,000 and 1.
         max_messages: of each call of a batch job, which is then cancelled; none.
-        delivery: of a streaming query: ``at-most-once``, or with ``repeatable`` ``exactly-once``.
+        delivery: of a streaming query: ``best-effort``, or with ``repeatable`` ``exactly-once``.
 
     Options for writing only:
         message: a function from a row, as a dict, to its message; without it columns are the message's fields.
+        nulls: of a null in a field whose absence protobuf does not keep: ``refuse``, or ``default`` for the field's
+            default; refuse.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -88,21 +96,29 @@ class GrpcDataSource(DataSource):
         """
         from permitflow.spark.calls.messages import columns_of, method_of
 
-        # Spark does not say here whether it will read a table or a stream.
-        options = ReadCallOptions.parse(self.options, streams="delivery" in self.options)
+        options = ReadCallOptions.parse(self.options, streams=is_for_streams(self.options, CALL_OPTIONS))
         method = method_of(options.call, client_streams=False)
         if options.rows or method.response is None:
             option = "rows" if options.rows else "deserializer"
             reason = "needs a schema of its rows: spark.read.schema(...)"
             raise InvalidOptionError(option=option, value=options.rows or options.call.deserializer, reason=reason)
-        return columns_of(method.response.DESCRIPTOR)
+        columns = columns_of(method.response.DESCRIPTOR)
+        CallReader(options, columns)  # which looks up the rest that can be wrong
+        return columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
         return CallReader(ReadCallOptions.parse(self.options), schema)
 
-    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Check the options; a planning process and one beside the driver."""
+        try:
+            return _WholeCallReader(self.simpleStreamReader(schema))
+        except PermitflowError as error:
+            return RefusedStreamReader(error)
+
+    def simpleStreamReader(self, schema: StructType) -> "CallStreamReader":  # noqa: N802 - Spark's name
+        """Check the options."""
         return CallStreamReader(ReadCallOptions.parse(self.options, streams=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -139,11 +155,12 @@ class CallReader(DataSourceReader):
             InvalidOptionError: the method, the request or a function is wrong.
             SchemaMismatchError: the response lacks a column.
         """
-        from permitflow.spark.calls.messages import Rows, method_of
+        from permitflow.spark.calls.messages import Rows, method_of, require_channel
 
         self._options, self._schema = options, schema
         method = method_of(options.call, client_streams=False)
         Rows(method, options.rows, schema)
+        require_channel(options.call)
         for request in options.requests:
             method.request_of(request)
 
@@ -197,7 +214,30 @@ def refuse_second_attempt(context: TaskContext, method: str, *, repeatable: bool
         raise RepeatedCallError(method=method, reason=reason)
 
 
-class CallStreamReader(SimpleDataSourceStreamReader):
+class _WholeCallReader(_SimpleStreamReaderWrapper):
+    """What Spark makes of a simple reader, and no batch for a trigger that wants the whole call as one.
+
+    A simple reader is not told the trigger's limit; its wrapper is, and it takes any.
+    """
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Any but that of ``Trigger.Once``, which overrules it; the reader has a limit of its own."""
+        return ReadMaxRows(MOST)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Read the messages of a batch.
+
+        Raises:
+            InvalidOptionError: the trigger is ``Trigger.Once``.
+        """
+        if isinstance(limit, ReadAllAvailable):
+            reason = "cannot be: the rest of the call would be one batch in the driver. Use trigger(availableNow=True)"
+            raise InvalidOptionError(option="trigger", value="once", reason=reason)
+        end: Offset = super().latestOffset(start, ReadAllAvailable())
+        return end
+
+
+class CallStreamReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads one call beside the driver, batch by batch."""
 
     def __init__(self, options: ReadCallOptions, schema: StructType) -> None:
@@ -205,14 +245,20 @@ class CallStreamReader(SimpleDataSourceStreamReader):
         CallReader(options, schema)
         self._options, self._schema = options, schema
         self._call: OpenCall | None = None
-        self._is_over = False
+        self._is_over = self._reads_to_end = False
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Let no pause of the service end the query: what is available is the whole call."""
+        self._reads_to_end = True
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """No message was read."""
         return {_MESSAGES: 0}
 
     def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
-        """The messages of a batch; driver, at each trigger.  Waits up to ``batch_seconds`` for the first one.
+        """The messages of a batch; driver, at each trigger.
+
+        Waits up to ``batch_seconds`` for the first one, or with ``Trigger.AvailableNow`` as long as the call lasts.
 
         Raises:
             CallError: the call has ended with an error.
@@ -225,7 +271,8 @@ class CallStreamReader(SimpleDataSourceStreamReader):
         if self._call is None:
             self._call = self._called(skipping=start[_MESSAGES])
         seconds = options.batch_seconds
-        messages, self._is_over = self._call.take(options.batch_messages, seconds, first_seconds=seconds)
+        first_seconds = None if self._reads_to_end else seconds
+        messages, self._is_over = self._call.take(options.batch_messages, seconds, first_seconds=first_seconds)
         if not messages:
             return iter(()), start
         return iter([self._rows().batch(messages)]), {_MESSAGES: start[_MESSAGES] + len(messages)}
@@ -237,7 +284,7 @@ class CallStreamReader(SimpleDataSourceStreamReader):
             RepeatedCallError: the call is shorter than the one before.
         """
         count = end[_MESSAGES] - start[_MESSAGES]
-        if self._options.delivery is CallDelivery.AT_MOST_ONCE:
+        if self._options.delivery is CallDelivery.BEST_EFFORT:
             _log.warning(
                 "%s: the messages [%d, %d) were read before a restart, and are lost: a call cannot be rewound",
                 self._options.call.method,
