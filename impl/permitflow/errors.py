@@ -851,6 +851,19 @@ class EarlyAnswerError(PermitflowError):
     )
 
 
+class BatchOrderError(PermitflowError):
+    """A staged job has a lower batch number than the last published one of its query: its rows were dropped."""
+
+    query: str
+    batch: int
+    last_batch: int
+    text = (
+        "batch {batch} of query {query!r} is not published, and its rows are dropped: batch {last_batch} was published "
+        "before, and numbers must rise; give the job a higher number or another query; a streaming query that has gone "
+        "back to an older checkpoint needs a new one"
+    )
+
+
 class UnknownBatchError(PermitflowError):
     """Spark has not told a task of a streaming query which batch the task writes."""
 

@@ -37,7 +37,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.chunks import slices
-from permitflow.errors import ChannelError, PeerGoneError, PermitflowError, TaskRetryError, UnknownBatchError
+from permitflow.errors import (
+    BatchOrderError,
+    ChannelAbortedError,
+    ChannelCancelledError,
+    ChannelError,
+    PeerGoneError,
+    PermitflowError,
+    TaskRetryError,
+    UnknownBatchError,
+)
 from permitflow.protocol.control import ChannelState, StagedPart
 from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.spark.options import BatchKey, WriteOptions
@@ -79,6 +88,16 @@ def _context() -> TaskContext:
     return context
 
 
+def _require_wanted(channel: str, outcome: EndOutcome) -> None:
+    """Refuse to take dropped rows for delivered ones.
+
+    Raises:
+        ChannelCancelledError: the channel's reader has cancelled.
+    """
+    if outcome is EndOutcome.CANCELLED:
+        raise ChannelCancelledError(channel=channel, reason="it needs no more rows, and has not read all of them")
+
+
 class SentMessage(WriterCommitMessage):
     """The totals of what one attempt has sent."""
 
@@ -114,6 +133,7 @@ class _Sending:
         Raises:
             PeerGoneError: the exchange or the consumer is gone, or no permit came back in ``timeout_seconds``.
             TaskRetryError: another attempt at the same task has begun before.
+            ChannelCancelledError: the reader needs no more rows; those that it had not read are dropped.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
         channel = self.channel_of(context)
@@ -139,7 +159,7 @@ class _Sending:
             sink.send(first)
             for chunk in others:
                 sink.send(chunk)
-            sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+            _require_wanted(channel, sink.end(closes_channel=False, until=EndOutcome.ACCEPTED))
             return SentMessage(channel, sink.statistics().sent_rows)
 
     def _opened(self, channel: str, **stated: Unpack["PutOptions"]) -> "BlockingSink":
@@ -229,6 +249,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
 
         Raises:
             JobTotalError: a channel has other rows than those that count; its readers have got an error.
+            ChannelCancelledError: a reader needs no more rows; those that it had not read are dropped.
             PermitflowError: a channel could not be ended, or has lost its reader; Spark calls ``abort`` then.
         """
         rows = Counter[str]()
@@ -245,6 +266,8 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             sinks = _at_once(reach, channels)
             # Send every end before waiting for any: a reader may need one channel's end to continue with another.
             outcomes = _at_once(lambda sink: sink.end(closes_channel=ends, until=until), sinks, at_once=len(sinks))
+        for channel, outcome in zip(channels, outcomes, strict=True):
+            _require_wanted(channel, outcome)
         accepted = [name for name, outcome in zip(channels, outcomes, strict=True) if outcome is EndOutcome.ACCEPTED]
         if accepted and ends:
             _log.info("the exchange holds all rows; no reader has consumed those of %s yet", in_words(accepted))
@@ -274,10 +297,14 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
 class StagedMessage(WriterCommitMessage):
     """The part that one attempt at a partition has staged."""
 
-    def __init__(self, query: str, part: StagedPart) -> None:
-        """Carry the query's id as well: the driver of a streaming query learns it from its tasks."""
+    def __init__(self, query: str, part: StagedPart, within: BatchKey | None) -> None:
+        """Carry the query's id as well: the driver of a streaming query learns it from its tasks.
+
+        ``within`` is the micro-batch in which the task runs, also that of a batch job inside ``foreachBatch``.
+        """
         self.query = query
         self.part = part
+        self.within = within
 
 
 class _Staged(_Sending):
@@ -288,12 +315,17 @@ class _Staged(_Sending):
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
         sent = self.send(batches, context, staging=staging)
-        return StagedMessage(key.query, StagedPart(sent.channel, staging.partition, attempt, sent.rows))
+        part = StagedPart(sent.channel, staging.partition, attempt, sent.rows)
+        return StagedMessage(key.query, part, _micro_batch_of(context))
 
     def _publish(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
         parts = [message.part for message in messages if message.part.rows]
         self._insist(self._declare_schema)
-        self._insist(lambda control: control.publish(key.query, key.batch, parts))
+        published = self._insist(lambda control: control.publish(key.query, key.batch, parts))
+        if published.was_published and published.last_batch != key.batch:
+            raise BatchOrderError(query=key.query, batch=key.batch, last_batch=published.last_batch)
+        if published.was_published:
+            _log.info("batch %d of query %r was published before: its rows are dropped", key.batch, key.query)
 
     def _declare_schema(self, control: "BlockingControl") -> None:
         """Declare the schema of channels without rows: otherwise their readers would wait for it."""
@@ -348,12 +380,28 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
 
         Raises:
             StagedPartError: the exchange has lost staged rows; nothing was published.
+            BatchOrderError: a later batch of this query was published before; nothing was published.
+            ChannelAbortedError: a channel that the job ends was broken meanwhile.
             PermitflowError: the exchange did not answer for ``timeout_seconds``; Spark calls ``abort`` then.
         """
-        self._publish(self._key, _staged(messages))
+        staged, exchange = _staged(messages), self._options.exchange
+        self._warn_of_repetition(staged)
+        self._publish(self._key, staged)
         if self._options.end:
-            exchange = self._options.exchange
-            self._insist(lambda control: control.close_channels(exchange.channels))
+            for at in self._insist(lambda control: control.close_channels(exchange.channels)):
+                if at.state is ChannelState.BROKEN:
+                    raise ChannelAbortedError(channel=at.channel, reason=at.reason)
+
+    def _warn_of_repetition(self, staged: Sequence[StagedMessage]) -> None:
+        within = next((message.within for message in staged if message.within is not None), None)
+        if self._options.key is None and within is not None:
+            _log.warning(
+                "this staged job runs in foreachBatch (batch %d of query %s) without a key: if Spark repeats the batch "
+                "after a crash, its rows are published twice; set options 'query' (a name of your own) and 'batch' "
+                "(the number that foreachBatch passes)",
+                within.batch,
+                within.query,
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop the staged rows; driver side, once, after a task or the commit has failed.
@@ -383,6 +431,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
 
         Raises:
             StagedPartError: the exchange has lost staged rows; nothing was published.
+            BatchOrderError: a later batch of this query was published before; nothing was published.
             PermitflowError: the exchange did not answer for ``timeout_seconds``.
         """
         staged = _staged(messages)
@@ -402,11 +451,17 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
             self._discard(BatchKey(query=staged[0].query, batch=batchId), staged)
 
 
-def _key_of(context: TaskContext) -> BatchKey:
+def _micro_batch_of(context: TaskContext) -> BatchKey | None:
+    """The micro-batch of a streaming query in which a task runs, if it does."""
     query, batch = context.getLocalProperty(_QUERY_PROPERTY), context.getLocalProperty(_BATCH_PROPERTY)
-    if query is None or batch is None:
-        raise UnknownBatchError(missing=_QUERY_PROPERTY if query is None else _BATCH_PROPERTY)
-    return BatchKey(query=query, batch=int(batch))
+    return None if query is None or batch is None else BatchKey(query=query, batch=int(batch))
+
+
+def _key_of(context: TaskContext) -> BatchKey:
+    if (key := _micro_batch_of(context)) is None:
+        is_unknown = context.getLocalProperty(_QUERY_PROPERTY) is None
+        raise UnknownBatchError(missing=_QUERY_PROPERTY if is_unknown else _BATCH_PROPERTY)
+    return key
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:

@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.errors import StagedPartError, UnknownBatchError
+from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
 from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.patience import Patience
 from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
 from permitflow.testing.query_runs import judge_query
 from permitflow.transports.grpc_blocking import control, open_sink
@@ -231,18 +232,63 @@ def test_a_task_that_does_not_know_its_batch_says_so(replay_options: Options, ta
 
 
 def test_a_batch_job_has_a_key_of_its_own_unless_it_is_given_one(replay_options: Options, task: Task) -> None:
-    def write(numbers: Iterable[int], **more: str) -> None:
-        options = {**replay_options, "delivery": "staged", "end": "false", **more}
-        writer = PermitflowDataSource(options).writer(SCHEMA, overwrite=False)
-        assert isinstance(writer, StagedBatchWriter)
-        writer.commit([writer.write(batches(*numbers))])
-
-    write([1])
-    write([2])
-    write([3], query="nightly", batch="20240229", end="true")
-    write([3], query="nightly", batch="20240229", end="true")
+    staged(replay_options, [1])
+    staged(replay_options, [2])
+    staged(replay_options, [3], query="nightly", batch="20240229", end="true")
+    staged(replay_options, [3], query="nightly", batch="20240229", end="true")
     assert published(replay_options) == [[1, 2, 3], []]
     assert states(replay_options) == [ChannelState.ENDED] * 2
+
+
+def staged(options: Options, numbers: Iterable[int], **more: str) -> None:
+    """Run a staged batch job of one task."""
+    chosen = {**options, "delivery": "staged", "end": "false", **more}
+    writer = PermitflowDataSource(chosen).writer(SCHEMA, overwrite=False)
+    assert isinstance(writer, StagedBatchWriter)
+    writer.commit([writer.write(batches(*numbers))])
+
+
+def test_a_batch_number_that_falls_is_an_error(replay_options: Options, task: Task) -> None:
+    key = {"query": f"{replay_options['stream']} nightly"}
+    staged(replay_options, [1], **key, batch="8")
+    with pytest.raises(BatchOrderError, match=r"batch 7 .* batch 8 was published before"):
+        staged(replay_options, [2], **key, batch="7")
+    staged(replay_options, [1], **key, batch="8")
+    assert published(replay_options) == [[1], []]
+
+
+@pytest.mark.parametrize(
+    ("more", "properties", "warnings"),
+    [
+        ({}, {"sql.streaming.queryId": "q", "streaming.sql.batchId": "3"}, 1),
+        ({"query": "copy", "batch": "3"}, {"sql.streaming.queryId": "q", "streaming.sql.batchId": "3"}, 0),
+        ({}, {}, 0),
+    ],
+    ids=["foreachBatch", "with a key", "a batch job"],
+)
+def test_a_job_in_foreach_batch_without_a_key_is_warned_of(
+    replay_options: Options,
+    task: Task,
+    caplog: pytest.LogCaptureFixture,
+    more: Options,
+    properties: dict[str, str],
+    warnings: int,
+) -> None:
+    task.properties = properties
+    staged(replay_options, [1], **more)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["foreachBatch (batch 3 of query q) without a key" in words for words in told] == [True] * warnings
+
+
+def test_a_task_waits_for_the_exchange_as_long_as_it_was_told(
+    replay_options: Options, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    patience = Patience(60.0, ["a"], clock=lambda: now[0], pause=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr("permitflow.spark.sink.Patience", lambda seconds, _: patience if seconds == 60 else None)
+    with pytest.raises(PeerGoneError):
+        streaming({**replay_options, "address": "127.0.0.1:1"}).write(batches(1))
+    assert 58 <= now[0] <= 60
 
 
 def test_a_batch_that_does_not_fit_and_a_channel_that_keeps_nothing_are_said_in_our_words(

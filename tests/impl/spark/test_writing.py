@@ -5,6 +5,7 @@ What a writer does that Spark has started a second time, or for a commit or an a
 
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyspark.sql.types import LongType, StructType
 
 from permitflow.errors import (
     ChannelAbortedError,
+    ChannelCancelledError,
     JobTotalError,
     PeerGoneError,
     TaskRetryError,
@@ -285,9 +287,9 @@ class Tasks:
         self.writer = PermitflowDataSource(options).writer(StructType().add("id", LongType()), overwrite=False)
         self._monkeypatch = monkeypatch
 
-    def run(self, attempt: Attempt) -> WriterCommitMessage:
+    def run(self, attempt: Attempt, rows: Iterable[pa.RecordBatch] = (ONE_ROW,)) -> WriterCommitMessage:
         self._monkeypatch.setattr("permitflow.spark.sink.TaskContext.get", lambda: attempt)
-        return self.writer.write(iter([ONE_ROW]))
+        return self.writer.write(iter(rows))
 
 
 def test_an_attempt_at_a_task_that_failed_is_refused(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +319,19 @@ def test_a_commit_without_a_tasks_rows_breaks_their_channel(options: Options, mo
     with pytest.raises(JobTotalError, match="has taken 1"):
         tasks.writer.commit([None])
     assert str(consume(options, channels_of(options)[0])).startswith("ChannelAbortedError")
+
+
+def test_a_task_fails_whose_reader_needs_no_more(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = channels_of(options)[0]
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield ONE_ROW
+        with open_source(options["address"], channel) as source:
+            next(source)
+            source.cancel("it has seen enough")
+
+    with pytest.raises(ChannelCancelledError):
+        Tasks(options, monkeypatch).run(Attempt(0, number=0, attempt=5), rows())
 
 
 def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> None:
