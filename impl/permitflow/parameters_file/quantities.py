@@ -15,6 +15,15 @@ _RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+])\s*(.+))?")
 _MOST_VALUES = 1_000
 
 
+def shown(value: object) -> str:
+    """A value as a file or the command line has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return repr(value)
+
+
 def duration(text: object) -> float:
     """Seconds of a duration with its unit, as in ``40ms``; 0 needs none.
 
@@ -25,7 +34,7 @@ def duration(text: object) -> float:
         return 0.0
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or found[2] not in _SECONDS:
-        raise ValueError(f'must be a duration with its unit, as in "40ms" ({", ".join(_SECONDS)}), not {text!r}')
+        raise ValueError(f'must be a duration with its unit, as in "40ms" ({", ".join(_SECONDS)}), not {shown(text)}')
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -51,10 +60,10 @@ def rate(given: object) -> float:
     except ValueError:
         rows = None
     if isinstance(rows, bool) or not isinstance(rows, int | float) or not 0 < rows < math.inf:
-        raise ValueError(f'must be rows a second, as in 1_000_000, or "unlimited", not {given!r}')
+        raise ValueError(f'must be rows a second, as in 1_000_000, or "unlimited", not {shown(given)}')
     if not _LEAST_RATE <= rows <= _MOST_RATE:
         limits = f"{_LEAST_RATE:g} to {_MOST_RATE:g}"
-        raise ValueError(f'must be from {limits} rows a second, or "unlimited", not {given!r}')
+        raise ValueError(f'must be from {limits} rows a second, or "unlimited", not {shown(given)}')
     return float(rows)
 
 
@@ -69,7 +78,7 @@ def whole(given: object, least: int = 1) -> int:
     except ValueError:
         count = None
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise ValueError(f"must be a whole number of at least {least}, not {given!r}")
+        raise ValueError(f"must be a whole number of at least {least}, not {shown(given)}")
     return count
 
 
@@ -88,17 +97,17 @@ def values(given: object, read: Callable[[object], Number]) -> tuple[Number, ...
     else:
         found = (read(given),)
     if not found:
-        raise ValueError(f'must name values, as in "1,16,256" or "256..65536:x2", not {given!r}')
+        raise ValueError(f'must name values, as in "1,16,256" or "256..65536:x2", not {shown(given)}')
     return found
 
 
 def _range(
     first: Number, last: Number, sign: str | None, step: str | None, read: Callable[[object], Number]
 ) -> Iterator[Number]:
+    if last < first:
+        raise ValueError(f"must not end at {last}, which is below {first}: write {last}..{first}")
     if sign is None or step is None:
         raise ValueError(f'needs a step: "{first}..{last}:x2" doubles, "{first}..{last}:+100" adds')
-    if last < first:
-        raise ValueError(f"must not end at {last}, which is below {first}")
     try:
         factor = float(step)
     except ValueError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from permitflow.errors import InvalidParametersError
-from permitflow.parameters_file.quantities import duration, rate, values, whole
+from permitflow.parameters_file.quantities import duration, rate, shown, values, whole
 from permitflow.parameters_file.sections import OLD_NAMES, Section, nearest, read_sections
 from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import (
@@ -37,6 +37,8 @@ _SECTIONS = {
     "simulation": ("seed", "chunks"),
     "sweep": _AXIS_READERS,
 }
+STANDARD_INPUT = Path("/dev/stdin")
+
 # A device may have no end; the reader refuses a longer field.
 _MOST_LINE_CHARACTERS = 1 << 20
 
@@ -53,6 +55,11 @@ class Description:
     """What to vary."""
 
 
+def is_toml(path: Path) -> bool:
+    """Is it a description by its name?  So is standard input: recordings are files."""
+    return path.suffix.lower() == ".toml" or path == STANDARD_INPUT
+
+
 def read_description(path: Path) -> Description:
     """Read and check a file.
 
@@ -62,10 +69,10 @@ def read_description(path: Path) -> Description:
     sections = read_sections(path, _SECTIONS)
     upstream, downstream, network = sections["upstream"], sections["downstream"], sections["network"]
     simulation, sweep = sections["simulation"], sections["sweep"]
-    upstream.required("row_permits", whole, example="row_permits = 32_768")
+    upstream.required("row_permits", _whole, example="row_permits = 32_768")
     forward, back = _delays(network)
     rated = {"producer_rate": sections["producer"], "consumer_rate": sections["consumer"], "link_rate": network}
-    rates = {name: section.read("rate", rate) for name, section in rated.items()}
+    rates = {name: section.read("rate", _rate) for name, section in rated.items()}
     try:
         setting = Setting(
             upstream=_stated(upstream),
@@ -83,14 +90,29 @@ def read_description(path: Path) -> Description:
     return Description(
         setting=setting,
         seed=simulation.read("seed", partial(_typed, (int,), "a whole number")) or 0,
-        least_chunks=simulation.read("chunks", whole),
+        least_chunks=simulation.read("chunks", _whole),
         axes=[found for name in sweep if (found := sweep.read(name, partial(_axis, name)))],
     )
 
 
+def _whole(given: object, least: int = 1) -> int:
+    """As TOML has it: a text is no number."""
+    return whole(_unquoted(given), least)
+
+
+def _rate(given: object) -> float:
+    return rate(given if given == "unlimited" else _unquoted(given))
+
+
+def _unquoted(given: object) -> object:
+    if type(given) is str:
+        raise ValueError(f"must be a number, without quotation marks, not {shown(given)}")
+    return given
+
+
 def _stated(section: Section) -> StatedParameters:
     numbers = {
-        name: section.read(name, partial(whole, least=0 if name == "initial_permits" else 1))
+        name: section.read(name, partial(_whole, least=0 if name == "initial_permits" else 1))
         for name in KEYS
         if name != "oversize"
     }
@@ -100,7 +122,7 @@ def _stated(section: Section) -> StatedParameters:
 def _oversize(given: object) -> str:
     if given not in [member.value for member in Oversize]:
         names = " or ".join(f'"{member.value}"' for member in Oversize)
-        raise ValueError(f"must be {names}, not {given!r}")
+        raise ValueError(f"must be {names}, not {shown(given)}")
     return str(given)
 
 
@@ -193,7 +215,7 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], Callable[[Section], ChunkSizes]]] = {
 def _typed(kinds: tuple[type, ...], words: str, given: object) -> Any:
     """The value if it is of one of these types; TOML's ``true`` is no number."""
     if type(given) not in kinds:
-        raise ValueError(f"must be {words}, not {given!r}")
+        raise ValueError(f"must be {words}, not {shown(given)}")
     return given
 
 
@@ -201,7 +223,7 @@ def _numbers(kinds: tuple[type, ...], words: str, given: object) -> list[Any]:
     """A list of such values, or one of them."""
     values = given if isinstance(given, list) else [given]
     if not all(type(each) in kinds for each in values):
-        raise ValueError(f"must be {words}, not {given!r}")
+        raise ValueError(f"must be {words}, not {shown(given)}")
     return values
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from permitflow.errors import ParametersFileError
+from permitflow.parameters_file.quantities import shown
 
 T = TypeVar("T")
 
@@ -47,7 +48,8 @@ def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str
     """
     text, content = "", {}
     try:
-        with path.open(encoding="utf-8") as file:
+        # Some editors begin a file with a byte order mark.
+        with path.open(encoding="utf-8-sig") as file:
             text = file.read(_MOST_CHARACTERS + 1)
         if len(text) > _MOST_CHARACTERS:
             _refuse(path, f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
@@ -60,6 +62,9 @@ def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str
         _refuse(path, f"is not valid TOML: {error}")
     for name in content:
         if name not in known:
+            if homes := [f"[{section}]" for section, keys in known.items() if OLD_NAMES.get(name, name) in keys]:
+                below = " or ".join(homes)
+                _refuse(path, f"belongs below {below}: write that line above it", key=name, line=_line_of(text, name))
             _refuse(path, f"[{name}] is unknown; {nearest(name, known)}", line=_line_of(text, name))
     return {name: Section(path, text, name, content.get(name, {}), keys) for name, keys in known.items()}
 
@@ -94,7 +99,7 @@ class Section:
         # By the name of today: the key as it is written.
         self._written: dict[str, str] = {}
         if not isinstance(content, dict):
-            _refuse(path, f"must be a section, [{name}], not {content!r}", key=name, line=_line_of(text, name))
+            _refuse(path, f"must be a section, [{name}], not {shown(content)}", key=name, line=_line_of(text, name))
         for written in map(str, content):
             key = OLD_NAMES.get(written, written)
             if key not in known:

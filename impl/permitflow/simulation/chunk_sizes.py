@@ -41,7 +41,12 @@ class WeightedSizes(ChunkSizes):
         _require(min(rows) >= 0, "rows", min(rows), "must not be negative")
         _require(max(rows) > 0, "rows", list(rows), "must name a size above 0: rows have to flow")
         if weights is not None:
-            _require(len(weights) == len(rows), "weights", list(weights), f"must be {len(rows)}, one for each size")
+            _require(
+                len(weights) == len(rows),
+                "weights",
+                list(weights),
+                f"must have {len(rows)} value{'' if len(rows) == 1 else 's'}, one for each size",
+            )
             _require(all(0 < weight < math.inf for weight in weights), "weights", list(weights), "must all be above 0")
         together: dict[int, float] = defaultdict(float)
         for size, weight in zip(rows, weights or repeat(1.0, len(rows)), strict=True):

@@ -157,10 +157,11 @@ def test_observed_sizes_are_beside_the_description(tmp_path: Path) -> None:
 # What stands in place of a text of LEAST, and the complaint.
 MISTAKES = {
     "row_permits = 100": {
+        'row_permits = "100"': "line 2: upstream.row_permits must be a number, without quotation marks, not '100'",
         "": "upstream.row_permits is missing; write row_permits = 32_768 below [upstream]",
         "row_permits = 0": "line 2: upstream.row_permits must be a whole number of at least 1, not 0",
         "row_permits = 1.5": "line 2: upstream.row_permits must be a whole number of at least 1, not 1.5",
-        "row_permits = true": "line 2: upstream.row_permits must be a whole number of at least 1, not True",
+        "row_permits = true": "line 2: upstream.row_permits must be a whole number of at least 1, not true",
         "exchange_initial_permits = 1": "upstream.exchange_initial_permits is unknown; did you mean row_permits?",
     },
     "permit_batch = 10\n": {
@@ -176,13 +177,20 @@ MISTAKES = {
     "[upstream]": {
         "[upstraem]": "line 1: [upstraem] is unknown; did you mean upstream?",
         "downstream = 3\n[upstream]": "line 1: downstream must be a section, [downstream], not 3",
+        "permit_batch = 3\n[upstream]": "line 1: permit_batch belongs below [upstream] or [downstream]",
+        "flush_idle = true\n[upstream]": "line 1: flush_idle belongs below [downstream]: write that line",
     },
     "[chunks]\nrows = 5": {"": "[chunks] does not say how large; write rows = 1_024, or"},
     "rows = 5": {
         "rows = 0": "line 6: chunks.rows must name a size above 0: rows have to flow, not [0]",
         'rows = "5"': "line 6: chunks.rows must be whole numbers, not '5'",
         "rows = [5, -1]": "line 6: chunks.rows must not be negative, not -1",
-        "rows = [5]\nweights = [1, 2]": "line 7: chunks.weights must be 1, one for each size",
+        "rows = [5]\nweights = [1, 2]": "line 7: chunks.weights must have 1 value, one for each size",
+        "rows = true": "line 6: chunks.rows must be whole numbers, not true",
+        "rows = [1, true]": "line 6: chunks.rows must be whole numbers, not [1, true]",
+        'rows = 5\n[consumer]\nrate = "100"': "line 8: consumer.rate must be a number, without quotation marks",
+        'rows = 5\n[simulation]\nchunks = "9"': "line 8: simulation.chunks must be a number, without quotation marks",
+        'rows = 5\n[sweep]\nrow_permits = "9..2"': "sweep.row_permits must not end at 2, which is below 9: write 2",
         "rows = 5\nmean = 3": "line 7: chunks.mean does not belong to rows, which takes rows, weights",
         'rows = 5\ncsv = "x"': "line 5: [chunks] has rows and csv; keep one of them",
         'distribution = "normal"': "line 6: chunks.distribution must be one of uniform, geometric, poisson",
@@ -240,3 +248,7 @@ def test_a_file_that_is_not_there_or_no_text_or_has_no_end_is_named(tmp_path: Pa
     for file, complaint in files.items():
         with pytest.raises(ParametersFileError, match=re.escape(complaint)):
             read_description(file)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert read(tmp_path, f"\ufeff{LEAST}").setting.sender == read(tmp_path, LEAST).setting.sender
