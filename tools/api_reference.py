@@ -58,10 +58,12 @@ MODULES = {
     "permitflow.tracing": "",
     "permitflow.audit": "audit",
     "permitflow.checking": "proofs",
+    "permitflow.pictures.own": "",
     "permitflow.testing": "testing",
     "permitflow.testing.reactive_streams": "testing",
     "permitflow_model.kernel.system": "",
     "permitflow_model.kernel.explore": "",
+    "permitflow_model.kernel.liveness": "",
     "permitflow_model.kernel.replay": "",
 }
 
@@ -70,6 +72,7 @@ ONLY = {
     "permitflow.channels.gate": "InputGate GateChunk AlignedBarrier MergedWatermark GateStatistics InputStatistics",
     "permitflow.protocol.gate": "GateParameters",
     "permitflow.protocol.replay": "Retention",
+    "permitflow.pictures.own": "own_page",
     "permitflow.protocol.frames": "Staging",
     "permitflow.protocol.stop_and_wait": "StopAndWait",
     "permitflow.protocol.demand": "Demand",

@@ -205,3 +205,27 @@ def test_a_file_that_the_caller_has_open_is_written_to_and_not_replaced(command:
     with (folder / "drawing.svg").open("w+") as file:
         assert command("explain", *STUCK, "--svg", f"/dev/fd/{file.fileno()}")[0] == 0
         assert file.read(4) == "<svg"
+
+
+# Models of one's own.
+
+OWN = "tests.support.own_model"
+
+
+def test_a_model_of_ones_own_is_a_table_and_a_page(command: Command, folder: Path) -> None:
+    code, stdout, stderr = command("explain", f"{OWN}:CALLS", "--parameters", "SIX", "-o", "own.html")
+    assert (code, stderr) == (0, "")
+    assert "10    send           5     2         1        2        0\n" in stdout
+    assert stdout.endswith("stuck: After 10 steps nothing but the application can move.\nwritten: own.html\n")
+    assert calls(embedded(folder / "own.html"))[:3] == ["send", "send", "take"]
+
+
+def test_what_a_model_promises_is_examined(report: Report) -> None:
+    code, told = report("explain", f"{OWN}:ENDLESS", "--parameters", f"{OWN}:FIVE")
+    assert (code, told["verdict"]) == (0, "violated")
+    assert told["sentence"].startswith("After 1 step the run goes round for ever")
+
+
+def test_the_graph_of_a_model_of_ones_own_is_a_page(report: Report) -> None:
+    code, told = report("explain", f"{OWN}:CALLS", "--parameters", "SIX", "--graph")
+    assert (code, told["verdict"]) == (0, "stuck")

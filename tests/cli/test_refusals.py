@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 ORDERS, GRID = "orders.toml", "grid.toml"
 GATE = "check gate --inputs 2 --exclusive 0 --floating 1"
 QUEUE = "permitflow.testing.kit.examples.queues:QueueChannel"
+OWN = "tests.support.own_model"
 EIGHT = "--row-permits 8 --permit-batch 3"
 STUCK = f"{EIGHT} --max-chunk-cost 7"
 VARIED = f"{ORDERS} --sweep permit_batch=256,512"
@@ -59,7 +60,19 @@ REFUSED = {
     "demo wordcount --flow-seconds nan": "--flow-seconds' must be above 0, and finite: nan",
     "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
     "demo wordcount --keep /proc/nowhere": "cannot be made",
-    "explain": "nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch",
+    "explain": "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers",
+    f"explain {OWN}:CALLS": "AttributeError: 'NoneType' object has no attribute 'requests'; name the parameters with "
+    "--parameters",
+    f"explain {OWN}:CALS": "has no CALS; did you mean CALLS?",
+    f"explain {OWN}:SIX": "must be a permitflow_model.kernel.system.System, not Service(calls=6",
+    f"explain {OWN}:CALLS --parameters SEVEN": "has no SEVEN",
+    f"explain {OWN}:CALLS --parameters SIX --max-states 3": "--max-states: more than 3 states can be reached",
+    f"explain {OWN}:CALLS --channel orders": "--channel belongs to a trace",
+    f"explain {OWN}:CALLS {ORDERS}": "is shown alone: leave orders.toml away",
+    "explain nothing_here:SYSTEM": "nothing_here:SYSTEM cannot be imported: ModuleNotFoundError",
+    "explain model.py:SYSTEM": "must name a module, not its file: write model:SYSTEM",
+    "explain run.jsonl --parameters SIX": "--parameters belongs to a model of your own: name it, as in",
+    "explain run.jsonl --graph": "--graph belongs to numbers of your own, a file with them, or a model",
     f"explain {STUCK} --channel orders": "--channel belongs to a trace",
     "explain nothing.jsonl": "nothing.jsonl",
     "explain nothing.jsonl --permit-batch 3": "--permit-batch belongs to numbers of your own",

@@ -1,11 +1,12 @@
 """The explorer counts and finds as TLC does: on a puzzle that every TLA+ course begins with, and on small graphs."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from permitflow_model.kernel.explore import StateLimitReached, explore
-from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.kernel.system import Action, ModelError, System, require
 
 
 class Jugs(NamedTuple):
@@ -127,3 +128,87 @@ def test_too_many_states_are_an_error_that_names_the_limit() -> None:
 def test_an_unknown_action_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="Up"):
         COUNTDOWN.perform("Up", 3, 3)
+
+
+class Desk(NamedTuple):
+    """Two streams want two credits each of a pool of two, and take them one by one."""
+
+    held: tuple[int, int] = (0, 0)
+    pool: int = 2
+    gone: bool = False
+
+
+def _take(desk: Desk, _: None, stream: int) -> Desk:
+    require(not desk.gone)
+    require(desk.pool > 0)
+    require(desk.held[stream] < 2)
+    held = (desk.held[0] + (stream == 0), desk.held[1] + (stream == 1))
+    return desk._replace(held=held, pool=desk.pool - 1)
+
+
+def _give_back(desk: Desk, _: None, stream: int) -> Desk:
+    require(desk.held[stream] == 2)
+    held = (0 if stream == 0 else desk.held[0], 0 if stream == 1 else desk.held[1])
+    return desk._replace(held=held, pool=desk.pool + 2)
+
+
+def _look_again(desk: Desk, _: None) -> Desk:
+    return desk
+
+
+DESK: System[Desk, None] = System(
+    module="Desk",
+    initial=lambda _: Desk(),
+    actions=(
+        Action("Take", _take, lambda _: [(0,), (1,)]),
+        Action("GiveBack", _give_back, lambda _: [(0,), (1,)]),
+        Action("LookAgain", _look_again),
+        Action("Leave", lambda desk, _: desk._replace(gone=True), is_environment=True),
+    ),
+    invariants={},
+)
+
+
+def test_what_the_application_can_do_is_no_way_out() -> None:
+    assert explore(DESK, None).deadlock is None
+    stuck = explore(DESK, None, at_rest=lambda desk, _: desk.gone).deadlock
+    assert stuck is not None
+    assert [step.call for step in stuck.steps] == ["Take(0)", "Take(1)"]
+
+
+def test_a_state_at_rest_is_no_deadlock() -> None:
+    ends = System[int, None](module="M", initial=lambda _: 0, actions=(Action("up", up_to_three),), invariants={})
+    assert explore(ends, None).deadlock is not None
+    assert explore(ends, None, at_rest=lambda number, _: number == 3).deadlock is None
+    assert explore(replace(ends, at_rest=lambda number, _: number == 3), None).deadlock is None
+
+
+def up_to_three(number: int, _: None) -> int:
+    require(number < 3)
+    return number + 1
+
+
+def test_a_rest_that_is_not_told_is_named() -> None:
+    with pytest.raises(ModelError, match=r"at_rest in state Desk\(.*\): it returned None"):
+        explore(DESK, None, at_rest=lambda _desk, _: None)  # type: ignore[arg-type,return-value]
+
+
+def test_a_counterexample_prints_as_a_table() -> None:
+    (violation,) = explore(DIE_HARD, None).violations
+    assert str(violation).splitlines()[:4] == [
+        "NotSolved does not hold, after 6 steps",
+        "step  action         small  big",
+        "0     the beginning  0      0",
+        "1     FillBigJug     0      5",
+    ]
+
+
+def test_a_wide_state_prints_what_changes() -> None:
+    wide = System(
+        module="M",
+        initial=lambda _: Desk(held=(0,) * 60),  # type: ignore[arg-type]
+        actions=(Action("Leave", lambda desk, _: desk._replace(gone=True)),),
+        invariants={"Stays": lambda desk, _: not desk.gone},
+    )
+    (violation,) = explore(wide, None).violations
+    assert str(violation).splitlines()[-1] == "1     Leave          gone False -> True"

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
 
 if TYPE_CHECKING:
-    from permitflow_model.kernel.system import Step
     from permitflow_proofs import Decision
 
 # The most sums of sizes to examine, about ten seconds; beyond it, the question covers every size up to the largest.
@@ -113,7 +112,7 @@ def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
         values=values,
         verdict=answer.verdict,
         reason=decision.explanation if answer.verdict != "overspend" else answer.overspend,
-        run=() if decision.run is None else tuple(map(spelt, decision.run.steps)),
+        run=() if decision.run is None else tuple(step.call for step in decision.run.steps),
         largest_cost=decision.largest_cost,
         safe_max_chunk_cost=decision.safe_max_chunk_cost,
         safe_permit_batch=decision.safe_permit_batch,
@@ -134,8 +133,3 @@ def overspend_of(setting: Setting) -> str:
             f"{receiver.barrier_permits:,}: permitflow's receiver refuses what exceeds them"
         )
     return ""
-
-
-def spelt(step: "Step[Any]") -> str:
-    """An action with its arguments, as in ``OfferChunk(4)``."""
-    return f"{step.action}({', '.join(map(str, step.arguments))})" if step.arguments else step.action

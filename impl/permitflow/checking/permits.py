@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from permitflow.checking.deciding import Finding, Verdict, overspend_of, spelt
+from permitflow.checking.deciding import Finding, Verdict, overspend_of
 from permitflow.simulation.setting import Setting, costs_of, largest_cost
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
@@ -60,7 +60,7 @@ def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> t
     stuck = broken.pop("NeverStuck", None) or graph.deadlock
     if broken:
         name, violation = next(iter(broken.items()))
-        return "violation", f"{name} does not hold", tuple(map(spelt, violation.steps))
+        return "violation", f"{name} does not hold", tuple(step.call for step in violation.steps)
     if stuck is not None:
         end = stuck.steps[-1].state
         (waiting,) = end.waiting
@@ -68,7 +68,7 @@ def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> t
             f"a chunk of {waiting.cost:,} waits for ever: of {parameters.row_permits:,} permits the sender has "
             f"{end.permits.rows:,}, the receiver keeps back {end.unreturned:,}"
         )
-        return "deadlock", reason, tuple(map(spelt, stuck.steps))
+        return "deadlock", reason, tuple(step.call for step in stuck.steps)
     if overspend := overspend_of(setting):
         return "overspend", overspend, ()
     return "live", f"all {graph.state_count:,} states were visited, and none of them is stuck", ()

@@ -24,7 +24,6 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.table import Column, Table
 
-from permitflow.checking.deciding import spelt
 from permitflow.errors import printable
 from permitflow.simulation.run import Progress as Report
 
@@ -160,7 +159,7 @@ def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
     for number, step in enumerate(steps, start=1):
         if number - 1 not in left_out:
             actor = [look.actor(step.action)] if look.has_actors else []
-            table.add_row(str(number), spelt(step), *actor, *look.row(step.state).values())
+            table.add_row(str(number), step.call, *actor, *look.row(step.state).values())
         elif number - 1 == left_out.start:
             table.add_row("\u2026", f"{len(left_out):,} more steps")
     return table

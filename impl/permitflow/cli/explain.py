@@ -15,11 +15,15 @@ from permitflow.cli.options import (
     RowPermits,
     Sizes,
     given_options,
+    option,
+    whole_number,
 )
 from permitflow.cli.outcomes import Json, print_json, unusable
 from permitflow.cli.output import require_apart, write_files
+from permitflow.cli.own import is_place, own_run
 from permitflow.cli.permits import graph_of, run_of, setting_of
 from permitflow.cli.trace import read_files, select_channels
+from permitflow.parameters_file.read import is_toml, read_description
 from permitflow.tracing.reader import trace_files
 
 if TYPE_CHECKING:
@@ -29,17 +33,32 @@ if TYPE_CHECKING:
 _DEFAULT_PAGE = Path("permitflow-explain.html")
 # What other commands draw, and this one does not.
 _OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
-_OF_NUMBERS = (
-    *("--row-permits", "--permit-batch", "--max-chunk-cost", "--sizes", "--flush-idle", "--barriers", "--graph"),
-)
-_OF_TRACES = ("--channel", "--allow-truncated")
+# What an option is about; of the others, each is about everything.
+_BELONGS = {
+    **dict.fromkeys(("--row-permits", "--permit-batch", "--max-chunk-cost", "--sizes", "--flush-idle"), ("numbers",)),
+    "--barriers": ("numbers", "file"),
+    "--graph": ("numbers", "file", "model"),
+    **dict.fromkeys(("--channel", "--allow-truncated"), ("trace",)),
+    **dict.fromkeys(("--parameters", "--max-states"), ("model",)),
+}
+_TOLD = {
+    ("numbers",): "numbers of your own; leave it or the files away",
+    ("numbers", "file"): "a permit channel with numbers of your own, or of a file",
+    ("numbers", "file", "model"): "numbers of your own, a file with them, or a model; a recording has no graph",
+    ("trace",): "a trace: name its files too",
+    ("model",): "a model of your own: name it, as in my_protocol:SYSTEM",
+}
 
 
 def explain(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+        typer.Argument(
+            metavar="[FILE... | MODULE:SYSTEM]",
+            help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel described in TOML; a model "
+            "of your own, in a module of this folder or installed.",
+        ),
     ] = None,
     row_permits: RowPermits = None,
     permit_batch: PermitBatch = None,
@@ -54,6 +73,12 @@ def explain(
     ] = False,
     channel: Annotated[str | None, typer.Option(metavar="NAME", help="Which channel of the trace.")] = None,
     allow_truncated: AllowTruncated = False,
+    parameters: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a model of your own: its parameters, in the same module.")
+    ] = None,
+    max_states: Annotated[
+        int, option(whole_number(least=1), "N", "Of a model of your own: visit no more states. Default: 2,000,000.")
+    ] = 2_000_000,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -79,31 +104,51 @@ def explain(
       permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7 --svg x.svg   the same as a drawing
       permitflow explain --row-permits 2048 --permit-batch 256 -o live.html                a window filled and drained
       permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
+      permitflow explain orders.toml                                                       the channel of a file
       permitflow explain run/ --channel orders/0                                           a recording, up to a fault
+      permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
+
+    A model of your own (docs/guides/own-protocol.md) is explored: what is shown is a shortest run into a broken
+    invariant or a deadlock, or a run that never comes to what was promised; as a table, and as the page.
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
     given = given_options(context)
-    if files and (strange := [name for name in given if name in _OF_NUMBERS]):
-        unusable(f"{strange[0]} belongs to numbers of your own; leave it or the trace files away")
-    if not files and (strange := [name for name in given if name in _OF_TRACES]):
-        unusable(f"{strange[0]} belongs to a trace: name its files too")
+    named = files or []
+    kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
+    if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
+        unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
+    if kind in ("model", "file") and len(named) > 1:
+        unusable(f"{named[0]} is shown alone: leave {named[1]} away")
     page = output or (None if svg else _DEFAULT_PAGE)
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
         unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
         unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
-    require_apart({"--output": page, "--svg": svg}, (file for path in files or [] for file in trace_files(path)))
-    if files:
-        shown: Run | StateGraph = _recorded(files, channel, allow_truncated)
+    inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
+    require_apart({"--output": page, "--svg": svg}, inputs)
+    shown: Run | StateGraph
+    table = ""
+    if kind == "trace":
+        shown = _recorded(named, channel, allow_truncated)
+    elif kind == "model":
+        shown, table = own_run(str(named[0]), parameters, with_graph=graph, most_states=max_states)
     else:
-        if row_permits is None and permit_batch is None:
-            unusable("nothing to explain: name trace files, or give numbers with --row-permits and --permit-batch")
-        setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
+        if kind == "file":
+            setting = read_description(named[0]).setting
+        elif row_permits is None and permit_batch is None:
+            unusable(
+                "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
+                "--row-permits and --permit-batch"
+            )
+        else:
+            setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
         if graph:
             shown = graph_of(setting, with_barriers=barriers)
         else:
             shown = run_of(answer_for(setting), with_barriers=barriers)
+    if table and not as_json:
+        typer.echo(table)
     _write(shown, page, svg, as_json=as_json)
 
 

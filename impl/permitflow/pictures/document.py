@@ -12,7 +12,6 @@ from typing import Any
 from permitflow.pictures.look import Document, Fact, Look
 from permitflow.pictures.run import Run
 from permitflow_model.kernel.system import Action
-from permitflow_model.tla_values import camel_case
 
 NO_ARGUMENT = -1
 POSSIBLE = -1
@@ -34,6 +33,7 @@ def document_of(run: Run) -> Document:
         "sentence": run.sentence,
         "remarks": list(run.remarks),
         "skipped": run.skipped,
+        "textOf": look.text_of,
         "actions": _actions(look),
         "variables": _variables(look, run.start),
         "steps": {
@@ -41,7 +41,7 @@ def document_of(run: Run) -> Document:
             "action": [numbers[step.action] for step in run.steps],
             "argument": [step.arguments[0] if step.arguments else NO_ARGUMENT for step in run.steps],
             # The variables: bit n stands for the n-th field of the state.
-            "changed": [_changed(before, after) for before, after in pairwise(states)],
+            "changed": [_changed(look.parts(before), look.parts(after)) for before, after in pairwise(states)],
         },
         # The protocol's actions that are possible in a state: bit n stands for the n-th action.
         "enabled": [
@@ -58,7 +58,7 @@ def _is_enabled(look: Look, action: Action[Any, Any], state: Any, parameters: An
     return any(look.system.is_enabled(action.name, state, parameters, *each) for each in action.arguments(parameters))
 
 
-def _changed(before: Any, after: Any) -> int:
+def _changed(before: Sequence[Any], after: Sequence[Any]) -> int:
     # A changed queue is another object of another size: contents need not be compared.
     return sum(
         1 << number
@@ -106,8 +106,7 @@ def _actions(look: Look) -> list[Document]:
 
 def _variables(look: Look, state: Any) -> list[Document]:
     remarks = look.specification.remarks()
-    names = [camel_case(field) for field in state._fields]
-    return [{"name": name, "remark": remarks[name]} for name in names]
+    return [{"name": name, "remark": remarks.get(name, "")} for name in look.variables(state)]
 
 
 def facts_list(facts: Iterable[Fact]) -> str:

@@ -66,6 +66,8 @@ class Look:
     has_actors: ClassVar[bool] = False
     """Does a table say whose move each action is?"""
     footnote: ClassVar[str] = "The table shows the variables of the specification; what a step has changed is marked."
+    text_of: ClassVar[str] = "in the specification"
+    """Where the text of an action stands."""
     of_a_node: ClassVar[str] = "The number in a circle is that of the state"
     strange_steps: ClassVar[str] = (
         "Not all that was recorded is an action of the specification: the steps from there on are not shown."
@@ -106,6 +108,11 @@ class Look:
         own = (action for action in self.system.actions if not action.is_environment)
         return [guard for guard in (self.refusal(action, state, parameters) for action in own) if guard]
 
+    def is_stuck(self, state: Any, parameters: Any) -> bool:
+        """Does something wait for ever?"""
+        never_stuck = self.system.invariants.get("NeverStuck")
+        return never_stuck is not None and not never_stuck(state, parameters)
+
     def actor(self, action: str) -> str:
         """Whose move an action is."""
         of = self.system.action(action)
@@ -130,6 +137,10 @@ class Look:
             more = [f"\u2026 {len(items) - MOST_ITEMS:,} more"] if len(items) > MOST_ITEMS else []
             return f"\u27e8{', '.join(items[:MOST_ITEMS] + more)}\u27e9"
         return f"{value:,}" if isinstance(value, int) and abs(value) > 9_999 else str(value)
+
+    def parts(self, state: Any) -> Sequence[Any]:
+        """The values of the variables."""
+        return tuple(state)
 
     def variables(self, state: Any) -> dict[str, str]:
         """Each variable by its name in the specification."""

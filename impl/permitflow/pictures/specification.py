@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, TracebackType
@@ -106,10 +106,17 @@ def false_guard(
         guard, values = _refused(refusal.__traceback__)
         expression = ast.unparse(guard)
         said = words.get(expression)
-        shown = " ".join(f"{value}" for value in values)
-        sentence = said(*values) if said else f"{expression} is false" + (f" ({shown})" if shown else "")
+        sentence = said(*values) if said else f"{expression} is false{_compared(guard, values)}"
         return FalseGuard(action, expression, sentence)
     return None
+
+
+def _compared(guard: ast.expr, values: Sequence[object]) -> str:
+    """A comparison with the values of its sides, as in ``(2 < 2)``."""
+    if not isinstance(guard, ast.Compare):
+        return ""
+    left, *others = (ast.Name(f"{value!r}") for value in values)
+    return f" ({ast.unparse(ast.Compare(left, guard.ops, list(others)))})"
 
 
 def guards_of(perform: Callable[..., Any]) -> Iterator[str]:

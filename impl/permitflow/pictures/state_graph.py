@@ -92,8 +92,7 @@ def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateG
         if edge.target and arrivals[edge.target] < 0:
             arrivals[edge.target] = number
             depths[edge.target] = depths[edge.source] + 1
-    never_stuck = system.invariants.get("NeverStuck", lambda _state, _parameters: True)
-    stuck = frozenset(number for number, state in enumerate(states) if not never_stuck(state, parameters))
+    stuck = frozenset(number for number, state in enumerate(states) if look.is_stuck(state, parameters))
     return StateGraph(look, parameters, states, edges, stuck, arrivals, depths)
 
 

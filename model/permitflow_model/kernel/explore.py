@@ -4,15 +4,19 @@ States are packed into integers, and the outcome of an action is looked up if it
 same values of all variables that the action reads; see ``looking_up``.  Graphs return the model's own states.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from permitflow_model.kernel.looking_up import LookUp
+from permitflow_model.kernel.looking_up import LookUp, told, truth_of
+from permitflow_model.kernel.runs import table_of
 from permitflow_model.kernel.system import Step, System
 
 __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
+
+DEADLOCK = "deadlock"
+"""Stands for the name of an invariant."""
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -34,6 +38,12 @@ class Violation(Generic[S]):
     invariant: str
     start: S
     steps: tuple[Step[S], ...]
+
+    def __str__(self) -> str:
+        """The run as a table."""
+        told = "a deadlock" if self.invariant == DEADLOCK else f"{self.invariant} does not hold"
+        count = len(self.steps)
+        return f"{told}, after {count} step{'' if count == 1 else 's'}\n{table_of(self.start, self.steps)}"
 
 
 class Graph(Generic[S]):
@@ -59,7 +69,7 @@ class Graph(Generic[S]):
         """The first, shortest violation of each broken invariant."""
 
         self.deadlock: Violation[S] | None = None
-        """The first, shortest run into a state in which nothing at all can happen, not even by the application."""
+        """The first, shortest run into a state in which nothing can happen; ``explore`` says what counts."""
 
     @property
     def state_count(self) -> int:
@@ -82,13 +92,21 @@ class Graph(Generic[S]):
         names = [self._moves[move][0] for move in self.taken]
         return list(zip(self.sources, names, self.targets, strict=True))
 
+    @property
+    def moves(self) -> Sequence[tuple[str, tuple[int, ...]]]:
+        """Names of actions with their arguments; ``taken`` refers to them by their positions."""
+        return self._moves
+
+    def step(self, edge: int) -> Step[S]:
+        """The step that an edge stands for."""
+        return Step(*self._moves[self.taken[edge]], self._unpack(self.packed[self.targets[edge]]))
+
     def path_to(self, position: int) -> tuple[Step[S], ...]:
         """A shortest run to a state."""
         steps: list[Step[S]] = []
         while position:
             edge = self.first_edges[position]
-            action, arguments = self._moves[self.taken[edge]]
-            steps.append(Step(action, arguments, self._unpack(self.packed[position])))
+            steps.append(self.step(edge))
             position = self.sources[edge]
         return tuple(reversed(steps))
 
@@ -102,32 +120,65 @@ def explore(
     parameters: P,
     *,
     invariants: Mapping[str, Callable[[S, P], bool]] | None = None,
+    at_rest: Callable[[S, P], bool] | None = None,
     max_states: int = 2_000_000,
     stop_at_violation: bool = False,
 ) -> Graph[S]:
     """Visit every reachable state once.
 
-    ``invariants`` defaults to the system's own.  ``stop_at_violation`` stops where TLC does: at the first state that
-    breaks an invariant, or at the first that no step leaves.
+    ``invariants`` and ``at_rest`` default to the system's own.  ``stop_at_violation`` stops where TLC does: at the
+    first state that breaks an invariant, or at the first deadlock.
 
-    Actions and invariants must be functions of the state and the parameters alone.
+    Without ``at_rest`` a deadlock is, as for TLC, a state that no step leaves, not even one of the application.  With
+    it, the application's steps are no way out, nor are steps that change nothing: a deadlock is a state that no other
+    step leaves, unless all may wait for the application there, as ``at_rest`` says.  So an application that can always
+    give up hides no deadlock, and an intended end is none.
+
+    Actions, invariants and ``at_rest`` must be functions of the state and the parameters alone.
 
     Raises:
         StateLimitReached: there are more than ``max_states`` states.
+        ModelError: an action, an invariant or the initial state cannot be right.
     """
     conditions = system.invariants if invariants is None else invariants
     look_up = LookUp(system, parameters, conditions, most_states=max_states)
-    search = _Search(look_up, max_states=max_states, stop_at_violation=stop_at_violation)
+    may_rest = at_rest or system.at_rest
+    rest = None if may_rest is None else _Rest(system, parameters, may_rest, look_up.moves)
+    search = _Search(look_up, rest, max_states=max_states, stop_at_violation=stop_at_violation)
     search.run()
     return search.graph
+
+
+class _Rest(Generic[S, P]):
+    """Where the application is waited for."""
+
+    def __init__(
+        self,
+        system: System[S, P],
+        parameters: P,
+        at_rest: Callable[[S, P], bool],
+        moves: Sequence[tuple[str, tuple[int, ...]]],
+    ) -> None:
+        self.own = [not system.action(name).is_environment for name, _ in moves]
+        """Is the move the protocol's own?"""
+        self._at_rest = at_rest
+        self._parameters = parameters
+
+    def allows(self, state: S) -> bool:
+        """May nothing but the application go on here?"""
+        with told("at_rest", state):
+            return truth_of(self._at_rest, self._parameters, state)
 
 
 class _Search(Generic[S, P]):
     """One exploration."""
 
-    def __init__(self, look_up: LookUp[S, P], *, max_states: int, stop_at_violation: bool) -> None:
+    def __init__(
+        self, look_up: LookUp[S, P], rest: _Rest[S, P] | None, *, max_states: int, stop_at_violation: bool
+    ) -> None:
         self.graph = Graph(look_up.moves, look_up.packing.unpack, look_up.start)
         self._look_up = look_up
+        self._rest = rest
         self._repackings = look_up.repackings
         self._max_states = max_states
         self._stops = stop_at_violation
@@ -144,13 +195,22 @@ class _Search(Generic[S, P]):
             steps = self._look_up.steps(graph.packed[position])
             if self._repackings != self._look_up.repackings:
                 self._keep_up()
-            if not steps and graph.deadlock is None:
-                graph.deadlock = graph.violation("deadlock", position)
+            if graph.deadlock is None and self._is_stuck(position, steps):
+                graph.deadlock = graph.violation(DEADLOCK, position)
                 if self._stops:
                     return
             if self._take(position, steps):
                 return
             position += 1
+
+    def _is_stuck(self, position: int, steps: list[tuple[int, int]]) -> bool:
+        if self._rest is None:
+            return not steps
+        packed = self.graph.packed[position]
+        own = self._rest.own
+        if any(own[move] and (target ^ packed) & self._identity for move, target in steps):
+            return False
+        return not self._rest.allows(self._look_up.packing.unpack(packed))
 
     def _take(self, position: int, steps: list[tuple[int, int]]) -> bool:
         """Record all steps out of a state; return whether one of them ends the search."""

@@ -16,15 +16,16 @@ outcome or a node with further looks.  If lookups of a function rarely hit, its 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
 from operator import eq
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Action, Disabled, ModelError, System, call, is_state, no_state
 
 S = TypeVar("S")
 
@@ -91,6 +92,18 @@ class Layout:
             for offset, member, count in self.places
         ]
         return self.made(parts)
+
+    def names(self) -> Iterator[str]:
+        """What stands in each position of a flat state, as in ``inbox`` or ``ends[1].inbox``."""
+        for name, (_, member, count) in zip(self.fields or ("",), self.places, strict=True):
+            if member is None:
+                yield name
+                continue
+            yield from (f"{name}[{number}].{part}" for number in range(count) for part in member.names())
+
+    def strange(self, name: str) -> str:
+        """What to say where no variable has this name."""
+        return f"a state has no variable {name!r}; it has {', '.join(self.numbers)}"
 
     def made(self, parts: Iterable[object]) -> Any:
         """The state or member that has these variables."""
@@ -247,6 +260,9 @@ class _Watched:
     def __hash__(self) -> int:
         return hash(self._whole())
 
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
 
 def _built(value: object) -> object:
     return value._whole() if isinstance(value, _Watched) else value
@@ -271,6 +287,10 @@ class _WatchedTuple(_Watched):
         self._notes = notes
         self._written = written
 
+    @property
+    def _fields(self) -> tuple[str, ...] | None:
+        return self._layout.fields
+
     def _stood_at(self, layout: Layout, start: int) -> bool:
         return self._layout is layout and self._start == start
 
@@ -278,10 +298,9 @@ class _WatchedTuple(_Watched):
         return self._layout.made(map(_built, self))
 
     def __getattr__(self, name: str) -> object:
-        try:
-            number = self._layout.numbers[name]
-        except KeyError:
-            raise AttributeError(f"a state has no variable {name!r}") from None
+        number = self._layout.numbers.get(name)
+        if number is None:
+            raise AttributeError(self._layout.strange(name))
         return self[number]
 
     def __getitem__(self, number: int) -> object:
@@ -291,6 +310,8 @@ class _WatchedTuple(_Watched):
 
     def _replace(self, **changes: object) -> "_WatchedTuple":
         numbers = self._layout.numbers
+        if strange := [name for name in changes if name not in numbers]:
+            raise ModelError(self._layout.strange(strange[0]))
         written = {**self._written, **{numbers[name]: value for name, value in changes.items()}}
         return _WatchedTuple(self._layout, self._start, self._values, self._notes, written)
 
@@ -455,7 +476,8 @@ class _Slot:
 class _Variable:
     """The values of a variable that were met, and the bits of all that is seen of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self.mask = 0
         """All bits that depend on the variable."""
         self.values: list[object] = []
@@ -471,8 +493,18 @@ class _Variable:
             self.bits[number] |= slot.bits_of(look_at(value, look))
 
     def bits_of(self, value: object) -> int:
-        """The bits of a value, which may be new."""
-        number = self.numbers.get(value)
+        """The bits of a value, which may be new.
+
+        Raises:
+            ModelError: the value cannot be hashed, so it is no value of a state.
+        """
+        try:
+            number = self.numbers.get(value)
+        except TypeError as error:
+            raise ModelError(
+                f"{self._name or 'the state'} would be {value!r}: {error}; use values that cannot change, as tuples, "
+                "frozensets and kernel.queue.Fifo"
+            ) from None
         if number is not None:
             return self.bits[number]
         self.numbers[value] = len(self.values)
@@ -490,7 +522,7 @@ class Packing(Generic[S]):
         self._width = max(1, (most_values - 1).bit_length())
         self._numbers: dict[Look, int] = {}
         self._slots: list[_Slot] = []
-        self._variables = [_Variable() for _ in range(self.layout.width)]
+        self._variables = [*map(_Variable, self.layout.names())]
         for position in range(len(self._variables)):
             self.number_of(Look(position))
         # These are the lowest bits, and look for look they hold the numbers of the values.
@@ -605,9 +637,11 @@ class _Change:
 class _Function(Generic[S, T]):
     """A function of states, and its cached outcomes."""
 
-    __slots__ = ("_aside", "_misses", "_since", "_until", "evaluate", "tree")
+    __slots__ = ("_aside", "_misses", "_since", "_until", "evaluate", "name", "tree")
 
-    def __init__(self, evaluate: Callable[[S], Any]) -> None:
+    def __init__(self, name: str, evaluate: Callable[[S], Any]) -> None:
+        self.name = name
+        """For complaints: what it is, and how it is spelt."""
         self.evaluate = evaluate
         self.tree: _Tree[T] = _UNKNOWN
         self._aside: _Tree[T] = _UNKNOWN
@@ -656,20 +690,26 @@ class LookUp(Generic[S, P]):
         most_states: int,
     ) -> None:
         """``most_states``: how many states may be packed."""
-        moves = [(action, arguments) for action in system.actions for arguments in action.arguments(parameters)]
+        moves = [(action, arguments) for action in system.actions for arguments in _arguments(action, parameters)]
         self.moves = [(action.name, arguments) for action, arguments in moves]
         """Names of actions with their arguments; elsewhere a move is a position in this list."""
-        start = system.initial(parameters)
+        start = _initial(system, parameters)
         # Values are met one step ahead of the states that have them.
         self.packing = Packing(start, most_values=most_states + len(moves) + 1)
-        self.start = self.packing.pack(start)
+        with told("the initial state"):
+            self.start = self.packing.pack(start)
         self.repackings = 0
         """How often the looks got new bits; each time, states that were packed before must be packed again."""
         self._moves: list[_Function[S, _Change | None]] = [
-            _Function(partial(_after, action.perform, parameters, arguments)) for action, arguments in moves
+            _Function(
+                f"action {call(action.name, arguments)!r}",
+                partial(_after, action.perform, parameters, arguments, start),
+            )
+            for action, arguments in moves
         ]
         self._conditions: dict[str, _Function[S, bool]] = {
-            name: _Function(partial(_holds, condition, parameters)) for name, condition in conditions.items()
+            name: _Function(f"invariant {name!r}", partial(truth_of, condition, parameters))
+            for name, condition in conditions.items()
         }
         self._changes: list[_Change] = []
         self._visited = 0
@@ -712,10 +752,12 @@ class LookUp(Generic[S, P]):
                 continue
             if isinstance(holds, _Unknown):
                 if function.is_aside(self._visited):
-                    holds = bool(function.evaluate(self._state(packed)))
+                    state = self._state(packed)
+                    with told(function.name, state):
+                        holds = function.evaluate(state)
                 else:
                     repackings = self.repackings
-                    holds = self._learn(function, packed, bool)
+                    holds = self._learn(function, packed, lambda holds: holds)
                     if self.repackings > repackings:
                         return self.broken(self.packing.again(packed))
             if not holds:
@@ -734,14 +776,18 @@ class LookUp(Generic[S, P]):
     def _taken(self, function: _Function[S, _Change | None], packed: int) -> int | None:
         """Where a move leads, without looking it up; None if it is disabled."""
         before = self._state(packed)
-        after = function.evaluate(before)
-        return None if after is None else self.packing.stepped(packed, before, after)
+        with told(function.name, before):
+            after = function.evaluate(before)
+            return None if after is None else self.packing.stepped(packed, before, after)
 
     def _learn_change(self, function: _Function[S, _Change | None], packed: int) -> _Change | None:
         change = self._learn(function, packed, self._change)
         if change is not None:
             self._changes.append(change)
-            change.keep, change.bits = self.packing.change(change.values)
+            try:
+                change.keep, change.bits = self.packing.change(change.values)
+            except ModelError as error:
+                _complain(function.name, self.packing.unpack(packed), error)
         return change
 
     def _change(self, after: S | None) -> _Change | None:
@@ -750,7 +796,10 @@ class LookUp(Generic[S, P]):
     def _learn(self, function: _Function[S, T], packed: int, conclude: Callable[[Any], T]) -> T:
         """Compute the outcome of a function, and cache it."""
         notes = Notes()
-        outcome = conclude(function.evaluate(watched(self.packing.layout, self.packing.values(packed), notes)))
+        try:
+            outcome = conclude(function.evaluate(watched(self.packing.layout, self.packing.values(packed), notes)))
+        except Exception as error:
+            _complain(function.name, self.packing.unpack(packed), error)
         looks_before = self.packing.looks
         looks = [self.packing.number_of(look) for look in notes.looks]
         if self.packing.looks > looks_before:
@@ -778,13 +827,56 @@ class LookUp(Generic[S, P]):
         return tree
 
 
-def _after(perform: Callable[..., S], parameters: P, arguments: tuple[int, ...], state: S) -> S | None:
+def _initial(system: System[S, P], parameters: P) -> S:
+    with told("the initial state"):
+        start = system.initial(parameters)
+        if start is None:
+            raise ModelError("it is None; return a state")
+    return start
+
+
+def _arguments(action: Action[S, P], parameters: P) -> list[tuple[int, ...]]:
+    """The arguments of an action, each a tuple."""
+    with told(f"the arguments of action {action.name!r}"):
+        found = list(action.arguments(parameters))
+        if strange := [each for each in found if not isinstance(each, tuple)]:
+            raise ModelError(f"each must be a tuple, as in [(1,), (2,)], not {strange[0]!r}")
+    return found
+
+
+def _after(perform: Callable[..., S], parameters: P, arguments: tuple[int, ...], like: object, state: S) -> S | None:
     """Where an action leads; None if it is disabled."""
     try:
-        return perform(state, parameters, *arguments)
+        after = perform(state, parameters, *arguments)
     except Disabled:
         return None
+    if not isinstance(after, _Watched) and not is_state(after, like=like):
+        raise ModelError(no_state(after))
+    return after
 
 
-def _holds(condition: Callable[[S, P], bool], parameters: P, state: S) -> bool:
-    return condition(state, parameters)
+def truth_of(condition: Callable[[S, P], object], parameters: P, state: S) -> bool:
+    """Does a condition hold?
+
+    Raises:
+        ModelError: it forgets to say so.
+    """
+    holds = condition(state, parameters)
+    if holds is None:
+        raise ModelError("it returned None; return whether it holds")
+    return bool(holds)
+
+
+@contextmanager
+def told(where: str, state: object = None) -> Iterator[None]:
+    """Name the place of what goes wrong in the text of a model."""
+    try:
+        yield
+    except Exception as error:
+        _complain(where, state, error)
+
+
+def _complain(where: str, state: object, error: Exception) -> NoReturn:
+    place = where if state is None else f"{where} in state {state!r}"
+    what = f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+    raise ModelError(f"{place}: {what}") from (None if isinstance(error, ModelError) else error)

@@ -5,14 +5,16 @@ on values that may be ints or symbolic integers, and the methods of queues and f
 explored, replayed, made to lead tests and proved.  Nothing repeats a guard: ask ``is_enabled``.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from permitflow_model.kernel.family import Family
 
-__all__ = ["Action", "Disabled", "Step", "System", "require"]
+__all__ = ["Action", "Disabled", "LeadsTo", "ModelError", "Step", "System", "require"]
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -20,6 +22,10 @@ P = TypeVar("P")
 
 class Disabled(Exception):
     """The action's guard is false in this state."""
+
+
+class ModelError(ValueError):
+    """The text of a model cannot be right; names the action or the condition, and the state."""
 
 
 def require(guard: object) -> None:
@@ -49,15 +55,61 @@ class Action(Generic[S, P]):
     is_arrival: bool = False
     """Does it wait for a message of another process?"""
 
+    is_fair: bool = False
+    """Does it happen, sooner or later, if it stays possible?  (Weak fairness; of a family, of each member.)"""
+
     end: str = ""
     """The end at which it happens, "sender" or "receiver"; empty if no end of a channel records it."""
 
     members: Callable[[S], Family[Any]] | None = None
     """The family of which one member performs it; that member's name is the first argument."""
 
+    def __post_init__(self) -> None:
+        """Check the parts.
+
+        Raises:
+            ModelError: a function is missing, or is asynchronous.
+        """
+        for what, part in (("what it performs", self.perform), ("its arguments", self.arguments)):
+            if not callable(part):
+                raise ModelError(
+                    f"action {self.name!r}: {what} must be a function, as in Action('send', send, "
+                    f"arguments=lambda parameters: [(1,), (2,)]), not {part!r}"
+                )
+            if iscoroutinefunction(part):
+                raise ModelError(f"action {self.name!r}: {what} must be a plain function, not an async one")
+
+    def require_state(self, after: S, state: S, arguments: tuple[int, ...]) -> S:
+        """What the action returned in this state, which must be a state, too.
+
+        Raises:
+            ModelError: it is none: the action forgets to return it, or returns something else.
+        """
+        if not is_state(after, like=state):
+            self.fail(no_state(after), state, arguments)
+        return after
+
+    def fail(self, told: str, state: object, arguments: tuple[int, ...], cause: Exception | None = None) -> NoReturn:
+        """Say what is wrong with the action in this state."""
+        raise ModelError(f"action {call(self.name, arguments)!r} in state {state!r}: {told}") from cause
+
     def performers(self, state: S) -> Iterable[tuple[int, ...]]:
         """The names that the arguments begin with: one of each member, or none."""
         return [()] if self.members is None else [(name,) for name in self.members(state).names()]
+
+
+def is_state(value: object, *, like: object) -> bool:
+    """Has it the form of this state?  The values may be symbolic."""
+    fields: object = getattr(like, "_fields", None)
+    if fields is not None:
+        return bool(getattr(value, "_fields", None) == fields)
+    return value is not None and isinstance(value, tuple | bool) == isinstance(like, tuple | bool)
+
+
+def no_state(value: object) -> str:
+    """What to say of an action that returned this."""
+    guard = "" if value is None else "; a guard is written as require(...)"
+    return f"it returned {value!r}; return the next state, or let `require` refuse{guard}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +119,24 @@ class Step(Generic[S]):
     action: str
     arguments: tuple[int, ...]
     state: S
+
+    @property
+    def call(self) -> str:
+        """The action with its arguments, as in ``OfferChunk(4)``."""
+        return call(self.action, self.arguments)
+
+
+def call(action: str, arguments: Iterable[object]) -> str:
+    """An action with its arguments, if it has any."""
+    told = ", ".join(map(str, arguments))
+    return f"{action}({told})" if told else action
+
+
+class LeadsTo(NamedTuple, Generic[S, P]):
+    """What begins with the premise comes to the conclusion, in every run that is fair: ``premise ~> conclusion``."""
+
+    premise: Callable[[S, P], bool]
+    conclusion: Callable[[S, P], bool]
 
 
 @dataclass(frozen=True)
@@ -86,6 +156,25 @@ class System(Generic[S, P]):
 
     counters: Mapping[str, Callable[[S], tuple[int, ...]]] = field(default_factory=dict)
     """The counters of each end; recorded runs have them after each action."""
+
+    leads_to: Mapping[str, LeadsTo[S, P]] = field(default_factory=dict)
+    """What it promises to come to; see ``kernel.liveness``."""
+
+    at_rest: Callable[[S, P], bool] | None = None
+    """May all wait for the application in this state?  See ``explore``."""
+
+    def __post_init__(self) -> None:
+        """Check the parts.
+
+        Raises:
+            ModelError: two actions have one name.
+        """
+        names = Counter(action.name for action in self.actions)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise ModelError(
+                f"two actions are named {twice[0]!r}: give each its own name; one action with several "
+                "arguments names them by `arguments`"
+            )
 
     @property
     def statements(self) -> Mapping[str, Callable[[S, P], bool]]:
@@ -107,7 +196,7 @@ class System(Generic[S, P]):
     def is_enabled(self, name: str, state: S, parameters: P, *arguments: int) -> bool:
         """Can this action happen in this state?"""
         try:
-            self.action(name).perform(state, parameters, *arguments)
+            self.perform(name, state, parameters, *arguments)
         except Disabled:
             return False
         return True
@@ -118,15 +207,17 @@ class System(Generic[S, P]):
         Raises:
             Disabled: the action's guard is false in this state.
             KeyError: the model has no such action.
+            ModelError: the action returns no state.
         """
-        return self.action(name).perform(state, parameters, *arguments)
+        action = self.action(name)
+        return action.require_state(action.perform(state, parameters, *arguments), state, arguments)
 
     def successors(self, state: S, parameters: P) -> Iterator[Step[S]]:
         """All steps out of a state, in the order of the actions."""
         for action in self.actions:
             for arguments in action.arguments(parameters):
                 try:
-                    after = action.perform(state, parameters, *arguments)
+                    after = action.require_state(action.perform(state, parameters, *arguments), state, arguments)
                 except Disabled:
                     continue
                 yield Step(action.name, arguments, after)

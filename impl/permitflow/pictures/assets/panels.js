@@ -103,7 +103,7 @@ function showPassage(section, run, k) {
     });
     return make("span", { class: "line", "data-line": action.firstLine + index }, ...parts);
   });
-  const heading = make("h2", { id: "passage-heading" }, make("code", {}, action.name), " in the specification ", make("span", { class: "place" }, action.place));
+  const heading = make("h2", { id: "passage-heading" }, make("code", {}, action.name), ` ${run.textOf} `, make("span", { class: "place" }, action.place));
   section.replaceChildren(heading, make("pre", { class: "text", tabindex: "0", "aria-labelledby": "passage-heading" }, make("code", {}, ...lines)));
 }
 
@@ -141,7 +141,7 @@ function application(run, k) {
     make("code", {}, action.name),
     ...(comesNext(run, k, action) ? [" ", make("span", { class: "next" }, "comes next")] : []),
   ]);
-  return make("p", { class: "application" }, may.length ? "The application at the sender may " : "The application at the sender can only wait.", ...names);
+  return make("p", { class: "application" }, may.length ? "The application may " : "The application can only wait.", ...names);
 }
 
 /** What follows from the last state. */

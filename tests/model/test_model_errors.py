@@ -1,0 +1,178 @@
+"""A mistake in the text of a model is an error that names the action or the condition, and the state."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import Action, ModelError, System, require
+
+
+class State(NamedTuple):
+    n: int = 0
+    seen: object = ()
+
+
+Perform = Callable[..., Any]
+
+
+def forgets_return(state: State, _: None) -> None:
+    require(state.n < 3)
+    state._replace(n=state.n + 1)
+
+
+def writes_unknown(state: State, _: None) -> State:
+    return state._replace(m=1)  # type: ignore[call-arg]
+
+
+def reads_unknown(state: State, _: None) -> State:
+    return state._replace(n=state.m)  # type: ignore[attr-defined]
+
+
+def takes_a_list(state: State, _: None) -> State:
+    require(state.n < 3)
+    return state._replace(seen=[state.n])
+
+
+def guards_by_and(state: State, _: None) -> object:
+    return state.n < 3 and state._replace(n=state.n + 1)
+
+
+def returns_a_tuple(state: State, _: None) -> object:
+    return (state.n + 1, ())
+
+
+def up(state: State, _: None) -> State:
+    require(state.n < 3)
+    return state._replace(n=state.n + 1)
+
+
+def up_by(state: State, _: None, count: int) -> State:
+    require(state.n + count < 4)
+    return state._replace(n=state.n + count)
+
+
+def system(*actions: Action[Any, Any], initial: Perform = lambda _: State(), **more: Any) -> System[Any, Any]:
+    return System(module="M", initial=initial, actions=actions, invariants=more.pop("invariants", {}), **more)
+
+
+MISTAKES: dict[str, tuple[Perform, str]] = {
+    "no return": (
+        forgets_return,
+        "action 'up' in state State(n=0, seen=()): it returned None; return the next state, or let `require` refuse",
+    ),
+    "writes an unknown field": (
+        writes_unknown,
+        "action 'up' in state State(n=0, seen=()): a state has no variable 'm'; it has n, seen",
+    ),
+    "reads an unknown field": (
+        reads_unknown,
+        "action 'up' in state State(n=0, seen=()): AttributeError: a state has no variable 'm'; it has n, seen",
+    ),
+    "a value that cannot be hashed": (
+        takes_a_list,
+        "action 'up' in state State(n=0, seen=()): seen would be [0]: unhashable type: 'list'",
+    ),
+    "a guard by and": (
+        guards_by_and,
+        "action 'up' in state State(n=3, seen=()): it returned False; return the next state, or let `require` refuse; "
+        "a guard is written as require(...)",
+    ),
+    "another tuple": (returns_a_tuple, "action 'up' in state State(n=0, seen=()): it returned (1, ())"),
+    "an argument too few": (up_by, "action 'up' in state State(n=0, seen=()): TypeError: up_by() missing 1 required"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_explorer_names_action_and_state(mistake: str) -> None:
+    perform, said = MISTAKES[mistake]
+    with pytest.raises(ModelError) as caught:
+        explore(system(Action("up", perform)), None)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("mistake", ["no return", "a guard by and", "another tuple"])
+def test_a_single_step_names_action_and_state(mistake: str) -> None:
+    perform, _ = MISTAKES[mistake]
+    state = State(n=3) if mistake == "a guard by and" else State()
+    for step in (
+        lambda model: model.perform("up", state, None),
+        lambda model: model.is_enabled("up", state, None),
+        lambda model: list(model.successors(state, None)),
+    ):
+        with pytest.raises(ModelError, match=r"action 'up' in state State\(n=[03], seen=\(\)\): it returned"):
+            step(system(Action("up", perform)))
+
+
+def test_a_state_that_is_a_number_is_no_truth_value() -> None:
+    wrong = Action[int, None]("up", lambda number, _: number < 3 and number + 1)
+    with pytest.raises(ModelError, match="action 'up' in state 3: it returned False"):
+        explore(system(wrong, initial=lambda _: 0), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (lambda _: [1, 2], "the arguments of action 'up': each must be a tuple, as in [(1,), (2,)], not 1"),
+        (lambda _: 3, "the arguments of action 'up': TypeError: 'int' object is not iterable"),
+        (lambda: [(1,)], "the arguments of action 'up': TypeError: "),
+        (lambda _: [(1, 2)], "action 'up(1, 2)' in state State(n=0, seen=()): TypeError: up_by() takes 3 positional"),
+    ],
+)
+def test_a_wrong_list_of_arguments_is_named(arguments: Any, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        explore(system(Action("up", up_by, arguments)), None)
+    assert said in str(caught.value)
+
+
+def test_arguments_that_are_no_function_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"action 'up': its arguments must be a function, as in .*, not \[\(1,\)\]"):
+        Action("up", up_by, [(1,)])  # type: ignore[arg-type]
+
+
+def test_an_asynchronous_action_is_refused() -> None:
+    async def later(state: State, _: None) -> State:
+        return state
+
+    with pytest.raises(ModelError, match="action 'up': what it performs must be a plain function, not an async one"):
+        Action("up", later)
+
+
+def test_two_actions_of_one_name_are_refused() -> None:
+    with pytest.raises(ModelError, match="two actions are named 'up'"):
+        system(Action("up", up), Action("down", up), Action("up", up_by))
+
+
+def test_a_forgotten_initial_state_is_named() -> None:
+    with pytest.raises(ModelError, match="the initial state: it is None; return a state"):
+        explore(system(Action("up", up), initial=lambda _: None), None)
+
+
+def test_an_initial_value_that_cannot_be_hashed_is_named() -> None:
+    with pytest.raises(ModelError, match=r"the initial state: seen would be \[\]: unhashable type: 'list'"):
+        explore(system(Action("up", up), initial=lambda _: State(seen=[])), None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (lambda state, _: None, "it returned None; return whether it holds"),
+        (lambda state, _: state.m < 3, "AttributeError: a state has no variable 'm'; it has n, seen"),
+        (lambda state, _: 1 // (state.n - state.n) == 0, "ZeroDivisionError: "),
+    ],
+)
+def test_an_invariant_that_cannot_be_asked_is_named(condition: Any, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        explore(system(Action("up", up), invariants={"Small": condition}), None)
+    assert f"invariant 'Small' in state State(n=0, seen=()): {said}" in str(caught.value)
+
+
+def test_a_mistake_behind_many_states_is_named_too() -> None:
+    """Where looking up does not pay, the explorer calls the functions themselves."""
+
+    def late(state: State, _: None) -> State | None:
+        return state._replace(n=state.n + 1) if state.n < 5_000 else None
+
+    with pytest.raises(ModelError, match=r"action 'up' in state State\(n=5000, seen=\(\)\): it returned None"):
+        explore(system(Action("up", late)), None)
