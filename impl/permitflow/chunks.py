@@ -3,7 +3,7 @@
 Arrow's batches and tables are known by their shape (``num_rows``, ``slice``), never imported.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Set
 from operator import index
 from typing import TypeVar
 
@@ -12,6 +12,9 @@ from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 __all__ = ["part", "rows_of", "sized_slices", "slices", "tail", "whole_rows"]
 
 T = TypeVar("T")
+
+# What their length counts is no row, or they have no row yet.
+_NOT_OF_ROWS = (str, Mapping, Set, Iterator, AsyncIterator, Awaitable)
 
 
 def whole_rows(rows: object, *, name: str = "rows") -> int:
@@ -30,14 +33,20 @@ def whole_rows(rows: object, *, name: str = "rows") -> int:
 
 
 def rows_of(chunk: object) -> int:
-    """Rows of a chunk: its ``num_rows``, else its length, else 1 (a single value).
+    """Rows of a chunk: its ``num_rows``, else its length, else 1 (a single value, which has no length).
 
     Raises:
-        InvalidParametersError: ``num_rows`` is no number, or ``len(chunk)`` fails.
+        InvalidParametersError: ``num_rows`` is no number, ``len(chunk)`` fails, or would not count rows: of text, a
+            mapping, a set or a named tuple, and of an iterator or a coroutine, whose rows are not there yet.
     """
+    if type(chunk) is list:
+        return len(chunk)
     rows = getattr(chunk, "num_rows", None)
     if rows is not None:
         return rows if type(rows) is int and rows >= 0 else whole_rows(rows, name="num_rows")
+    if isinstance(chunk, _NOT_OF_ROWS) or (isinstance(chunk, tuple) and hasattr(chunk, "_fields")):
+        rule = "must be an Arrow batch or a sequence of rows, such as [row, row], or be sent with rows = …"
+        raise InvalidParametersError(name="chunk", value=chunk, rule=rule)
     try:
         return len(chunk)  # type: ignore[arg-type]  # the check itself
     except TypeError as error:
@@ -94,8 +103,10 @@ def tail(chunk: T, start: int) -> T:
     Raises:
         UnsplittableChunkError: the chunk cannot be sliced by rows.
     """
+    if start == 0:  # it need not tell its rows
+        return chunk
     rows = rows_of(chunk)
-    return chunk if start == 0 else _slice(chunk, start, rows, rows - start)
+    return _slice(chunk, start, rows, rows - start)
 
 
 def _slice(chunk: T, start: int, stop: int, max_rows: int) -> T:

@@ -22,8 +22,10 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_blocking import open_sink, open_source
 
+Ends = tuple[LocalSender[list[str]], LocalReceiver[list[str]]]
 
-def opened(parameters: Demand, record: RecorderFactory | None = None) -> tuple[LocalSender[str], LocalReceiver[str]]:
+
+def opened(parameters: Demand, record: RecorderFactory | None = None) -> Ends:
     return open_channel(parameters, record=record)
 
 
@@ -72,8 +74,8 @@ async def test_a_recorded_run_has_the_steps_of_the_schedule() -> None:
     """The text's 4/2: four are requested, then two after every two."""
     trace = MemoryTrace()
     sender, receiver = opened(Demand(size=4, initial=0), trace.recorder)
-    sending = asyncio.create_task(sender.send_many(deque("abcdefgh")))
-    assert [(await receiver.receive()).payload for _ in range(8)] == [*"abcdefgh"]
+    sending = asyncio.create_task(sender.send_many(deque([letter] for letter in "abcdefgh")))
+    assert [(await receiver.receive()).payload for _ in range(8)] == [[letter] for letter in "abcdefgh"]
     await sending
     letters = {"Request": "P", "Consume": "S"}
     events = (event for event in trace.events if event.action in letters)
@@ -96,25 +98,25 @@ def test_a_batch_that_is_consumed_at_once_is_requested_as_if_one_by_one() -> Non
 async def test_with_pull_nothing_is_sent_before_the_application_asks() -> None:
     sender, receiver = opened(Demand(size=2, initial=0))
     with pytest.raises(WouldBlock, match="has to wait until the receiver requests more"):
-        sender.send_nowait("a")
+        sender.send_nowait(["a"])
     asking = asyncio.create_task(receiver.receive())
     await asyncio.sleep(0)
-    sender.send_nowait("b")
-    assert (await asking).payload == "b"
-    sender.send_nowait("c")
-    sender.send_nowait("d")
+    sender.send_nowait(["b"])
+    assert (await asking).payload == ["b"]
+    sender.send_nowait(["c"])
+    sender.send_nowait(["d"])
     with pytest.raises(WouldBlock):
-        sender.send_nowait("more than is requested")
+        sender.send_nowait(["more than is requested"])
 
 
 async def test_an_application_that_does_not_wait_asks_too() -> None:
     sender, receiver = opened(Demand(size=2, initial=0))
-    sending = asyncio.create_task(sender.send("a"))
+    sending = asyncio.create_task(sender.send(["a"]))
     await asyncio.sleep(0)
     with pytest.raises(WouldBlock, match="no message is here"):
         receiver.receive_nowait()
     await sending
-    assert receiver.receive_nowait().payload == "a"
+    assert receiver.receive_nowait().payload == ["a"]
 
 
 @pytest.mark.parametrize("parameters", [Demand(size=1), Demand(size=4, initial=0), Demand(size=4, batch=4)], ids=str)

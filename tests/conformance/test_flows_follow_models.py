@@ -293,20 +293,20 @@ def test_one_end_alone_is_judged_if_it_determines_the_other(end: Any) -> None:
 async def test_a_run_of_the_local_channel_is_a_behaviour_at_rest(agreed: Parameters, tmp_path: Path) -> None:
     """Messages of all kinds, one of them given up, with a watermark that is replaced."""
     trace = MemoryTrace()
-    ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(agreed, record=trace.recorder)
+    ends: tuple[LocalSender[bytes], LocalReceiver[bytes]] = open_channel(agreed, record=trace.recorder)
     sender, receiver = ends
 
     async def produce() -> None:
-        for text in ("abc", "", "d"):
+        for text in (b"abc", b"", b"d"):
             await sender.send(text)
-        leaving, given_up = (asyncio.create_task(sender.send(text)) for text in ("leaves", "is given up"))
+        leaving, given_up = (asyncio.create_task(sender.send(text)) for text in (b"leaves", b"is given up"))
         await asyncio.sleep(0)
         given_up.cancel()
         await leaving
-        sender.send_watermark("old")
-        sender.send_watermark("new")
-        await sender.send_barrier("epoch")
-        await sender.send_many(deque(["e", "fg"] * 9))
+        sender.send_watermark(b"old")
+        sender.send_watermark(b"new")
+        await sender.send_barrier(b"epoch")
+        await sender.send_many(deque([b"e", b"fg"] * 9))
         await sender.end()
 
     async with asyncio.TaskGroup() as group:
@@ -314,8 +314,8 @@ async def test_a_run_of_the_local_channel_is_a_behaviour_at_rest(agreed: Paramet
         await asyncio.sleep(0)
         received = [message.payload async for message in receiver]
     # Whether there is room at once depends on the flow.
-    due = ["abc", "", "d", "leaves", "new", "epoch", *["e", "fg"] * 9]
-    assert [text for text in received if text not in ("is given up", "old")] == due
+    due = [b"abc", b"", b"d", b"leaves", b"new", b"epoch", *[b"e", b"fg"] * 9]
+    assert [text for text in received if text not in (b"is given up", b"old")] == due
     (verdict,) = judge_all(trace.trace())
     assert verdict.is_valid, verdict.describe()
     assert verdict.is_at_rest, verdict.describe()

@@ -95,7 +95,7 @@ def test_arrow_is_sliced_without_copying(chunk: pa.RecordBatch | pa.Array | pa.T
     assert tail(chunk, 8) == chunk.slice(8)
 
 
-@pytest.mark.parametrize("chunk", ["abcdefg", array("i", range(7))], ids=lambda chunk: type(chunk).__name__)
+@pytest.mark.parametrize("chunk", [b"abcdefg", array("i", range(7))], ids=lambda chunk: type(chunk).__name__)
 def test_sequences_keep_their_type(chunk: Sequence[object]) -> None:
     pieces = list(slices(chunk, 3))
     assert [type(piece) for piece in pieces] == [type(chunk)] * 3
@@ -114,7 +114,6 @@ class Repeats(list[int]):
     ("chunk", "reason"),
     [
         (WithRows(7), "not subscriptable"),
-        (dict.fromkeys(range(7)), "unhashable type|KeyError|slice"),
         (Repeats(range(7)), "slice of 3 rows has 7"),
     ],
     ids=lambda value: type(value).__name__,

@@ -38,7 +38,8 @@ class SendEnd(Protocol[T]):
 
         Args:
             chunk: any object; Arrow batches and sequences can be split if they are too large.
-            rows: the rows to count; by default its ``num_rows``, else its length, else 1.
+            rows: the rows to count; by default its ``num_rows``, else its length, else 1.  Text, mappings, sets, named
+                tuples and iterators must come with it.
 
         Raises:
             WouldBlock: permits are missing, or other chunks wait before this one.

@@ -16,7 +16,7 @@ from permitflow.parameters_file import quantities
 from permitflow.parameters_file.read import read_axis
 from permitflow.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 from permitflow.simulation.setting import Axis
-from permitflow.transports.addresses import ONE_ADDRESS
+from permitflow.transports.addresses import SCHEME, parsed
 
 T = TypeVar("T")
 
@@ -77,12 +77,18 @@ def folder(text: str | Path) -> Path:
 
 def host_and_port(text: str) -> str:
     """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
-    if "," in str(text):
-        raise typer.BadParameter(f"{ONE_ADDRESS}, not {text!r}")
-    host, colon, port = str(text).rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise typer.BadParameter(f"must be HOST:PORT with a port of 0 to 65535, as in 127.0.0.1:50051, not {text!r}")
+    try:
+        parsed(str(text), least_port=0)
+    except InvalidParametersError as error:
+        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
     return text
+
+
+def http_address(text: str) -> str:
+    """Parse an address to listen at for HTTP, which has no ``tcp://``."""
+    if str(text).startswith(SCHEME):
+        raise typer.BadParameter(f"must be HOST:PORT without {SCHEME}, not {text!r}")
+    return host_and_port(text)
 
 
 def stream_name(text: str | StreamName) -> StreamName:

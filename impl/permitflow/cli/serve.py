@@ -15,6 +15,7 @@ from permitflow.cli.options import (
     folder,
     given_options,
     host_and_port,
+    http_address,
     option,
     rows,
     seconds,
@@ -179,7 +180,7 @@ def serve(
     metrics_address: Annotated[
         str | None,
         option(
-            host_and_port,
+            http_address,
             "HOST:PORT",
             "Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
         ),

@@ -10,16 +10,15 @@ from typing import Self
 
 import grpc
 
-from permitflow.errors import InvalidParametersError, PermitflowError, TransportError
+from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
-from permitflow.transports.addresses import SCHEME, host_and_port, is_tcp
+from permitflow.transports.addresses import SCHEME, parsed
 from permitflow.transports.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.transports.grpc_calls import Context, ServerCall
 from permitflow.transports.tcp import TcpStream
-from permitflow.transports.texts import require_text
 from permitflow.transports.wire_errors import forget_frames
 
 __all__ = ["ExchangeServer"]
@@ -34,16 +33,12 @@ _BACKLOG = 128
 # A server without free descriptors tries again after the end of a stream, and at this interval.
 _RETRY_SECONDS = 1.0
 _BETWEEN_COMPLAINTS_SECONDS = 60.0
-_LAST_PORT = 65_535
-# Prefixes that gRPC takes for something else than a host.
-_NO_HOSTS = ("unix:", "unix-abstract:", "vsock:")
 
 
 class _GrpcListener:
     """A gRPC server."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
-        _require_host_and_port(address)
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._exchange = exchange
         self._wanted_address = address
@@ -119,22 +114,13 @@ class _GrpcListener:
             _log.info("a client could not be told: %s (%s)", error, lost)
 
 
-def _require_host_and_port(address: str) -> None:
-    """Refuse other addresses: gRPC would listen there, too, and report a port that no client can dial."""
-    require_text("address", address)
-    host, _, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdecimal() and int(port) <= _LAST_PORT
-    if not host or not is_port or address.startswith(_NO_HOSTS):
-        raise InvalidParametersError(name="address", value=address, rule="must be host:port or tcp://host:port")
-
-
 class _TcpListener:
     """A listening socket, and a task for each connection."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
         self._exchange = exchange
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
-        self._host, self._port = host_and_port(address)
+        _, self._host, self._port = parsed(address, least_port=0)
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._listener: socket.socket | None = None
@@ -263,7 +249,7 @@ class ExchangeServer:
             InvalidParametersError: the address is not host and port, or a time is invalid.
         """
         require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
-        listener = _TcpListener if is_tcp(address) else _GrpcListener
+        listener = _TcpListener if parsed(address, least_port=0).is_tcp else _GrpcListener
         self._listener = listener(
             exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
         )

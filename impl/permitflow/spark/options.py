@@ -14,7 +14,7 @@ from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.protocol.compression import Compression
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.addresses import ONE_ADDRESS
+from permitflow.transports.addresses import parsed
 from permitflow.transports.shared_memory import SameHost
 
 E = TypeVar("E", bound=StrEnum)
@@ -181,11 +181,10 @@ def any_name(text: str) -> str:
 
 def network_address(text: str) -> str:
     """Check the form ``host:port``; opening a stream shows whether an exchange listens there."""
-    if "," in text:
-        raise ValueError(ONE_ADDRESS)
-    host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
-        raise ValueError("must be host:port, as in localhost:5433")
+    try:
+        parsed(text)
+    except InvalidParametersError as error:
+        raise ValueError(error.rule) from None
     return text
 
 

@@ -1,38 +1,74 @@
-"""Addresses of an exchange, for the server that listens and the client that dials."""
+"""Addresses of an exchange, wherever one is given: to a server, a client, the command line, as an option of Spark."""
 
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 
 SCHEME = "tcp://"
 """The prefix of an address that is used without gRPC."""
 
-ONE_ADDRESS = "must be a single host:port, because an exchange is one process"
+_LAST_PORT = 65_535
+# Words that gRPC takes for a scheme, with something else than a port behind the colon.
+_SCHEMES_OF_GRPC = {"unix", "unix-abstract", "vsock", "dns", "ipv4", "ipv6", "xds"}
+
+
+class Address(NamedTuple):
+    """A host and a port, over TCP or over gRPC."""
+
+    is_tcp: bool
+    host: str
+    port: int
+
+
+def parsed(address: str, *, least_port: int = 1) -> Address:
+    """The parts of ``host:port``, for gRPC, or ``tcp://host:port``; an IPv6 address stands in brackets.
+
+    Args:
+        address: the text.
+        least_port: 0 where a server may choose any free port.
+
+    Raises:
+        InvalidParametersError: the address has another form, such as a list, or the scheme of another protocol.
+    """
+    rule = _broken_rule(address, least_port)
+    if rule:
+        raise InvalidParametersError(name="address", value=address, rule=rule)
+    host, _, port = address.removeprefix(SCHEME).rpartition(":")
+    return Address(address.startswith(SCHEME), host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def is_tcp(address: str) -> bool:
     """Does this address name an exchange over TCP, not over gRPC?
 
     Raises:
-        InvalidParametersError: it is a list of addresses; gRPC would use any of them.
+        InvalidParametersError: it is not an address that can be dialled.
     """
-    if "," in address:
-        raise InvalidParametersError(name="address", value=address, rule=ONE_ADDRESS)
-    return address.startswith(SCHEME)
+    return parsed(address).is_tcp
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of ``tcp://host:port``.
+def _broken_rule(address: object, least_port: int) -> str:
+    """What is wrong with an address, as "must be …"; empty if nothing is."""
+    if not isinstance(address, str):
+        return "must be text, as in localhost:50051"
+    if "," in address:  # gRPC would use any of them
+        return "must be a single host:port, because an exchange is one process"
+    scheme, separator, _ = address.rpartition("://")
+    if separator and scheme != "tcp":
+        return f"must be host:port, or {SCHEME}host:port, without {scheme}://"
+    host, colon, port = address.removeprefix(SCHEME).rpartition(":")
+    form = f"must be host:port, as in localhost:50051, or {SCHEME}host:port"
+    if not colon or not _is_host(host) or (not separator and host in _SCHEMES_OF_GRPC):
+        return form
+    if not (port.isascii() and port.isdecimal() and least_port <= int(port) <= _LAST_PORT):
+        return f"{form}, with a port of {least_port} to {_LAST_PORT}"
+    return ""
 
-    Raises:
-        InvalidParametersError: the address has another form.
-    """
+
+def _is_host(host: str) -> bool:
+    if host.startswith("[") and host.endswith("]"):
+        return ":" in host and all(letter.isalnum() or letter in ":.%_-" for letter in host[1:-1])
     try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as a name lookup does
+        host.encode("idna")  # as a name lookup does
     except ValueError:
-        host = port = None
-    if not address.startswith(SCHEME) or host is None or port is None:
-        raise InvalidParametersError(name="address", value=address, rule=f"must be {SCHEME}host:port")
-    return host, port
+        return False
+    return bool(host) and host.isprintable() and not set(host) & set(" :/?#@[]\\")

@@ -242,7 +242,7 @@ async def get(
         wanted: the most that this end wants; by default what the exchange has.
         schema: the required schema of the chunks; by default any.
         connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
-        agreement_timeout_seconds: how long to wait for the channel's schema, which a producer may bring.
+        agreement_timeout_seconds: how long to wait in all, for the connection too; a producer may bring the schema.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
@@ -265,7 +265,8 @@ async def get(
     _require_name(channel)
     encoded = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
         with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
                 PROTOCOL_VERSION,
@@ -281,7 +282,7 @@ async def get(
             )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
             end = RemoteReceiver(session, call, schema=schema, offer=offer)
-            async with _running(end, who, agreement_timeout_seconds) as receiver:
+            async with _running(end, who, timing) as receiver:
                 yield receiver
 
 
@@ -313,7 +314,7 @@ async def put(
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
         connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
-        agreement_timeout_seconds: how long to wait for the exchange's answer.
+        agreement_timeout_seconds: how long to wait in all for the exchange's answer, for the connection too.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         record: opens the recorder of this end.
         same_host: whether to share memory with an exchange on this host.
@@ -338,7 +339,8 @@ async def put(
     _require_name(channel)
     encoded = schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, PUT_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, PUT_STREAM, who, timing, silence_seconds) as call:
         with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
             first = Put(
@@ -355,7 +357,7 @@ async def put(
             )
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
             end = RemoteSender(session, call, schema=schema, offer=offer)
-            async with _running(end, who, agreement_timeout_seconds) as sender:
+            async with _running(end, who, timing) as sender:
                 if producer:
                     yield sender
                     return
@@ -393,9 +395,10 @@ async def describe(
     _require_name(channel)
     first = Get(PROTOCOL_VERSION, channel, probe=True)
     who = f"the exchange at {address} (channel {channel!r})"
-    async with _calling(address, GET_STREAM, who, connect_timeout_seconds, silence_seconds) as call:
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
-        async with _running(RemoteReceiver(session, call), who, agreement_timeout_seconds) as receiver:
+        async with _running(RemoteReceiver(session, call), who, timing) as receiver:
             async for _ in receiver:
                 raise ProtocolError(f"{who} sent data though none were asked for")
             return ChannelDescription(receiver.schema, receiver.parameters)
@@ -414,14 +417,15 @@ async def control(
     Args:
         address: as for ``get``.
         connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
-        reply_timeout_seconds: how long to wait for each reply.
+        reply_timeout_seconds: how long to wait for each reply, and at most for the connection.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
 
     Raises:
         PeerTimeoutError: no server answers at this address.
     """
     who = f"the exchange at {address}"
-    async with _calling(address, CONTROL, who, connect_timeout_seconds, silence_seconds) as call:
+    timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
+    async with _calling(address, CONTROL, who, timing, silence_seconds) as call:
         orders = AioControl(Conversation(call), who, reply_timeout_seconds)
         try:
             yield orders
@@ -440,26 +444,35 @@ def _require_name(channel: str) -> None:
         raise InvalidParametersError(name="channel", value=channel, rule="must not be empty")
 
 
+class _Timing:
+    """The time-outs of one call: the whole wait, for the connection too, is no longer than the one for the answer."""
+
+    def __init__(self, connect_seconds: float | None, answer_seconds: float) -> None:
+        self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
+        self.answer_seconds = answer_seconds
+        self.answer_until = asyncio.get_running_loop().time() + answer_seconds
+
+
 def _calling(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float
+    address: str, method: str, who: str, timing: _Timing, silence_seconds: float
 ) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
     require_seconds(silence_seconds=silence_seconds)
     calling = tcp.calling if is_tcp(address) else grpc_calls.calling
-    return calling(address, method, who, timeout_seconds, silence_seconds)
+    return calling(address, method, who, timing.connect_seconds, silence_seconds)
 
 
 @asynccontextmanager
-async def _running(end: E, who: str, timeout_seconds: float) -> AsyncIterator[E]:
+async def _running(end: E, who: str, timing: _Timing) -> AsyncIterator[E]:
     """Let an end run beside the block; its errors reach the block through the end's methods."""
     task = asyncio.create_task(_run_quietly(end), name=f"{end.END} of {who}")
     try:
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout_at(timing.answer_until):
                 await end.agreed()
         except PeerTimeoutError:
             raise
         except TimeoutError:
-            reason = f"no agreement within {timeout_seconds:g} s; has a producer announced the channel's schema?"
+            reason = f"no agreement within {timing.answer_seconds:g} s; has a producer announced the channel's schema?"
             raise PeerTimeoutError(who=who, reason=reason) from None
         yield end
     except BaseException:

@@ -48,6 +48,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.traffic import Statistics
 from permitflow.transports import grpc_aio
+from permitflow.transports.addresses import parsed
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.background import background
 from permitflow.transports.codec import Marker, checked_marker
@@ -592,6 +593,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     END = "control stream"
 
     def __init__(self, address: str, timeout_seconds: float) -> None:
+        parsed(address)  # the first request dials
         self._who = f"the exchange at {address}"
         opening = grpc_aio.control(address, connect_timeout_seconds=None, reply_timeout_seconds=_NEVER_SECONDS)
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)

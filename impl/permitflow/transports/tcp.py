@@ -20,7 +20,7 @@ from struct import Struct
 import pyarrow as pa
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
-from permitflow.transports.addresses import host_and_port
+from permitflow.transports.addresses import parsed
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received, SocketCarrier
@@ -436,7 +436,7 @@ async def calling(
         PeerTimeoutError: no server answers there in time.
         PeerGoneError: no server has answered there, without retrying.
     """
-    host, port = host_and_port(address)
+    _, host, port = parsed(address)
     failures: dict[object, OSError] = {}
     try:
         async with asyncio.timeout(timeout_seconds):

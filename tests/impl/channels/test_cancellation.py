@@ -40,6 +40,16 @@ class CountingLoop(asyncio.SelectorEventLoop):
             self.interrupt()
 
 
+class Letters(str):
+    """A chunk with a row for each letter."""
+
+    __slots__ = ()
+
+    @property
+    def num_rows(self) -> int:
+        return len(self)
+
+
 @dataclass
 class Run:
     """One run of a scenario: the channel, its tasks, and what they have seen."""
@@ -72,9 +82,10 @@ class Run:
         for name, rows in chunks.items():
             await self._noted(name, self.sender.send(name, rows))
 
-    async def send_many(self, *chunks: str) -> None:
-        self.sequences.append(list(chunks))
-        queue = deque(chunks)
+    async def send_many(self, *texts: str) -> None:
+        chunks = [*map(Letters, texts)]
+        self.sequences.append([*chunks])
+        queue: deque[str] = deque(chunks)
         try:
             await self.sender.send_many(queue)
         except asyncio.CancelledError:

@@ -64,14 +64,14 @@ async def test_everything_is_delivered_before_the_end() -> None:
 
 async def test_the_end_may_be_said_and_seen_again() -> None:
     sender, receiver = channel()
-    sender.send_nowait("x")
+    sender.send_nowait(b"x")
     await sender.end()
     await sender.end()
     sender.end_nowait()
     sender.close()
     await sender.end()
 
-    assert receiver.receive_nowait().payload == "x"
+    assert receiver.receive_nowait().payload == b"x"
     for _ in range(2):
         with pytest.raises(EndOfStream):
             receiver.receive_nowait()
@@ -140,10 +140,10 @@ async def test_the_end_waits_for_a_message_whose_receiver_was_cancelled() -> Non
     sender, receiver = channel()
     first, second, third = (asyncio.ensure_future(receiver.receive()) for _ in range(3))
     await turns()
-    sender.send_nowait("last")
+    sender.send_nowait(b"last")
     sender.end_nowait()
     first.cancel()
-    assert (await second).payload == "last"
+    assert (await second).payload == b"last"
     with pytest.raises(EndOfStream):
         await third
 
@@ -242,7 +242,7 @@ async def test_closing_the_sender_without_an_end_is_never_taken_for_an_end() -> 
         with pytest.raises(PeerGoneError):
             await receiver.__anext__()
     with pytest.raises(ChannelClosedError):
-        sender.send_nowait("y")
+        sender.send_nowait(["y"])
     with pytest.raises(ChannelClosedError):
         await sender.end()
 
@@ -262,7 +262,7 @@ async def test_aborting_drops_what_was_sent_and_gives_the_reason() -> None:
         with pytest.raises(ChannelAbortedError, match="'orders' was aborted by its sender: the source is broken"):
             await receiver.receive()
     with pytest.raises(ChannelClosedError):
-        sender.send_nowait("y")
+        sender.send_nowait(["y"])
     with pytest.raises(ChannelClosedError):
         await sender.end()
     sender.close()
@@ -305,7 +305,7 @@ async def test_a_woken_task_that_has_not_run_hears_of_the_end_too(deed: str) -> 
     receiver.receive_nowait()
     do(sender, receiver)
     error = await failure(woken)
-    assert error.facts["undelivered"] == "y"
+    assert error.facts["undelivered"] == "y", "and is not asked for its rows, which the caller gave"
     assert type(error) is (PeerGoneError if deed == "close the receiver" else ChannelClosedError)
 
     sender, receiver = channel()
@@ -330,7 +330,7 @@ async def test_blocks_close_their_ends_and_one_that_fails_aborts_the_stream() ->
     with pytest.raises(ChannelClosedError):
         receiver.receive_nowait()
     with pytest.raises(ChannelClosedError):
-        sender.send_nowait("y")
+        sender.send_nowait(["y"])
 
     sender, receiver = channel()
     sender.send_nowait("x", 3)

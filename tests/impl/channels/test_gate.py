@@ -383,7 +383,7 @@ async def test_closing_tells_a_waiting_consumer_and_the_senders() -> None:
     with pytest.raises(ChannelClosedError):
         await receiving
     with pytest.raises(Exception, match="gone"):
-        await left.send("late")
+        await left.send(["late"])
 
 
 async def test_the_pool_is_shared_fairly_by_busy_inputs() -> None:

@@ -136,11 +136,11 @@ async def test_an_abort_passes_through_the_chain() -> None:
 async def test_a_stage_whose_consumer_cancels_cancels_the_channel_that_it_reads() -> None:
     to_b, from_a, to_sink, from_b = loops(1, 1)
     handing = asyncio.create_task(hand_on(from_a, to_sink))
-    await to_b.send("first")
+    await to_b.send(["first"])
     await from_b.receive()
     await from_b.cancel("the disk is full")
     with pytest.raises(ChannelCancelledError, match="the disk is full"):
-        await send_for_ever(to_b, "more")
+        await send_for_ever(to_b, ["more"])
     await handing
 
 
@@ -148,14 +148,14 @@ async def test_a_stage_whose_consumer_cancels_cancels_the_channel_that_it_reads(
 async def test_a_stage_that_fails_or_is_cancelled_leaves_neither_neighbour_waiting(is_target_closed: bool) -> None:
     to_b, from_a, to_sink, from_b = loops(1, 1)
     handing = asyncio.create_task(hand_on(from_a, to_sink))
-    await to_b.send("first")
+    await to_b.send(["first"])
     await from_b.receive()
     if is_target_closed:
         from_b.close()
     else:
         handing.cancel()
     with pytest.raises(PeerGoneError, match="it was closed"):
-        await send_for_ever(to_b, "more")
+        await send_for_ever(to_b, ["more"])
     with pytest.raises(PeerGoneError if is_target_closed else asyncio.CancelledError):
         await handing
     with pytest.raises(ChannelClosedError if is_target_closed else ChannelAbortedError):
@@ -178,8 +178,9 @@ async def test_a_connection_or_a_source_that_fails_stops_the_other_end(failing: 
         else:
             if failing == "peer":
                 peer.close()
+            more: Any = ["a row"] if failing == "chunk" else b"more"
             with pytest.raises(PeerGoneError, match="it was closed"):
-                await send_for_ever(to_b, "text" if failing == "chunk" else b"more")
+                await send_for_ever(to_b, more)
         with pytest.raises((OSError, TypeError, ChannelAbortedError)):
             await writing
         if failing != "peer":

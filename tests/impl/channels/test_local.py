@@ -25,14 +25,14 @@ def channel(row_permits: int = 8, permit_batch: int = 2) -> Ends:
 
 def test_messages_arrive_in_order_with_their_rows() -> None:
     sender, receiver = channel(16)
-    sender.send_nowait("abc")
+    sender.send_nowait(b"abc")
     sender.send_nowait("", rows=0)
     sender.send_barrier_nowait("b")
     sender.send_watermark(12)
     sender.send_nowait("x", rows=7)
 
     assert [receiver.receive_nowait() for _ in range(5)] == [
-        Message(Kind.CHUNK, "abc", 3),
+        Message(Kind.CHUNK, b"abc", 3),
         Message(Kind.CHUNK, "", 0),
         Message(Kind.BARRIER, "b"),
         Message(Kind.WATERMARK, 12),
@@ -56,8 +56,8 @@ def test_calls_that_do_not_wait_need_no_loop() -> None:
     sender, receiver = channel()
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
-    sender.send_nowait("x")
-    assert receiver.receive_nowait().payload == "x"
+    sender.send_nowait(b"x")
+    assert receiver.receive_nowait().payload == b"x"
     sender.end_nowait()
     assert sender.statistics().open_seconds >= 0
 

@@ -22,7 +22,7 @@ from permitflow import (
 )
 from tests.support.turns import turns
 
-Ends = tuple[LocalSender[str], LocalReceiver[str]]
+Ends = tuple[LocalSender[bytes], LocalReceiver[bytes]]
 
 
 def channel(row_permits: int = 4, permit_batch: int = 1, max_chunk_cost: int = 3) -> Ends:
@@ -32,8 +32,8 @@ def channel(row_permits: int = 4, permit_batch: int = 1, max_chunk_cost: int = 3
     return open_channel(parameters)
 
 
-def received(receiver: LocalReceiver[str]) -> list[str]:
-    found: list[str] = []
+def received(receiver: LocalReceiver[bytes]) -> list[bytes]:
+    found: list[bytes] = []
     while True:
         try:
             found.append(receiver.receive_nowait().payload)
@@ -43,18 +43,18 @@ def received(receiver: LocalReceiver[str]) -> list[str]:
 
 async def test_chunks_leave_from_the_left_until_the_queue_is_empty() -> None:
     sender, receiver = channel()
-    queue = deque(["aaa", "b", "cc", "", "dd"])
+    queue = deque([b"aaa", b"b", b"cc", b"", b"dd"])
     sending = asyncio.ensure_future(sender.send_many(queue))
     await turns()
-    assert list(queue) == ["cc", "", "dd"], "the window is full"
-    assert [message.payload for message in await receiver.receive_many()] == ["aaa", "b"]
+    assert list(queue) == [b"cc", b"", b"dd"], "the window is full"
+    assert [message.payload for message in await receiver.receive_many()] == [b"aaa", b"b"]
     await turns()
-    assert list(queue) == ["dd"]
-    queue.append("e")
-    assert [message.payload for message in await receiver.receive_many()] == ["cc", ""]
+    assert list(queue) == [b"dd"]
+    queue.append(b"e")
+    assert [message.payload for message in await receiver.receive_many()] == [b"cc", b""]
     await sending
     assert not queue
-    assert received(receiver) == ["dd", "e"]
+    assert received(receiver) == [b"dd", b"e"]
     assert sender.statistics().gauges["row_permits_here"] == 4
 
 
@@ -67,7 +67,7 @@ class SendsWhenAsked:
     @property
     def num_rows(self) -> int:
         with suppress(WouldBlock):
-            self.sender.send_nowait("bb")
+            self.sender.send_nowait(b"bb")
         return 3
 
 
@@ -75,7 +75,7 @@ class SendsWhenAsked:
 async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(behind: int) -> None:
     ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
     sender, receiver = ends
-    sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *["c"] * behind])))
+    sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *[b"c"] * behind])))
     await turns()
     assert sender.statistics().gauges["row_permits_here"] == 0
     assert [message.rows for message in await receiver.receive_many()] == [2, 2]
@@ -87,7 +87,7 @@ async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit
 @pytest.mark.parametrize("is_peer", [False, True], ids=["closed here", "receiver closed"])
 async def test_refused_the_queue_holds_what_has_not_left(is_peer: bool) -> None:
     sender, receiver = channel()
-    queue = deque(["abcdefgh", "ij"])
+    queue = deque([b"abcdefgh", b"ij"])
     sending = asyncio.ensure_future(sender.send_many(queue))
     await turns()
     (receiver if is_peer else sender).close()
@@ -95,7 +95,7 @@ async def test_refused_the_queue_holds_what_has_not_left(is_peer: bool) -> None:
     for refused in (sending, sender.send_many(queue)):
         with pytest.raises(error) as caught:
             await refused
-        assert list(queue) == ["defgh", "ij"]
+        assert list(queue) == [b"defgh", b"ij"]
         assert caught.value.facts["undelivered"] is queue
 
 
@@ -108,20 +108,24 @@ async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
         ChannelParameters(row_permits=4, max_chunk_cost=3)
     )
     sender, receiver = ends
-    for wrong, error in ((Endless(), InvalidParametersError), ({1, 2, 3, 4}, UnsplittableChunkError)):
-        queue: deque[object] = deque(["a", wrong, "b"])
+    for wrong, error in (
+        (Endless(), InvalidParametersError),
+        ({1, 2, 3, 4}, InvalidParametersError),
+        ({1: 1, 2: 2, 3: 3, 4: 4}.values(), UnsplittableChunkError),
+    ):
+        queue: deque[object] = deque([b"a", wrong, b"b"])
         with pytest.raises(error):
             await sender.send_many(queue)
-        assert list(queue) == [wrong, "b"]
-        assert receiver.receive_nowait().payload == "a"
+        assert list(queue) == [wrong, b"b"]
+        assert receiver.receive_nowait().payload == b"a"
     with pytest.raises(WouldBlock):
         receiver.receive_nowait()
 
 
 async def test_more_than_are_held_cannot_be_consumed() -> None:
     sender, receiver = channel()
-    sender.send_nowait("a")
-    sender.send_nowait("b")
+    sender.send_nowait(b"a")
+    sender.send_nowait(b"b")
     await receiver.take_many()
     with pytest.raises(LocalProtocolError, match="cannot consume 3 messages: only 2 were taken"):
         receiver.consume(3)
@@ -134,11 +138,11 @@ async def test_more_than_are_held_cannot_be_consumed() -> None:
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
 async def test_a_number_of_messages_is_a_positive_whole_number(count: Any) -> None:
     sender, receiver = channel()
-    sender.send_nowait("x")
+    sender.send_nowait(b"x")
     for many in (receiver.receive_many, receiver.take_many):
         with pytest.raises(InvalidParametersError, match="max_messages must be at least 1, and a whole number"):
             await many(count)
-    assert receiver.take_nowait().payload == "x"
+    assert receiver.take_nowait().payload == b"x"
     with pytest.raises(InvalidParametersError, match="messages must be at least 1, and a whole number"):
         receiver.consume(count)
     receiver.consume()

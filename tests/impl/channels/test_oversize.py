@@ -46,32 +46,32 @@ def test_the_slices_of_a_chunk_are_the_chunk_and_never_exceed_the_permits(rows: 
 def test_without_waiting_all_slices_leave_or_none() -> None:
     sender, receiver = channel()
     with pytest.raises(WouldBlock, match="needs 9 row permits; 8 of 8 are unspent"):
-        sender.send_nowait("123456789")
+        sender.send_nowait(b"123456789")
     assert sender.statistics().sent_chunks == 0
 
-    sender.send_nowait("12345678")
-    assert [receiver.receive_nowait().payload for _ in range(2)] == ["123456", "78"]
-    sender.send_nowait("x")
+    sender.send_nowait(b"12345678")
+    assert [receiver.receive_nowait().payload for _ in range(2)] == [b"123456", b"78"]
+    sender.send_nowait(b"x")
     with pytest.raises(WouldBlock):
-        sender.send_nowait("12345678")
-    assert receiver.receive_nowait().payload == "x"
+        sender.send_nowait(b"12345678")
+    assert receiver.receive_nowait().payload == b"x"
     with pytest.raises(WouldBlock, match="no message"):
         receiver.receive_nowait()
 
 
 async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing() -> None:
     sender, receiver = channel()
-    sender.send_nowait("xxx")
-    split = asyncio.ensure_future(sender.send("a" * 20))
-    small = asyncio.ensure_future(sender.send("yyyyyy"))
+    sender.send_nowait(b"xxx")
+    split = asyncio.ensure_future(sender.send(b"a" * 20))
+    small = asyncio.ensure_future(sender.send(b"yyyyyy"))
     await turns()
     split.cancel()
     await turns()
 
     assert split.cancelled()
-    assert receiver.receive_nowait().payload == "xxx"
+    assert receiver.receive_nowait().payload == b"xxx"
     await small
-    assert receiver.receive_nowait().payload == "yyyyyy"
+    assert receiver.receive_nowait().payload == b"yyyyyy"
     assert sender.statistics().gauges["row_permits_here"] == 8
     assert sender.statistics().waiting_sends == 0
 
@@ -79,9 +79,9 @@ async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_no
 @pytest.mark.parametrize("received_before", [0, 1, 2])
 async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(received_before: int) -> None:
     sender, receiver = channel()
-    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
+    split = asyncio.ensure_future(sender.send(b"abcdefghijklmnopqrst"))
     await turns()
-    after = asyncio.ensure_future(sender.send("zz"))
+    after = asyncio.ensure_future(sender.send(b"zz"))
     received = [receiver.receive_nowait().payload for _ in range(received_before)]
     split.cancel()
     await turns()
@@ -89,19 +89,19 @@ async def test_a_split_send_that_is_cancelled_later_is_finished_by_itself(receiv
 
     while not after.done() or sender.statistics().inbox_rows:
         received.append((await receiver.receive()).payload)
-    assert received == ["abcdef", "ghijkl", "mnopqr", "st", "zz"]
+    assert received == [b"abcdef", b"ghijkl", b"mnopqr", b"st", b"zz"]
     assert sender.statistics().gauges["row_permits_here"] == 8
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["awaited", "cancelled"])
 async def test_the_end_comes_after_the_last_slice(is_cancelled: bool) -> None:
     sender, receiver = channel()
-    split = asyncio.ensure_future(sender.send("abcdefghijklmnopqrst"))
+    split = asyncio.ensure_future(sender.send(b"abcdefghijklmnopqrst"))
     await turns()
     if is_cancelled:
         split.cancel()
     await sender.end()
-    assert "".join([message.payload async for message in receiver]) == "abcdefghijklmnopqrst"
+    assert b"".join([message.payload async for message in receiver]) == b"abcdefghijklmnopqrst"
     await asyncio.wait([split])
     assert split.cancelled() == is_cancelled
 
@@ -110,10 +110,10 @@ async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split
     sender, receiver = channel()
     rule = "rows must equal the chunk's own 3 where it exceeds max_chunk_cost = 6 and is split, not 7"
     with pytest.raises(InvalidParametersError, match=rule):
-        await sender.send("abc", rows=7)
+        await sender.send(b"abc", rows=7)
     with pytest.raises(InvalidParametersError, match=rule):
-        sender.send_nowait("abc", rows=7)
-    await sender.send("abc", rows=6)
+        sender.send_nowait(b"abc", rows=7)
+    await sender.send(b"abc", rows=6)
     assert receiver.receive_nowait().rows == 6
 
 

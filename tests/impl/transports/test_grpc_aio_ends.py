@@ -176,6 +176,8 @@ async def test_an_address_without_a_listener_is_an_error_within_the_time() -> No
         get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),
         put("127.0.0.1:1", "q", SCHEMA, connect_timeout_seconds=0.2),
         get("tcp://127.0.0.1:1", "q", connect_timeout_seconds=0.2),
+        get("127.0.0.1:1", "q", agreement_timeout_seconds=0.2),
+        put("tcp://127.0.0.1:1", "q", SCHEMA, agreement_timeout_seconds=0.2),
     ):
         with pytest.raises(PeerTimeoutError, match=r"127\.0\.0\.1:1 .*'q'.*no connection within 0\.2 s"):
             async with call:
