@@ -1,11 +1,9 @@
 """The server of an exchange: over gRPC, or over TCP with the same handshake, frames and errors at a lower cost."""
 
 import asyncio
-import errno
 import logging
 import socket
 from functools import partial
-from math import inf
 from typing import Self
 
 import grpc
@@ -14,6 +12,7 @@ from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
+from permitflow.transports.accepting import accepted
 from permitflow.transports.addresses import SCHEME, parsed
 from permitflow.transports.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
@@ -29,10 +28,6 @@ _log = logging.getLogger(__name__)
 _FAREWELL_SECONDS = 2.0
 _BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
-
-# A server without free descriptors tries again after the end of a stream, and at this interval.
-_RETRY_SECONDS = 1.0
-_BETWEEN_COMPLAINTS_SECONDS = 60.0
 
 
 class _GrpcListener:
@@ -126,7 +121,6 @@ class _TcpListener:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._streams: set[asyncio.Task[None]] = set()
-        self._has_complained_at = -inf
 
     @property
     def address(self) -> str:
@@ -170,31 +164,13 @@ class _TcpListener:
             await self._stopped.wait()
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, name = await loop.sock_accept(listener)
-            except OSError as error:
-                await self._wait_for_room(error)
-                continue
+        def complain(reason: str) -> None:
+            _log.error("nobody can connect to %s now: %s", self.address, reason)
+
+        async for connection, name in accepted(listener, complain, lambda: self._streams):
             stream = asyncio.create_task(self._serve(connection, f"tcp:{name[0]}:{name[1]}"))
             self._streams.add(stream)
             stream.add_done_callback(self._streams.discard)
-
-    async def _wait_for_room(self, error: OSError) -> None:
-        """Wait until a descriptor may be free; new clients wait in the kernel."""
-        if error.errno == errno.ECONNABORTED:  # the client has gone
-            return
-        now = asyncio.get_running_loop().time()
-        if now - self._has_complained_at > _BETWEEN_COMPLAINTS_SECONDS:
-            self._has_complained_at = now
-            advice = "; `ulimit -n` says how many can" if error.errno == errno.EMFILE else ""
-            _log.error("nobody can connect to %s now: %s%s", self.address, error.strerror, advice)
-        waiting = asyncio.create_task(asyncio.sleep(_RETRY_SECONDS))
-        try:
-            await asyncio.wait({waiting, *self._streams}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
 
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         try:

@@ -7,10 +7,9 @@ from permitflow.mute.batches import LogServer, LogSink, LogSource
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Edge, Marks, MuteGraph, Signal
 from permitflow.mute.pipeline import Bound, Lines, Pipeline, SourceState, TcpSink, TcpSource, pipeline_bound
-from permitflow.mute.saving import Saving
 from permitflow.mute.scheduler import MuteScheduler
 from permitflow.mute.sockets import Buffers, kernel_bytes, sizes_of
-from permitflow.mute.wordcount import WordCount
+from permitflow.mute.wordcount import Saving, WordCount
 
 __all__ = [
     "Bound",

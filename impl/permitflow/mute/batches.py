@@ -5,7 +5,6 @@ there.  The sink numbers its batches and keeps those that are not acknowledged; 
 """
 
 import asyncio
-import socket
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,6 +31,7 @@ class LogSource(Dialling):
     """The log's name, the same after each start: the numbers of its lines belong to it."""
 
     _word: ClassVar[str] = "source"
+    _expects: ClassVar[tuple[Kind, ...]] = (Kind.DATA,)
 
     def __post_init__(self) -> None:
         """Begin to connect."""
@@ -60,9 +60,6 @@ class LogSource(Dialling):
             self._say(Kind.FETCH, number_body(self._next))
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
-        if kind is not Kind.DATA:
-            super()._on_message(kind, body)
-            return
         self._is_waiting = False
         _, (_, first, lines) = read_data(body)
         self._next = first + len(lines)
@@ -120,20 +117,21 @@ class LogServer:
         self.acknowledgements = 0
         self._most_lines, self._acknowledge_after = most_lines, acknowledge_after
         self._loop = asyncio.get_running_loop()
-        self._listener = Listener(("127.0.0.1", 0), buffers or Buffers(), self._on_connection)
+        self._listener = Listener(("127.0.0.1", 0), buffers or Buffers(), self._admit, lambda event: None)
         self.address = self._listener.address
         self._sessions: list[_Session] = []
         self._next_lines: dict[str, int] = {}
         self._is_standing_still = False
 
-    def _on_connection(self, accepted: socket.socket) -> None:
+    def _admit(self) -> Peer:
         session = _Session()
         session.peer = Peer(
-            accepted,
+            expects=(Kind.FETCH, Kind.COMMIT, Kind.DATA),
             on_message=lambda kind, body: self._on_message(session, kind, body),
             on_lost=lambda reason: self._sessions.remove(session),
         )
         self._sessions.append(session)
+        return session.peer
 
     def _on_message(self, session: "_Session", kind: Kind, body: bytes) -> None:
         match kind:
@@ -168,7 +166,7 @@ class LogServer:
     def append(self, lines: list[bytes]) -> None:
         """More lines to fetch."""
         self.lines += lines
-        for session in self._sessions:
+        for session in [*self._sessions]:
             self._answer(session)
 
     def stand_still(self) -> None:
@@ -178,12 +176,12 @@ class LogServer:
     def go_on(self) -> None:
         """Acknowledge what has come, and go on."""
         self._is_standing_still = False
-        for session in self._sessions:
+        for session in [*self._sessions]:
             self._acknowledge(session)
 
     def break_off(self) -> None:
         """End all connections; clients come again."""
-        for session in self._sessions:
+        for session in [*self._sessions]:
             session.peer.close()
         self._sessions.clear()
 

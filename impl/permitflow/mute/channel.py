@@ -7,7 +7,6 @@ a mute is always ahead of the acknowledgement of what was counted after it.
 """
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from permitflow.mute.messages import (
     Kind,
     Peer,
     data_body,
+    in_messages,
     number_body,
     read_data,
     read_number,
@@ -25,8 +25,16 @@ from permitflow.mute.messages import (
     signal_body,
 )
 from permitflow.mute.pipeline import Feed, Lines, Pipeline
-from permitflow.mute.saving import Saving
-from permitflow.mute.sockets import Address, Buffers, Listener, dial
+from permitflow.mute.sockets import (
+    HANDSHAKE_SECONDS,
+    MOST_CONNECTIONS,
+    Address,
+    Buffers,
+    Listener,
+    dialled,
+    transported,
+)
+from permitflow.mute.wordcount import Saving
 
 UNACKNOWLEDGED = Marks(high_mark=256, low_mark=128)
 """Messages at a boundary that mute, and unmute; Wallaroo's are 16,383 and 16,383."""
@@ -41,33 +49,55 @@ class Dialling:
     address: Address
     buffers: Buffers = field(default_factory=Buffers)
 
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    """The deadline for the peer's first answer, where the protocol has one."""
+
     _word: ClassVar[str]
     """What events call it."""
+    _expects: ClassVar[tuple[Kind, ...]]
+    """What the peer may say at first."""
+    _has_handshake: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Begin to connect."""
         self._peer: Peer | None = None
-        self._connecting = asyncio.create_task(self._connect())
+        self._keeping = asyncio.create_task(self._keep_connected(), name=f"{self.name} stays connected")
         self.pipeline.own(self)
 
-    async def _connect(self) -> None:
-        made = await dial(self.address, self.buffers)
-        self._peer = Peer(made, on_message=self._on_message, on_lost=self._on_lost)
+    async def _keep_connected(self) -> None:
+        async for made in dialled(self.address, self.buffers, self._complain):
+            peer = Peer(
+                expects=self._expects,
+                on_message=self._on_message,
+                on_lost=self._on_lost,
+                on_open=self._take_over,
+                handshake_seconds=self.handshake_seconds if self._has_handshake else None,
+            )
+            try:
+                await transported(peer, made)
+            except OSError as error:  # it has gone already
+                made.close()
+                self._complain(str(error))
+            else:
+                await peer.lost.wait()
+
+    def _complain(self, reason: str) -> None:
+        at = f"{self.address[0]}:{self.address[1]}"
+        self.pipeline.hear({"event": "dials", self._word: self.name, "at": at, "reason": reason})
+
+    def _take_over(self, peer: Peer) -> None:
+        self._peer = peer
         self._on_open()
 
     def _on_open(self) -> None:
         """There is a new connection."""
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
-        """A message has come: by default, one that does not belong here."""
-        if self._peer is not None:
-            self._peer.close()
-            self._on_lost(f"it has said {kind.name}, which does not belong here")
+        """An expected message has come."""
 
     def _on_lost(self, reason: str) -> None:
         self._peer = None
         self.pipeline.hear({"event": "lost", self._word: self.name, "reason": reason})
-        self._connecting = asyncio.create_task(self._connect())
 
     def _say(self, kind: Kind, body: bytes) -> None:
         """Write a message; without a connection it is dropped."""
@@ -76,7 +106,7 @@ class Dialling:
 
     def close(self) -> None:
         """End the connection now; what is not acknowledged is dropped."""
-        self._connecting.cancel()
+        self._keeping.cancel()
         if self._peer is not None:
             self._peer.close()
 
@@ -91,6 +121,7 @@ class Sender(Dialling):
     marks: Marks = UNACKNOWLEDGED
 
     _word: ClassVar[str] = "sink"
+    _expects: ClassVar[tuple[Kind, ...]] = (Kind.ACKNOWLEDGE,)
 
     def __post_init__(self) -> None:
         """Begin to connect."""
@@ -113,16 +144,18 @@ class Sender(Dialling):
         self.pipeline.set_open(self.name, True)
 
     def send(self, lines: Lines) -> None:
-        """Send, or keep until there is a connection; never waits."""
-        self._last += 1
-        self._unacknowledged.append((self._last, lines))
-        self._say(Kind.DATA, data_body(self._last, lines))
+        """Send, or keep until there is a connection; never waits.
+
+        Raises:
+            InvalidParametersError: a line is too long for a message.
+        """
+        for portion in in_messages(lines):
+            self._last += 1
+            self._unacknowledged.append((self._last, portion))
+            self._say(Kind.DATA, data_body(self._last, portion))
         self.pipeline.report(self.name, len(self._unacknowledged))
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
-        if kind is not Kind.ACKNOWLEDGE:
-            super()._on_message(kind, body)
-            return
         number, safe = read_number(body), dict[str, int]()
         while self._unacknowledged and self._unacknowledged[0][0] <= number:
             _, lines = self._unacknowledged.popleft()
@@ -149,6 +182,8 @@ class Boundary(Sender):
     """Is called when the lines of an origin before this number are safe."""
 
     _word: ClassVar[str] = "boundary"
+    _expects: ClassVar[tuple[Kind, ...]] = (Kind.WELCOME, Kind.SIGNAL)
+    _has_handshake: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Begin to connect."""
@@ -170,14 +205,16 @@ class Boundary(Sender):
             case Kind.SIGNAL:
                 self.pipeline.graph.receive(self.name, self._remote, read_signal(body))
                 self.pipeline.settle()
-            case Kind.WELCOME if self._early is not None:
-                self._welcome(body.decode(), self._early)
+            case Kind.WELCOME:
+                self._welcome(body.decode(), self._early or [])
             case _:
                 super()._on_message(kind, body)
 
     def _welcome(self, peer: str, signals: list[Signal]) -> None:
         """A worker is there: those that mute now take the place of those behind the former connection."""
         graph, self._early = self.pipeline.graph, None
+        if self._peer is not None:
+            self._peer.expect(Kind.SIGNAL, Kind.ACKNOWLEDGE)
         graph.disconnect(self.name, self._remote)
         graph.connect(self.name, self._remote)
         for signal in signals:
@@ -206,6 +243,10 @@ class Inlet:
     """What ``feed`` takes is acknowledged when it is saved."""
     address: Address = ("127.0.0.1", 0)
     buffers: Buffers = field(default_factory=Buffers)
+    most_connections: int = MOST_CONNECTIONS
+    """Further ones are closed."""
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    """The deadline for a boundary to say its name."""
 
     def __post_init__(self) -> None:
         """Listen.
@@ -213,7 +254,7 @@ class Inlet:
         Raises:
             OSError: the address cannot be had.
         """
-        self._listener = Listener(self.address, self.buffers, self._on_connection)
+        self._listener = Listener(self.address, self.buffers, self._admit, self.pipeline.hear, inlet=self.name)
         self.address, self.sizes = self._listener.address, self._listener.sizes
         self.pipeline.chain(self.name, self.downstream)
         self._connections: dict[str, _Upstream] = {}
@@ -221,42 +262,44 @@ class Inlet:
         self.saving.on_saved.append(self._acknowledge)
         self.pipeline.own(self)
 
-    def _on_connection(self, accepted: socket.socket) -> None:
+    def _admit(self) -> Peer | None:
+        if len(self._connections) >= self.most_connections:
+            self._listener.tell("refused", connections=len(self._connections))
+            return None
         self._accepted += 1
         name = f"{self.name}/{self._accepted}"
-        upstream = _Upstream()
-        upstream.peer = Peer(
-            accepted,
+        peer = Peer(
+            expects=(Kind.HELLO,),
             on_message=lambda kind, body: self._on_message(name, kind, body),
             on_lost=lambda reason: self._on_lost(name, reason),
+            handshake_seconds=self.handshake_seconds,
         )
-        self._connections[name] = upstream
+        self._connections[name] = _Upstream(peer)
+        return peer
 
     def _on_message(self, name: str, kind: Kind, body: bytes) -> None:
         upstream = self._connections[name]
-        match kind:
-            case Kind.HELLO if not upstream.is_known:
-                upstream.is_known = True
-                self.pipeline.add_remote(
-                    name, self.name, lambda signal: upstream.peer.send(Kind.SIGNAL, signal_body(signal))
-                )
-                upstream.peer.send(Kind.WELCOME, self.name.encode())
-                self.pipeline.hear({"event": "opened", "inlet": name, "from": body.decode()})
-            case Kind.DATA if upstream.is_known:
-                upstream.received, lines = read_data(body)
-                self.feed(lines)
-            case _:
-                upstream.peer.close()
-                self._on_lost(name, f"it has said {kind.name}, which does not belong here")
+        if kind is Kind.DATA:
+            upstream.received, lines = read_data(body)
+            self.feed(lines)
+            return
+        caller = body.decode()
+        upstream.is_known = True
+        upstream.peer.expect(Kind.DATA)
+        self.pipeline.add_remote(name, self.name, lambda signal: upstream.peer.send(Kind.SIGNAL, signal_body(signal)))
+        upstream.peer.send(Kind.WELCOME, self.name.encode())
+        self.pipeline.hear({"event": "opened", "inlet": name, "from": caller})
 
     def _acknowledge(self) -> None:
-        for upstream in self._connections.values():
+        for upstream in [*self._connections.values()]:
             upstream.acknowledge()
 
     def _on_lost(self, name: str, reason: str) -> None:
-        del self._connections[name]
-        self.pipeline.remove_remote(name)
-        self.pipeline.hear({"event": "lost", "inlet": name, "reason": reason})
+        if self._connections.pop(name).is_known:
+            self.pipeline.remove_remote(name)
+            self.pipeline.hear({"event": "lost", "inlet": name, "reason": reason})
+        else:
+            self._listener.tell("stranger", reason=reason)
 
     def close(self) -> None:
         """Listen no more, and close all connections."""
@@ -266,18 +309,18 @@ class Inlet:
             self._on_lost(name, "the pipeline has ended")
 
 
+@dataclass
 class _Upstream:
     """A boundary of another worker."""
 
     peer: Peer
-
-    def __init__(self) -> None:
-        self.is_known = False
-        """Has it said its name?"""
-        self.received = self._acknowledged = 0
+    is_known: bool = False
+    """Has it said its name?"""
+    received: int = 0
+    acknowledged: int = 0
 
     def acknowledge(self) -> None:
         """Say that all is safe that has come."""
-        if self.received > self._acknowledged:
-            self._acknowledged = self.received
+        if self.received > self.acknowledged:
+            self.acknowledged = self.received
             self.peer.send(Kind.ACKNOWLEDGE, number_body(self.received))

@@ -1,45 +1,51 @@
 """Messages on a TCP connection between processes of a pipeline, or to a log that acknowledges in batches.
 
-Each message has a header, its length and its kind.  Numbers are big-endian.
+They are framed as those of an exchange over TCP, and their kinds are others.  Numbers are big-endian.
 """
 
 import asyncio
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
 from struct import Struct
 from struct import error as struct_error
 
-from permitflow.errors import UndecodableDataError
+from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
-from permitflow.mute.sockets import Outlet
+from permitflow.transports.framing import HEADER_BYTES, header, parse_header
 
-_HEADER = Struct(">IB")
 _DATA = Struct(">QQH")
 _SIGNAL = Struct(">q")
 _NUMBER = Struct(">Q")
-MOST_MESSAGE_BYTES = 16 << 20
-READ_BYTES = 65_536
+MOST_DATA_BYTES = 256 << 10
+"""Of the lines in one message."""
+_MOST_SHORT_BYTES = 1_024
+"""Of every other message."""
+_READ_BYTES = 16_384
 
 
 class Kind(IntEnum):
     """What a message says."""
 
-    HELLO = 1
+    HELLO = 16
     """The dialler's first message: its name."""
-    WELCOME = 2
+    WELCOME = 17
     """The answer, behind the signals that hold now."""
-    DATA = 3
+    DATA = 18
     """Lines, with a number that is one more than that of the message before."""
-    ACKNOWLEDGE = 4
+    ACKNOWLEDGE = 19
     """All messages up to this number are safe: they may be forgotten."""
-    SIGNAL = 5
+    SIGNAL = 20
     """Somebody has muted or unmuted."""
-    FETCH = 6
+    FETCH = 21
     """A reader of a log wants lines from this number on."""
-    COMMIT = 7
+    COMMIT = 22
     """A reader of a log does not want the lines before this number again."""
+    REFUSED = 23
+    """The last message: why the connection ends."""
+
+
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 def number_body(number: int) -> bytes:
@@ -69,6 +75,26 @@ def data_body(number: int, lines: Lines) -> bytes:
     return _DATA.pack(number, lines.first, len(origin)) + origin + b"\n".join(lines.lines)
 
 
+def in_messages(lines: Lines) -> Iterator[Lines]:
+    """Lines in portions that fit into a message each.
+
+    Raises:
+        InvalidParametersError: a line is too long for any.
+    """
+    if sum(map(len, lines.lines)) + len(lines.lines) <= MOST_DATA_BYTES:
+        yield lines
+        return
+    begin = size = 0
+    for place, line in enumerate(lines.lines):
+        if (added := len(line) + 1) > MOST_DATA_BYTES:
+            raise InvalidParametersError(name="a line", value=added, rule=f"must be below {MOST_DATA_BYTES:,} bytes")
+        if size + added > MOST_DATA_BYTES:
+            yield Lines(lines.origin, lines.first + begin, lines.lines[begin:place])
+            begin, size = place, 0
+        size += added
+    yield Lines(lines.origin, lines.first + begin, lines.lines[begin:])
+
+
 def read_data(body: bytes) -> tuple[int, Lines]:
     """The number and the lines in such a body; there is at least one line."""
     number, first, size = _DATA.unpack_from(body)
@@ -76,78 +102,126 @@ def read_data(body: bytes) -> tuple[int, Lines]:
     return number, Lines(body[_DATA.size : end].decode(), first, body[end:].split(b"\n"))
 
 
-class Peer:
-    """A connected socket that carries messages both ways; what it cannot write at once waits in it."""
+class Peer(asyncio.BufferedProtocol):
+    """The protocol of a connection that carries messages both ways; what cannot be written at once waits in it.
+
+    A message that is not expected, or is too long, is refused by its header: no stranger fills memory.  Nothing is
+    called back within ``send``, whatever has become of the peer.
+    """
 
     def __init__(
         self,
-        connection: socket.socket,
         *,
+        expects: Collection[Kind],
         on_message: Callable[[Kind, bytes], None],
         on_lost: Callable[[str], None],
+        on_open: Callable[["Peer"], None] = lambda peer: None,
+        handshake_seconds: float | None = None,
     ) -> None:
-        """Take a connected socket over.
+        """Nothing happens before there is a connection.
 
         Args:
-            connection: belongs to this object.
+            expects: kinds of messages that may come.
             on_message: is called with each message.
             on_lost: is called once when the connection has ended, unless it was closed here, with the reason.
+            on_open: is called with this when there is a connection.
+            handshake_seconds: the deadline for a message after which other kinds are expected.
         """
-        self._socket, self._on_message, self._on_lost = connection, on_message, on_lost
-        self._outlet = Outlet(connection, on_rest=lambda rest_bytes: None, on_lost=lambda error: self._lose(str(error)))
-        self._received = bytearray()
-        self._is_closed = False
-        asyncio.get_running_loop().add_reader(connection.fileno(), self._on_readable)
+        self._expects = expects
+        self._on_message, self._on_lost, self._on_open = on_message, on_lost, on_open
+        self._handshake_seconds = handshake_seconds
+        self._late: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._buffer, self._filled = bytearray(_READ_BYTES), 0
+        self._reason = ""
+        self.lost = asyncio.Event()
+        """Has the connection ended?"""
+
+    def expect(self, *kinds: Kind) -> None:
+        """Other kinds of messages may come from now on."""
+        self._expects = kinds
+        if self._late is not None:
+            self._late.cancel()
 
     def send(self, kind: Kind, body: bytes = b"") -> None:
         """Write a message; after the end of the connection it is dropped."""
-        if not self._is_closed:
-            self._outlet.write(_HEADER.pack(len(body), kind) + body)
+        if (transport := self._open_transport) is not None:
+            transport.write(header(kind, len(body)) + body)
 
-    def _on_readable(self) -> None:
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._lose(str(error))
-            return
-        if not data:
-            self._lose("it has closed the connection")
-            return
-        self._received += data
-        try:
-            for kind, body in self._messages():
-                self._on_message(kind, body)
-                if self._is_closed:
-                    return
-        except (UndecodableDataError, UnicodeError, struct_error) as wrong:
-            self._lose(f"it has sent something else than messages: {wrong}")
-
-    def _messages(self) -> Iterator[tuple[Kind, bytes]]:
-        start = 0
-        try:
-            while len(self._received) - start >= _HEADER.size:
-                size, kind = _HEADER.unpack_from(self._received, start)
-                if size > MOST_MESSAGE_BYTES or kind not in Kind._value2member_map_:
-                    raise UndecodableDataError(
-                        what=f"a message of kind {kind} and {size} bytes", reason="it is not ours"
-                    )
-                end = start + _HEADER.size + size
-                if end > len(self._received):
-                    break
-                body = bytes(self._received[start + _HEADER.size : end])
-                start = end
-                yield Kind(kind), body
-        finally:
-            del self._received[:start]
-
-    def _lose(self, reason: str) -> None:
-        if not self._is_closed:
-            self.close()
-            self._on_lost(reason)
+    def refuse(self, reason: str) -> None:
+        """End the connection, and tell the peer why if it takes that at once."""
+        if (transport := self._open_transport) is not None:
+            self._reason = reason
+            self.send(Kind.REFUSED, reason.encode(errors="replace")[:_MOST_SHORT_BYTES])
+            transport.close() if not transport.get_write_buffer_size() else transport.abort()
 
     def close(self) -> None:
-        """End the connection now."""
-        self._is_closed = True
-        self._outlet.close()
+        """End the connection now; ``on_lost`` is not called any more."""
+        self._on_lost = lambda reason: None
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _open_transport(self) -> asyncio.Transport | None:
+        return None if self._transport is None or self._transport.is_closing() else self._transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio``."""
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self._transport = transport
+        if self._handshake_seconds is not None:
+            loop = asyncio.get_running_loop()
+            reason = f"it has not said within {self._handshake_seconds:g} s who it is"
+            self._late = loop.call_later(self._handshake_seconds, self.refuse, reason)
+        self._on_open(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See ``asyncio``."""
+        if self._late is not None:
+            self._late.cancel()
+        self.lost.set()
+        self._on_lost(self._reason or str(error or "it has closed the connection"))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See ``asyncio``."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See ``asyncio``."""
+        self._filled += nbytes
+        try:
+            self._take_messages()
+        except (UndecodableDataError, UnicodeError, struct_error) as wrong:
+            self.refuse(f"it has sent something else than messages: {wrong}")
+
+    def _take_messages(self) -> None:
+        start, needed = 0, 0
+        while (transport := self._open_transport) is not None and self._filled - start >= HEADER_BYTES:
+            kind, size = self._read_header(start)
+            needed = HEADER_BYTES + size
+            if self._filled - start < needed:
+                break
+            body = bytes(self._buffer[start + HEADER_BYTES : start + needed])
+            start, needed = start + needed, 0
+            if kind is Kind.REFUSED:
+                self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
+                transport.abort()
+            else:
+                self._on_message(kind, body)
+        rest = self._buffer[start : self._filled]
+        if (size := max(_READ_BYTES, needed)) != len(self._buffer):
+            self._buffer = bytearray(size)  # asyncio has a view of the former: it cannot grow
+        self._buffer[: len(rest)], self._filled = rest, len(rest)
+
+    def _read_header(self, start: int) -> tuple[Kind, int]:
+        found = memoryview(self._buffer)[start : start + HEADER_BYTES]
+        parsed = parse_header(found)
+        if parsed is None or (kind := _KINDS.get(parsed[0])) is None:
+            raise UndecodableDataError(what=repr(bytes(found)), reason="it is no message of a muted pipeline")
+        size = parsed[1]
+        if kind not in (*self._expects, Kind.REFUSED):
+            raise UndecodableDataError(what=f"{kind.name}", reason="it does not belong here")
+        most = _DATA.size + _MOST_SHORT_BYTES + MOST_DATA_BYTES if kind is Kind.DATA else _MOST_SHORT_BYTES
+        if size > most:
+            raise UndecodableDataError(what=f"{kind.name} of {size:,} bytes", reason=f"{most:,} are the most")
+        return kind, size

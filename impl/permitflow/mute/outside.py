@@ -1,17 +1,17 @@
 """The outside of a pipeline, for demonstrations and tests: a sender of words, and a reader that can stand still."""
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, connected, sizes_of
+from permitflow.mute.sockets import Address, Buffers, close_listening, connected, listening, sizes_of, transported
+from permitflow.transports.accepting import accepted
 
 WORDS_AT_ONCE = 256
 
 
-class WordSender:
+class WordSender(asyncio.Protocol):
     """Sends words, one a line, as fast as the kernel takes them; then ends its stream."""
 
     def __init__(self, words: Iterable[bytes], buffers: Buffers, on_sent: Callable[[], None] = lambda: None) -> None:
@@ -19,7 +19,7 @@ class WordSender:
         self._words: Iterator[bytes] = iter(words)
         self._buffers, self._on_sent = buffers, on_sent
         self._made_bytes = 0
-        self._outlet: Outlet | None = None
+        self._transport: asyncio.Transport | None = None
         self.sizes = buffers
         self.ended = asyncio.Event()
         """Has the kernel taken everything, or was the connection lost?"""
@@ -31,53 +31,68 @@ class WordSender:
         Raises:
             OSError: nobody is there.
         """
-        made = await connected(address, self._buffers)
+        made = await connected(address, self._buffers, may_stand_still=True)
         self.sizes = sizes_of(made)
-        self._outlet = Outlet(made, on_rest=self._on_rest, on_lost=self._on_lost)
-        asyncio.get_running_loop().call_soon(self._send_more)
+        await transported(self, made)
+        self._send_soon()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio``."""
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
+
+    @property
+    def _rest_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def sent_bytes(self) -> int:
         """Bytes that the kernel has taken."""
-        return self._made_bytes - (0 if self._outlet is None else self._outlet.rest_bytes)
+        return self._made_bytes - self._rest_bytes
 
     @property
     def is_blocked(self) -> bool:
         """Does the kernel take no more?"""
-        return self._outlet is not None and self._outlet.rest_bytes > 0
+        return self._rest_bytes > 0
+
+    def _send_soon(self) -> None:
+        # The loop has a turn between two writes.
+        asyncio.get_running_loop().call_soon(self._send_more)
 
     def _send_more(self) -> None:
-        if self._outlet is None or self.is_blocked or self.ended.is_set():
+        if self._transport is None or self.is_blocked or self.ended.is_set():
             return
         text = b"".join(word + b"\n" for word in islice(self._words, WORDS_AT_ONCE))
         if not text:
-            self._outlet.finish()
             self.ended.set()
+            self._transport.close()
             return
         self._made_bytes += len(text)
-        self._outlet.write(text)
+        self._transport.write(text)
         self._on_sent()
         if not self.is_blocked:
-            # The loop has a turn between two writes.
-            asyncio.get_running_loop().call_soon(self._send_more)
+            self._send_soon()
 
-    def _on_rest(self, rest_bytes: int) -> None:
+    def resume_writing(self) -> None:
+        """See ``asyncio``: the kernel has taken all."""
         self._on_sent()
-        if not rest_bytes:
-            asyncio.get_running_loop().call_soon(self._send_more)
+        self._send_soon()
 
-    def _on_lost(self, error: OSError) -> None:
-        self.failure = error
-        self.ended.set()
+    def connection_lost(self, error: Exception | None) -> None:
+        """See ``asyncio``."""
+        if not self.ended.is_set():
+            self.failure = error if isinstance(error, OSError) else ConnectionResetError("the source has hung up")
+            self.ended.set()
 
     def close(self) -> None:
         """Break the connection off."""
         self.ended.set()
-        if self._outlet is not None:
-            self._outlet.close()
+        if self._transport is not None:
+            self._transport.abort()
 
 
-class CountReader:
+class CountReader(asyncio.BufferedProtocol):
     """Listens for a sink, and reads counts; ``stand_still`` and ``go_on`` make it as slow as one likes."""
 
     def __init__(self, buffers: Buffers, address: Address = ("127.0.0.1", 0)) -> None:
@@ -86,9 +101,8 @@ class CountReader:
         Raises:
             OSError: the address cannot be had.
         """
-        self._loop = asyncio.get_running_loop()
-        self._listener = Listener(address, buffers, self._on_connection)
-        self.address, self.sizes = self._listener.address, self._listener.sizes
+        self._listening = listening(address, buffers)
+        self.address, self.sizes = self._listening.getsockname(), sizes_of(self._listening)
         self.counts: Counter[bytes] = Counter()
         """The largest count of each word so far."""
         self.lines = 0
@@ -98,44 +112,43 @@ class CountReader:
         self.ended = asyncio.Event()
         """Has a sink closed its connection?"""
         self._begun = b""
-        self._socket: socket.socket | None = None
+        self._buffer = bytearray(65_536)
+        self._transport: asyncio.Transport | None = None
         self._is_reading = True
+        self._accepting = asyncio.create_task(self._accept(), name=f"a reader at {self.address}")
 
-    def _on_connection(self, accepted: socket.socket) -> None:
-        self._hang_up()
-        self._socket = accepted
-        self._begun = b""
+    async def _accept(self) -> None:
+        async for connection, _ in accepted(self._listening, lambda reason: None):
+            self.hang_up()
+            await transported(self, connection)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio``."""
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self._transport, self._begun = transport, b""
         self.ended.clear()
-        if self._is_reading:
-            self.go_on()
+        if not self._is_reading:
+            transport.pause_reading()
 
     def stand_still(self) -> None:
         """Read nothing more."""
         self._is_reading = False
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def go_on(self) -> None:
         """Read as fast as possible."""
         self._is_reading = True
-        if self._socket is not None:
-            self._loop.add_reader(self._socket.fileno(), self.read)
+        if self._transport is not None:
+            self._transport.resume_reading()
 
-    def read(self, most_bytes: int = 65_536) -> None:
-        """Read once, if anything is there; also while standing still."""
-        if self._socket is None:
-            return
-        try:
-            data = self._socket.recv(most_bytes)
-        except BlockingIOError:
-            return
-        except ConnectionResetError:
-            data = b""
-        if not data:
-            self._hang_up()
-            self.ended.set()
-            return
-        *lines, self._begun = (self._begun + data).split(b"\n")
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """See ``asyncio``."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See ``asyncio``: counts have come."""
+        *lines, self._begun = (self._begun + self._buffer[:nbytes]).split(b"\n")
         self.lines += len(lines)
         for line in lines:
             word, _, count = line.partition(b"\t")
@@ -144,13 +157,18 @@ class CountReader:
                 self.counts[word] += more
                 self.counted_bytes += more * (len(word) + 1)
 
-    def _hang_up(self) -> None:
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
+    def connection_lost(self, error: Exception | None) -> None:
+        """See ``asyncio``."""
+        self.ended.set()
+
+    def hang_up(self) -> None:
+        """Break the connection off; a sink may come again."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
 
     def close(self) -> None:
         """Listen no more, and break the connection off."""
-        self._hang_up()
-        self._listener.close()
+        self.hang_up()
+        self._accepting.cancel()
+        close_listening(self._listening)

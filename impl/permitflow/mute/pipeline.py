@@ -8,16 +8,30 @@ outsides have a bound, ``Bound``, that does not depend on how long the reader st
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
-from permitflow.mute.sockets import Address, Buffers, Listener, Outlet, dial, kernel_bytes, listening, sizes_of
+from permitflow.mute.sockets import (
+    HANDSHAKE_SECONDS,
+    MOST_CONNECTIONS,
+    Address,
+    Buffers,
+    Listener,
+    close_listening,
+    dialled,
+    kernel_bytes,
+    listening,
+    peeked,
+    sizes_of,
+    transported,
+)
 from permitflow.stages.core.framing import Frames
 from permitflow.stages.core.ports import EMPTY
+from permitflow.transports.accepting import accepted
 
 Event = dict[str, object]
 
@@ -143,7 +157,9 @@ class Pipeline:
 
         Args:
             stall_seconds: a source that is muted for longer is reported.
-            hear: is called with each event: ``muted``, ``unmuted``, ``stalled``, ``opened``, ``closed``, ``lost``.
+            hear: is called with each event: ``muted``, ``unmuted``, ``stalled``, ``opened``, ``closed``, ``lost``,
+                ``dials`` (nobody answers yet); and at most once a minute ``refused`` (too many connections),
+                ``stranger`` and ``unreachable`` (no free descriptor), with the ``times`` since.
         """
         if stall_seconds <= 0:
             raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0")
@@ -217,13 +233,12 @@ class Pipeline:
         """Deliver all signals, pause and resume sources, and tell other processes."""
         changed = self.graph.settle()
         for remote, (downstream, send) in [*self._remotes.items()]:
-            for signal in self.graph.take(remote, downstream):
+            # What hears of an event may remove a node.
+            for signal in self.graph.take(remote, downstream) if remote in self._remotes else ():
                 send(signal)
         for name, is_muted in changed.items():
-            if is_muted:
-                self._mute(name)
-            else:
-                self._unmute(name)
+            if name in self._sources:
+                (self._mute if is_muted else self._unmute)(name)
 
     def _mute(self, name: str) -> None:
         source = self._sources[name]
@@ -285,7 +300,7 @@ class Pipeline:
 
     def close(self) -> None:
         """End at once, even if sources are muted; what waits here is dropped."""
-        for part in reversed(self._parts):
+        for part in [*reversed(self._parts)]:
             part.close()
         for name in [*self._sources]:
             self.remove_source(name)
@@ -304,8 +319,10 @@ class TcpSource:
     buffers: Buffers = field(default_factory=Buffers)
     read_bytes: int = READ_BYTES
     line_bytes: int = LINE_BYTES
-    most_connections: int = 64
-    """Further ones are closed."""
+    most_connections: int = MOST_CONNECTIONS
+    """Further ones are closed, unless one has gone meanwhile, or has said nothing since it came."""
+    handshake_seconds: float = HANDSHAKE_SECONDS
+    """After this time without a word, a connection makes room for others that want its place."""
 
     def __post_init__(self) -> None:
         """Listen.
@@ -313,10 +330,10 @@ class TcpSource:
         Raises:
             OSError: the address cannot be had.
         """
-        self._listener = Listener(self.address, self.buffers, self._on_connection)
+        self._listener = Listener(self.address, self.buffers, self._admit, self.pipeline.hear, source=self.name)
         self.address, self.sizes = self._listener.address, self._listener.sizes
         self.connections: dict[str, _Connection] = {}
-        self._accepted = self._next_line = 0
+        self._admitted = self._next_line = 0
         self.pipeline.own(self)
 
     def emit(self, lines: list[bytes]) -> None:
@@ -324,16 +341,17 @@ class TcpSource:
         first, self._next_line = self._next_line, self._next_line + len(lines)
         self.feed(Lines(self.name, first, lines))
 
-    def _on_connection(self, accepted: socket.socket) -> None:
+    def _admit(self) -> "_Connection | None":
         if len(self.connections) >= self.most_connections:
-            accepted.close()
-            self.pipeline.hear({"event": "refused", "source": self.name, "connections": len(self.connections)})
-            return
-        self._accepted += 1
-        name = f"{self.name}/{self._accepted}"
-        self.connections[name] = _Connection(self, name, accepted)
-        self.pipeline.hear({"event": "opened", "source": name})
-        self.pipeline.add_source(name, self.downstream, self.connections[name])
+            silent = next((each for each in self.connections.values() if each.may_be_replaced), None)
+            if silent is None:
+                self._listener.tell("refused", connections=len(self.connections))
+                return None
+            silent.close(f"it has said nothing, and there are {self.most_connections} connections")
+        self._admitted += 1
+        name = f"{self.name}/{self._admitted}"
+        made = self.connections[name] = _Connection(self, name)
+        return made
 
     def close(self) -> None:
         """Listen no more, and close all connections."""
@@ -342,37 +360,51 @@ class TcpSource:
             connection.close("the pipeline has ended")
 
 
-class _Connection:
-    """One outside sender."""
+class _Connection(asyncio.BufferedProtocol):
+    """One outside sender: TCP stops it when it is not read, and the kernel's buffers are full."""
 
-    def __init__(self, source: TcpSource, name: str, connection: socket.socket) -> None:
-        self._source, self._name, self._socket = source, name, connection
+    def __init__(self, source: TcpSource, name: str) -> None:
+        self._source, self._name = source, name
+        self._buffer = bytearray(source.read_bytes)
         self._frames = Frames(b"\n", source.line_bytes, allow_truncation=True)
-        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._since = asyncio.get_running_loop().time()
+        self._has_spoken = self._is_closed = False
+        self._reason = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self._transport = transport
+        transport.pause_reading()
+        pipeline = self._source.pipeline
+        pipeline.hear({"event": "opened", "source": self._name})
+        pipeline.add_source(self._name, self._source.downstream, self)
 
     def resume(self) -> None:
         """See ``Reads``."""
-        self._loop.add_reader(self._socket.fileno(), self._on_readable)
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def pause(self) -> None:
-        """See ``Reads``: TCP stops the sender when the kernel's buffers are full."""
-        self._loop.remove_reader(self._socket.fileno())
+        """See ``Reads``."""
+        if self._transport is not None:
+            self._transport.pause_reading()
 
-    def _on_readable(self) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._has_spoken = True
+        self._frames.gather(bytes(memoryview(self._buffer)[:nbytes]))
+        self._emit_all(self._whole_lines)
+
+    def eof_received(self) -> None:
+        self._emit_all(lambda: [self._frames.last()] if self._frames.holds() else [])
+
+    def _emit_all(self, lines_of: Callable[[], list[bytes]]) -> None:
         try:
-            data = self._socket.recv(self._source.read_bytes)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.close(str(error))
-            return
-        try:
-            if data:
-                self._frames.gather(data)
-                self._emit(self._whole_lines())
-            else:
-                self._emit([self._frames.last()] if self._frames.holds() else [])
-                self.close("")
+            if lines := lines_of():
+                self._source.emit(lines)
         except FrameTooLongError as error:
             self.close(str(error))
 
@@ -382,18 +414,33 @@ class _Connection:
             lines.append(line)
         return lines
 
-    def _emit(self, lines: list[bytes]) -> None:
-        if lines:
-            self._source.emit(lines)
+    @property
+    def may_be_replaced(self) -> bool:
+        """Has it gone unnoticed, or said nothing for long?"""
+        if self._transport is None or self._has_spoken:
+            return False
+        try:
+            with self._transport.get_extra_info("socket").dup() as connection:  # asyncio's own does not read
+                first = peeked(connection)  # while it is muted, its words wait in the kernel
+        except OSError:
+            return False
+        is_late = asyncio.get_running_loop().time() - self._since >= self._source.handshake_seconds
+        return first == b"" or (first is None and is_late)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(str(error or ""))
 
     def close(self, reason: str) -> None:
-        """End it; an empty reason means that the sender has ended its stream."""
-        if self._source.connections.pop(self._name, None) is None:
-            return
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
-        self._source.pipeline.remove_source(self._name)
-        self._source.pipeline.hear({"event": "closed", "source": self._name, "reason": reason})
+        """End it now."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        """An empty reason means that the sender has ended its stream."""
+        if self._source.connections.pop(self._name, None) is not None:
+            self._source.pipeline.remove_source(self._name)
+            self._source.pipeline.hear({"event": "closed", "source": self._name, "reason": reason})
 
 
 class Sink(Protocol):
@@ -404,18 +451,20 @@ class Sink(Protocol):
 
 
 @dataclass(kw_only=True)
-class TcpSink:
-    """Writes to an outside reader; mutes while there is none, and while it has more to write than its marks allow.
+class TcpSink(asyncio.BufferedProtocol):
+    """Writes to an outside reader; mutes while there is none, and while the kernel does not take all that it writes.
 
     It connects to its reader, or with ``listens`` waits for one at a time to connect.  A reader that is lost is looked
-    for again.  What was written to the lost one and not read is gone with it.
+    for again; so is one that closes its half: a sink reads its socket, and drops what a reader says.  What was written
+    to the lost one and not read is gone with it.
     """
 
     pipeline: Pipeline
     name: str
     address: Address
     buffers: Buffers = field(default_factory=Buffers)
-    marks: Marks = field(default_factory=Marks)
+    high_mark: int = 0
+    """It mutes with more bytes than this to write, and unmutes when all of them are written."""
     listens: bool = False
     """Is ``address`` our own?"""
     on_open: Callable[[], None] = lambda: None
@@ -427,54 +476,99 @@ class TcpSink:
         Raises:
             OSError: the address cannot be had.
         """
-        self._listening = listening(self.address, self.buffers) if self.listens else None
+        self._listening = listening(self.address, self.buffers, may_stand_still=True) if self.listens else None
         if self._listening is not None:
             self.address = self._listening.getsockname()
-        self.pipeline.graph.add_muter(self.name, self.marks)
+        self.pipeline.graph.add_muter(self.name, Marks(high_mark=self.high_mark))
         self.pipeline.set_open(self.name, False)
-        self._outlet: Outlet | None = None
+        self._transport: asyncio.Transport | None = None
+        self._dropped = bytearray(1_024)
+        self._has_left = asyncio.Event()
         self.sizes = self.buffers
         """Of the socket, as the kernel has set them; valid once it is connected."""
+        self.short_writes = 0
+        """Writes that the kernel has not taken whole, on all connections."""
         self.peak_rest_bytes = 0
-        self._connecting = asyncio.create_task(self._connect())
+        self._serving = asyncio.create_task(self._serve(), name=f"{self.name} has a reader")
         self.pipeline.own(self)
 
-    async def _connect(self) -> None:
-        if self._listening is not None:
-            made, _ = await asyncio.get_running_loop().sock_accept(self._listening)
+    async def _serve(self) -> None:
+        async for connection in self._connections():
+            self._has_left.clear()
+            try:
+                if peeked(connection) == b"":
+                    raise ConnectionResetError("it has gone at once")
+                self.sizes = sizes_of(connection)
+                await transported(self, connection)
+            except OSError as error:
+                connection.close()
+                self._complain(str(error))
+            else:
+                await self._has_left.wait()
+
+    async def _connections(self) -> AsyncGenerator[socket.socket]:
+        if self._listening is None:
+            async for connection in dialled(self.address, self.buffers, self._complain, may_stand_still=True):
+                yield connection
         else:
-            made = await dial(self.address, self.buffers)
-        self.sizes = sizes_of(made)
-        self._outlet = Outlet(made, on_rest=self._on_rest, on_lost=self._on_lost)
+            async for connection, _ in accepted(self._listening, self._complain):
+                yield connection
+
+    def _complain(self, reason: str) -> None:
+        self.pipeline.hear({"event": "dials", "sink": self.name, "reason": reason})
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio``."""
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self._transport = transport
+        transport.set_write_buffer_limits(high=0)
         self.pipeline.hear({"event": "opened", "sink": self.name})
         self.on_open()
         self.pipeline.set_open(self.name, True)
 
-    def _on_rest(self, rest_bytes: int) -> None:
-        self.peak_rest_bytes = max(self.peak_rest_bytes, rest_bytes)
-        self.pipeline.report(self.name, rest_bytes)
-
-    def _on_lost(self, error: OSError) -> None:
-        self._outlet = None
-        self.pipeline.hear({"event": "lost", "sink": self.name, "reason": str(error)})
+    def connection_lost(self, error: Exception | None) -> None:
+        """See ``asyncio``."""
+        if self._transport is None:  # it was closed here
+            return
+        self._transport = None
+        self.pipeline.hear({"event": "lost", "sink": self.name, "reason": str(error or "it has left")})
         self.pipeline.set_open(self.name, False)
         self.pipeline.report(self.name, 0)
-        self._connecting = asyncio.create_task(self._connect())
+        self._has_left.set()
+
+    def eof_received(self) -> None:
+        """See ``asyncio``: what waits here is for nobody."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """See ``asyncio``."""
+        return self._dropped
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See ``asyncio``."""
+
+    def pause_writing(self) -> None:
+        """See ``asyncio``: a short write."""
+        self.short_writes += 1
+
+    def resume_writing(self) -> None:
+        """See ``asyncio``: all is written."""
+        self.pipeline.report(self.name, 0)
 
     def write(self, data: bytes) -> None:
         """See ``Sink``; without a reader the data are dropped, as those that a lost reader has not read."""
-        if self._outlet is not None:
-            self._outlet.write(data)
-
-    @property
-    def short_writes(self) -> int:
-        """Writes that the kernel has not taken whole, on this connection."""
-        return 0 if self._outlet is None else self._outlet.short_writes
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+            rest_bytes = self._transport.get_write_buffer_size()
+            self.peak_rest_bytes = max(self.peak_rest_bytes, rest_bytes)
+            self.pipeline.report(self.name, rest_bytes)
 
     def close(self) -> None:
         """Close it now."""
-        self._connecting.cancel()
+        self._serving.cancel()
         if self._listening is not None:
-            self._listening.close()
-        if self._outlet is not None:
-            self._outlet.close()
+            close_listening(self._listening)
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None

@@ -1,16 +1,27 @@
-"""Sockets whose buffers have a stated size, and a writer whose short writes are seen."""
+"""Sockets whose buffers have a stated size, and whose peers are missed when their host is gone."""
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from permitflow.errors import InvalidParametersError
+from permitflow.transports.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 
 Address = tuple[str, int]
 RECONNECT_SECONDS = 0.1
+CONNECT_SECONDS = 5.0
+"""A host that does not answer is dialled again after this time."""
+HANDSHAKE_SECONDS = 30.0
+"""The deadline for a peer to say who it is."""
+MOST_CONNECTIONS = 64
+"""Of a listener; further ones are closed."""
 LARGEST_SEGMENT_BYTES = 65_536
 """What Linux hands to a connection at once: a send buffer that has any room left takes as much."""
+
+# A host that is gone is noticed within 30 s, also where nothing is sent.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+_USER_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,24 +41,37 @@ class Buffers:
             if getattr(self, name) < 4_096:
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule="must be at least 4,096")
 
-    def apply(self, to: socket.socket) -> socket.socket:
-        """Set both sizes: before the socket connects or listens, since TCP agrees on the scale of its window then."""
-        to.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
-        to.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
-        to.setblocking(False)
-        return to
+    def socket(self, *, may_stand_still: bool = False) -> "socket.socket":
+        """A socket with these buffers and keep-alive, before it connects or listens: then TCP agrees on its window.
+
+        Args:
+            may_stand_still: may the peer read nothing for any time?  Otherwise it must take what is sent to it within
+                30 s: Linux ends a connection whose peer answers, and has no room, after the same time-out.
+        """
+        # Told that it is TCP, asyncio lets short messages leave at once.
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Accepted sockets inherit all of them.  Systems other than Linux lack some.
+        options = _KEEP_ALIVE if may_stand_still else {**_KEEP_ALIVE, "TCP_USER_TIMEOUT": _USER_TIMEOUT_MS}
+        for name, value in options.items():
+            if (option := getattr(socket, name, None)) is not None:
+                made.setsockopt(socket.IPPROTO_TCP, option, value)
+        return made
 
 
-def listening(address: Address, buffers: Buffers) -> socket.socket:
-    """A socket that listens; accepted ones inherit its buffers.
+def listening(address: Address, buffers: Buffers, *, may_stand_still: bool = False) -> socket.socket:
+    """A socket that listens.
 
     Raises:
         OSError: the address cannot be had.
     """
-    made = socket.socket()
+    made = buffers.socket(may_stand_still=may_stand_still)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        buffers.apply(made).bind(address)
+        made.bind(address)
         made.listen()
     except OSError:
         made.close()
@@ -55,57 +79,133 @@ def listening(address: Address, buffers: Buffers) -> socket.socket:
     return made
 
 
-class Listener:
-    """A socket that listens for as many connections as come."""
+def close_listening(listener: socket.socket) -> None:
+    """Listen no more."""
+    if listener.fileno() >= 0:
+        # The task that accepts is cancelled later; by then the descriptor's number may have another owner.
+        asyncio.get_running_loop().remove_reader(listener)
+        listener.close()
 
-    def __init__(self, address: Address, buffers: Buffers, on_connection: Callable[[socket.socket], None]) -> None:
-        """Listen; ``on_connection`` is given each connection.
+
+def peeked(connection: socket.socket) -> bytes | None:
+    """A first byte that has come, and stays: None if none has, empty if the peer has left."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+async def connected(address: Address, buffers: Buffers, *, may_stand_still: bool = False) -> socket.socket:
+    """A socket that is connected.
+
+    Raises:
+        OSError: nobody is there, or the host has not answered in time.
+    """
+    made = buffers.socket(may_stand_still=may_stand_still)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    if made.getsockname() == made.getpeername():
+        # The kernel gives a dialler a port of its own: some day the one that it dials, if nobody listens there.
+        made.close()
+        raise ConnectionRefusedError("nobody listens there: the socket was connected with itself")
+    return made
+
+
+async def dialled(
+    address: Address, buffers: Buffers, complain: Callable[[str], None], *, may_stand_still: bool = False
+) -> AsyncGenerator[socket.socket]:
+    """Connections, one whenever it is asked for, however often it takes; ``complain`` is told the first failure."""
+    has_complained = False
+    while True:
+        try:
+            made = await connected(address, buffers, may_stand_still=may_stand_still)
+        except OSError as error:
+            if not has_complained:
+                complain(str(error) or f"it does not answer within {CONNECT_SECONDS:g} s")
+            has_complained = True
+            await asyncio.sleep(RECONNECT_SECONDS)
+            continue
+        has_complained = False
+        yield made
+        await asyncio.sleep(RECONNECT_SECONDS)  # it was lost, and may be lost at once again
+
+
+class Listener:
+    """A socket that listens, and makes a protocol of each connection; what strangers do is told seldom."""
+
+    def __init__(
+        self,
+        address: Address,
+        buffers: Buffers,
+        make: Callable[[], asyncio.BaseProtocol | None],
+        hear: Callable[[dict[str, object]], None],
+        **facts: object,
+    ) -> None:
+        """Listen.
+
+        Args:
+            address: port 0 takes any that is free.
+            buffers: of the connections.
+            make: a protocol for a connection; None: it is closed.
+            hear: is called with events, of which a stranger can cause no more than one a minute.
+            facts: belong to each event.
 
         Raises:
             OSError: the address cannot be had.
         """
-        self._socket, self._on_connection = listening(address, buffers), on_connection
+        self._loop = asyncio.get_running_loop()
+        self._socket = listening(address, buffers)
+        self._make, self._hear, self._facts = make, hear, facts
+        self._untold: dict[str, int] = {}
+        self._quiet: dict[str, asyncio.TimerHandle] = {}
         self.address: Address = self._socket.getsockname()
         self.sizes = sizes_of(self._socket)
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+        self._accepting = asyncio.create_task(self._accept(), name=f"accepting at {self.address}")
 
-    def _accept(self) -> None:
-        try:
-            accepted, _ = self._socket.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        accepted.setblocking(False)
-        self._on_connection(accepted)
+    async def _accept(self) -> None:
+        async for connection, _ in accepted(self._socket, lambda reason: self.tell("unreachable", reason=reason)):
+            if (protocol := self._make()) is None:
+                connection.close()
+                continue
+            try:
+                await transported(protocol, connection)
+            except OSError as error:  # it has gone already
+                connection.close()
+                protocol.connection_lost(error)
+
+    def tell(self, event: str, **facts: object) -> None:
+        """Report an event that strangers can cause: the first one at once, then once a minute with their number."""
+        self._untold[event] = self._untold.get(event, 0) + 1
+        if event not in self._quiet:
+            self._quiet[event] = self._loop.call_later(BETWEEN_COMPLAINTS_SECONDS, self._end_quiet, event, facts)
+            self._hear({"event": event, **self._facts, "times": self._untold.pop(event), **facts})
+
+    def _end_quiet(self, event: str, facts: dict[str, object]) -> None:
+        del self._quiet[event]
+        if times := self._untold.pop(event, 0):
+            self._hear({"event": event, **self._facts, "times": times, **facts})
 
     def close(self) -> None:
         """Listen no more."""
-        if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._accepting.cancel()
+        for timer in self._quiet.values():
+            timer.cancel()
+        close_listening(self._socket)
 
 
-async def connected(address: Address, buffers: Buffers) -> socket.socket:
-    """A socket that is connected.
+async def transported(protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
+    """Give a connected socket to a protocol.
 
     Raises:
-        OSError: nobody is there.
+        OSError: the peer has gone.
     """
-    made = buffers.apply(socket.socket())
-    try:
-        await asyncio.get_running_loop().sock_connect(made, address)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-async def dial(address: Address, buffers: Buffers) -> socket.socket:
-    """Connect, however often it takes."""
-    while True:
-        try:
-            return await connected(address, buffers)
-        except OSError:
-            await asyncio.sleep(RECONNECT_SECONDS)
+    await asyncio.get_running_loop().create_connection(lambda: protocol, sock=connection)
 
 
 def sizes_of(of: socket.socket) -> Buffers:
@@ -124,91 +224,3 @@ def kernel_bytes(sender: Buffers, receiver: Buffers) -> int:
     """
     segment = min(LARGEST_SEGMENT_BYTES, receiver.receive_bytes // 2)
     return sender.send_bytes + receiver.receive_bytes + segment
-
-
-class Outlet:
-    """Writes to a connected socket.  What the kernel does not take is the *rest*: it stays here and is written later.
-
-    Every short write is one that leaves a rest: the kernel took less than it was given, or nothing (``EWOULDBLOCK``).
-    """
-
-    def __init__(
-        self, connection: socket.socket, *, on_rest: Callable[[int], None], on_lost: Callable[[OSError], None]
-    ) -> None:
-        """Take a connected socket over.
-
-        Args:
-            connection: belongs to this object.
-            on_rest: is called with the bytes of the rest whenever they have changed.
-            on_lost: is called when the connection has failed; the rest is gone then.
-        """
-        self._loop = asyncio.get_running_loop()
-        self._socket, self._on_rest, self._on_lost = connection, on_rest, on_lost
-        self._rest = bytearray()
-        self._is_closing = False
-        self.short_writes = 0
-        """Writes that the kernel has not taken whole."""
-        self.peak_rest_bytes = 0
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    @property
-    def rest_bytes(self) -> int:
-        """Bytes that wait here."""
-        return len(self._rest)
-
-    def write(self, data: bytes) -> None:
-        """Write, in order; never waits."""
-        if self._rest:
-            self._rest += data
-        else:
-            try:
-                sent = self._send(data)
-            except OSError as error:
-                self._lose(error)
-                return
-            if sent == len(data):
-                return
-            self._rest += memoryview(data)[sent:]
-            self._loop.add_writer(self._socket.fileno(), self._on_writable)
-        self.peak_rest_bytes = max(self.peak_rest_bytes, len(self._rest))
-        self._on_rest(len(self._rest))
-
-    def _send(self, data: bytes | bytearray) -> int:
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self.short_writes += 1
-        return sent
-
-    def _on_writable(self) -> None:
-        try:
-            del self._rest[: self._send(self._rest)]
-        except OSError as error:
-            self._lose(error)
-            return
-        if not self._rest:
-            self._loop.remove_writer(self._socket.fileno())
-        self._on_rest(len(self._rest))
-        if self._is_closing and not self._rest:
-            self.close()
-
-    def _lose(self, error: OSError) -> None:
-        self.close()
-        self._on_lost(error)
-
-    def finish(self) -> None:
-        """Close once the rest is written."""
-        self._is_closing = True
-        if not self._rest:
-            self.close()
-
-    def close(self) -> None:
-        """Close now; the rest is dropped."""
-        if self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._socket.fileno())
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-        self._rest.clear()

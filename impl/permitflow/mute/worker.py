@@ -31,9 +31,8 @@ from permitflow.mute.pipeline import (
     TcpSink,
     TcpSource,
 )
-from permitflow.mute.saving import Saving
 from permitflow.mute.sockets import Address, Buffers
-from permitflow.mute.wordcount import WordCount
+from permitflow.mute.wordcount import Saving, WordCount
 
 MOST_ORDER_BYTES = 4_096
 MOST_ANSWER_BYTES = 1 << 20

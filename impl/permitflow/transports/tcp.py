@@ -1,8 +1,6 @@
 """A stream over its own TCP connection, for asyncio; like a gRPC call, it ends with a status.
 
-Each message follows a header of eight bytes: its kind, two letters that identify permitflow, a check of the others,
-and the length.  Without the check both ends could wait for ever after an altered length, for bytes that never come.
-The dialler's first message says which method it calls.  All numbers are big-endian.
+Each message follows a header (``framing``).  The dialler's first message says which method it calls.
 
 Received bytes lie where Arrow reads them, and sent bytes are not copied before the kernel takes them.  Permits bound
 the rows in flight; the socket's buffers bound their bytes.
@@ -15,7 +13,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
-from struct import Struct
 
 import pyarrow as pa
 
@@ -27,12 +24,9 @@ from permitflow.transports.carrier import Buffer, Received, SocketCarrier
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.transports.framing import HEADER_BYTES, header, parse_header
 from permitflow.transports.heartbeat import Heartbeat
 from permitflow.transports.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
-
-_HEADER = Struct(">B2sBI")
-_MARK = b"pf"
-HEADER_BYTES = _HEADER.size
 
 
 class Kind(IntEnum):
@@ -59,29 +53,19 @@ METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
-def header(kind: Kind, size_bytes: int = 0) -> bytes:
-    """The header of a message of ``size_bytes`` bytes."""
-    return _HEADER.pack(kind, _MARK, _check(kind, size_bytes), size_bytes)
-
-
-def _check(kind: int, size_bytes: int) -> int:
-    """The exclusive or of the five bytes: any altered bit changes it."""
-    folded = size_bytes ^ size_bytes >> 16
-    return (kind ^ folded ^ folded >> 8) & 0xFF
-
-
 def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES) -> tuple[Kind, int]:
     """Decode a header that ``who`` has sent: the message's kind and its length, at most ``most_bytes``.
 
     Raises:
         UndecodableDataError: this is no header of permitflow, or the message is too long.
     """
-    kind, mark, check, size = _HEADER.unpack_from(data)
-    if mark != _MARK or check != _check(kind, size) or kind > Kind.CONTROL:
+    parsed = parse_header(data)
+    if parsed is None or parsed[0] > Kind.CONTROL:
         first = bytes(data[:HEADER_BYTES])
         raise UndecodableDataError(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
+    kind, size = parsed
     most_bytes = most_bytes if kind == Kind.MESSAGE else _STATUS_BYTES if kind == Kind.STATUS else 0
     if size > most_bytes:
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{most_bytes} are the most")

@@ -15,8 +15,9 @@ from permitflow.exchange.server import ExchangeServer
 from permitflow.transports.codec import encode_downstream
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
+from permitflow.transports.framing import HEADER_BYTES, header
 from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.tcp import HEADER_BYTES, Kind, header, read_header
+from permitflow.transports.tcp import Kind, read_header
 from permitflow.transports.wire_errors import decode_status
 from tests.support.carriers import message_of
 from tests.support.number_streams import SCHEMA, SMALL

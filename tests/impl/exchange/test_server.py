@@ -19,9 +19,10 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import METHODS
+from permitflow.transports.framing import header
 from permitflow.transports.grpc_aio import control
 from permitflow.transports.health import LIVENESS, READINESS, is_serving
-from permitflow.transports.tcp import Kind, header
+from permitflow.transports.tcp import Kind
 from tests.support.served import served
 
 
@@ -62,7 +63,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return accept(listener)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.exchange.server._RETRY_SECONDS", 0)
+    monkeypatch.setattr("permitflow.transports.accepting._RETRY_SECONDS", 0)
     yield numbers
     assert not numbers, "it was tried"
 

@@ -13,13 +13,14 @@ from permitflow.errors import InvalidOptionError, PeerGoneError, SavedCountsErro
 from permitflow.mute.batches import LogServer
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Marks
-from permitflow.mute.messages import Kind, Peer
+from permitflow.mute.messages import Kind
 from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Event, Lines, Pipeline, pipeline_bound
-from permitflow.mute.saving import Saving
-from permitflow.mute.sockets import Buffers, dial
-from permitflow.mute.wordcount import WordCount
+from permitflow.mute.sockets import Buffers
+from permitflow.mute.wordcount import Saving, WordCount
 from permitflow.mute.worker import WorkerSettings, address_of, ask, text_of, work
+from permitflow.transports.framing import HEADER_BYTES, header, parse_header
+from permitflow.transports.tcp import Kind as ExchangeKind
 from tests.support.process import reserved_address
 from tests.support.turns import until
 
@@ -342,28 +343,27 @@ async def test_several_inputs_and_outputs_of_both_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "complaint"),
+    ("said", "complaint"),
     [
-        (Kind.WELCOME, b"", "it has said WELCOME, which does not belong here"),
-        (Kind.DATA, b"x" * 40, "it has said DATA, which does not belong here"),
-        (Kind.HELLO, b"\xff", "something else than messages"),
-        (None, b"GET / HTTP/1.1\r\n\r\n", "it is not ours"),
+        (header(Kind.WELCOME), "WELCOME cannot be decoded: it does not belong here"),
+        (header(Kind.DATA, 40) + b"x" * 40, "DATA cannot be decoded: it does not belong here"),
+        (header(Kind.HELLO, 1) + b"\xff", "something else than messages"),
+        (header(Kind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: 1,024 are the most"),
+        (header(ExchangeKind.GET), "it is no message of a muted pipeline"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it is no message of a muted pipeline"),
     ],
 )
-async def test_a_peer_that_says_something_else_is_hung_up_on(kind: Kind | None, body: bytes, complaint: str) -> None:
+async def test_an_inlet_tells_a_stranger_why_it_hangs_up(said: bytes, complaint: str) -> None:
     events: list[Event] = []
     pipeline = Pipeline(hear=events.append)
     inlet = Inlet(pipeline=pipeline, name="inlet", feed=lambda lines: None, downstream="count", saving=Saving(None))
-    connection = await dial(inlet.address, SMALL)
-    if kind is None:
-        connection.send(body)
-        await until(lambda: bool(events))
-        connection.close()
-    else:
-        lost: list[str] = []
-        Peer(connection, on_message=lambda kind, body: None, on_lost=lost.append).send(kind, body)
-        await until(lambda: bool(lost))
-    assert complaint in str(events[-1]["reason"])
+    reader, writer = await asyncio.open_connection(*inlet.address)
+    writer.write(said)
+    answer = await reader.read()
+    assert parse_header(memoryview(answer)) == (Kind.REFUSED, len(answer) - HEADER_BYTES)
+    assert complaint in answer.decode(errors="replace")
+    await until(lambda: complaint in str(events))
+    writer.close()
     pipeline.close()
 
 

@@ -297,7 +297,7 @@ async def test_connections_beyond_the_limit_are_closed() -> None:
         refused = await stage.send(cycle(WORDS))
         await until(refused.ended.is_set)
         assert refused.failure is not None
-        assert {"event": "refused", "source": "in", "connections": 1} in stage.events
+        assert {"event": "refused", "source": "in", "times": 1, "connections": 1} in stage.events
 
 
 def test_buffers_that_the_kernel_would_not_take_are_refused() -> None:

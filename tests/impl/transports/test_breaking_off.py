@@ -15,11 +15,12 @@ from permitflow.protocol.frames import Agreement, Failure
 from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.transports.carrier import Carrier, Conversation, Ear
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
+from permitflow.transports.framing import header
 from permitflow.transports.grpc_aio import SameHost, get, put
 from permitflow.transports.grpc_calls import ServerCall
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting, meet
 from permitflow.transports.shared_memory.link import AsyncioLink
-from permitflow.transports.tcp import Kind, TcpStream, header
+from permitflow.transports.tcp import Kind, TcpStream
 from permitflow.transports.wire_errors import decode_error
 from tests.support.carriers import MemoryCarrier, answering_grpc, joined, memory_ends, message_of
 from tests.support.peers_by_hand import AGREED, BATCH, answered, encoded

@@ -16,7 +16,8 @@ from permitflow.errors import (
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.tcp import HEADER_BYTES, Kind, calling, header
+from permitflow.transports.framing import HEADER_BYTES, header
+from permitflow.transports.tcp import Kind, calling
 from tests.support.carriers import connected, dialled_by_a_stranger
 
 # No system has it: as IPv6 where that is switched off.
