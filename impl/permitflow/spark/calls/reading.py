@@ -12,6 +12,7 @@ from permitflow.spark.reused_worker import leave_imports_alone
 if TYPE_CHECKING:
     import grpc
 
+    from permitflow.spark.calls.attempts import Metadata
     from permitflow.stages import Elements
 
 _SKIPPED_TOGETHER = 1_000
@@ -31,11 +32,14 @@ def open_channel(options: CallOptions, settings: tuple[tuple[str, int], ...]) ->
 class OpenCall:
     """A call; use it as a context manager, or ``close`` it."""
 
-    def __init__(self, options: ReadCallOptions, method: Method, request: object) -> None:
-        """Make the call when the first message is asked for.  The connection is its own, and so is its window."""
+    def __init__(self, options: ReadCallOptions, method: Method, request: object, attempt: "Metadata" = ()) -> None:
+        """Make the call when the first message is asked for.  The connection is its own, and so is its window.
+
+        ``attempt`` is the metadata that says which attempt at which task calls.
+        """
         from permitflow.transports.background import background
 
-        self._options, self._method, self._request = options, method, request
+        self._options, self._method, self._request, self._attempt = options, method, request, attempt
         self._background = background()
         self._channel: grpc.aio.Channel | None = None
         self._elements: Elements[Any] | None = None
@@ -112,7 +116,7 @@ class OpenCall:
         stub = self._channel.unary_stream(
             method.name, request_serializer=method.serialize, response_deserializer=method.deserialize
         )
-        return calls.source(stub, self._request, timeout=call.deadline_seconds).open()
+        return calls.source(stub, self._request, timeout=call.deadline_seconds, metadata=self._attempt).open()
 
     async def _close(self) -> None:
         elements, channel = self._elements, self._channel

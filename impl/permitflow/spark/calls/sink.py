@@ -11,7 +11,7 @@ once.  Rows that were sent cannot be taken back: a job that fails has sent some.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,16 +19,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.errors import EarlyAnswerError
+from permitflow.spark.calls.attempts import Attempts, Metadata
 from permitflow.spark.calls.messages import Messages, Method, method_of, require_channel
 from permitflow.spark.calls.options import CallOptions, WriteCallOptions
-from permitflow.spark.calls.source import refuse_second_attempt
 
 _log = logging.getLogger(__name__)
 
 _ROWS_TOGETHER = 64
 """Rows that become messages at once."""
-
-Attempt: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class AnsweredMessage(WriterCommitMessage):
@@ -48,38 +46,36 @@ class _Sending:
             InvalidOptionError: the method or the function is wrong.
             SchemaMismatchError: the message lacks a field for a column.
         """
-        self._options, self._schema = options, schema
+        self.options, self._schema = options, schema
+        self.attempts: Attempts | None = None
+        """Those of this job; None outside a job."""
         Messages(method_of(options.call, client_streams=True), options.message, schema, options.nulls)
         require_channel(options.call)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task; worker, once per attempt.  Waits until the service has answered.
 
-        The service gets the partition and the attempt as metadata: ``permitflow-partition``, ``permitflow-attempt``.
+        The service gets as metadata who sends: ``permitflow-job``, ``permitflow-partition``, ``permitflow-attempt``.
 
         Raises:
-            RepeatedCallError: this is a second attempt, and the call is not repeatable.
+            RepeatedCallError: another attempt has called before, and the call is not repeatable.
             CallError: the call has ended with an error.
             EarlyAnswerError: the service has answered before all rows were sent.
             SchemaMismatchError: a value does not fit into its field.
         """
-        context, call = TaskContext.get(), self._options.call
+        context = TaskContext.get()
         assert context is not None  # Spark calls this in a task
-        refuse_second_attempt(context, call.method, repeatable=call.repeatable)
-        attempt = (
-            ("permitflow-partition", str(context.partitionId())),
-            ("permitflow-attempt", str(context.attemptNumber())),
-        )
-        return AnsweredMessage(self.send(iterator, attempt))
+        assert self.attempts is not None  # the data source has drawn them
+        return AnsweredMessage(self.send(iterator, self.attempts.begin(context, context.partitionId())))
 
-    def send(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> int:
+    def send(self, batches: Iterator[pa.RecordBatch], attempt: Metadata) -> int:
         """Send all rows in one call; how many the service has acknowledged."""
         from permitflow.transports.background import background
 
-        method = method_of(self._options.call, client_streams=True)
-        messages = Messages(method, self._options.message, self._schema, self._options.nulls)
+        method = method_of(self.options.call, client_streams=True)
+        messages = Messages(method, self.options.message, self._schema, self.options.nulls)
         loop, rows = background(), 0
-        call = _Call(self._options.call, method, attempt)
+        call = _Call(self.options.call, method, attempt)
         try:
             for batch in batches:
                 for at in range(0, batch.num_rows, _ROWS_TOGETHER):
@@ -95,7 +91,7 @@ class _Sending:
 class _Call:
     """A client-streaming call that is given its messages part by part, in the event loop."""
 
-    def __init__(self, options: CallOptions, method: Method, attempt: Attempt) -> None:
+    def __init__(self, options: CallOptions, method: Method, attempt: Metadata) -> None:
         self._options, self._method, self._attempt = options, method, attempt
         self._answer: asyncio.Task[object] | None = None
 
@@ -170,11 +166,11 @@ class CallWriter(_Sending, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: every call was answered."""
-        _log.info("%s has acknowledged %d rows", self._options.call.method, _rows(messages))
+        _log.info("%s has acknowledged %d rows", self.options.call.method, _rows(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Say how many rows cannot be taken back."""
-        _warn(self._options, messages)
+        _warn(self.options, messages)
 
 
 class CallStreamWriter(_Sending, DataSourceStreamArrowWriter):
@@ -185,7 +181,7 @@ class CallStreamWriter(_Sending, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Say how many rows cannot be taken back."""
-        _warn(self._options, messages)
+        _warn(self.options, messages)
 
 
 def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:

@@ -39,6 +39,7 @@ from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.source import refuse_overwriting
 
 if TYPE_CHECKING:
+    from permitflow.spark.calls.attempts import Attempts, Metadata
     from permitflow.spark.calls.messages import Rows
     from permitflow.spark.calls.reading import OpenCall
 
@@ -59,7 +60,8 @@ class GrpcDataSource(DataSource):
         channel: a function of the address and gRPC's options that opens a channel of ``grpc.aio``, as for TLS.
         deadline_seconds: for the whole call; none.
         repeatable: the service answers the same request with the same messages again, or takes the same rows again; so
-            tasks may be repeated.  False: a second attempt fails.
+            tasks may be repeated.  False: each call is made once, and a task that would repeat it fails; workers ask a
+            process beside the driver, which they must be able to reach.
 
     Options for reading only:
         request: JSON of the request, or of a list of requests: a call and a partition for each; an empty request.
@@ -107,8 +109,16 @@ class GrpcDataSource(DataSource):
         return columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Check the options; planning process, once per query."""
-        return CallReader(ReadCallOptions.parse(self.options), schema)
+        """Check the options, and draw the job's name; planning process, once per query.
+
+        Raises:
+            RepeatedCallError: the call is not repeatable, and nobody can watch over that.
+        """
+        from permitflow.spark.calls.attempts import Attempts
+
+        reader = CallReader(ReadCallOptions.parse(self.options), schema)
+        reader.attempts = Attempts.drawn(reader.options.call)
+        return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Check the options; a planning process and one beside the driver."""
@@ -122,18 +132,28 @@ class GrpcDataSource(DataSource):
         return CallStreamReader(ReadCallOptions.parse(self.options, streams=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Check the options; planning process, once per query."""
+        """Check the options, and draw the job's name; planning process, once per query.
+
+        Raises:
+            RepeatedCallError: the call is not repeatable, and nobody can watch over that.
+        """
+        from permitflow.spark.calls.attempts import Attempts
         from permitflow.spark.calls.sink import CallWriter
 
         refuse_overwriting("mode", "overwrite", overwrite)
-        return CallWriter(WriteCallOptions.parse(self.options), schema)
+        writer = CallWriter(WriteCallOptions.parse(self.options), schema)
+        writer.attempts = Attempts.drawn(writer.options.call)
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Check the options; a planning process, and one for each commit."""
+        from permitflow.spark.calls.attempts import Attempts
         from permitflow.spark.calls.sink import CallStreamWriter
 
         refuse_overwriting("outputMode", "complete", overwrite)
-        return CallStreamWriter(WriteCallOptions.parse(self.options, streams=True), schema)
+        writer = CallStreamWriter(WriteCallOptions.parse(self.options, streams=True), schema)
+        writer.attempts = Attempts.drawn(writer.options.call)
+        return writer
 
 
 class CallPartition(InputPartition):
@@ -142,7 +162,7 @@ class CallPartition(InputPartition):
     def __init__(self, number: int, request: str) -> None:
         """``request``: as in the option."""
         super().__init__(number)
-        self.request = request
+        self.number, self.request = number, request
 
 
 class CallReader(DataSourceReader):
@@ -157,7 +177,9 @@ class CallReader(DataSourceReader):
         """
         from permitflow.spark.calls.messages import Rows, method_of, require_channel
 
-        self._options, self._schema = options, schema
+        self.options, self._schema = options, schema
+        self.attempts: Attempts | None = None
+        """Those of this job; None outside a job."""
         method = method_of(options.call, client_streams=False)
         Rows(method, options.rows, schema)
         require_channel(options.call)
@@ -166,13 +188,13 @@ class CallReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition per request."""
-        return [CallPartition(number, request) for number, request in enumerate(self._options.requests)]
+        return [CallPartition(number, request) for number, request in enumerate(self.options.requests)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one call; worker, once per attempt at a task.
 
         Raises:
-            RepeatedCallError: this is a second attempt, and the call is not repeatable.
+            RepeatedCallError: this call was made before, and is not repeatable.
             CallError: the call has ended with an error.
             SchemaMismatchError: a row does not fit.
         """
@@ -180,12 +202,13 @@ class CallReader(DataSourceReader):
         from permitflow.spark.calls.reading import OpenCall
 
         assert isinstance(partition, CallPartition)  # Spark passes the objects that partitions() returned
-        options, context = self._options, TaskContext.get()
-        if context is not None:
-            refuse_second_attempt(context, options.call.method, repeatable=options.call.repeatable)
+        options, context = self.options, TaskContext.get()
+        attempt: Metadata = ()
+        if context is not None and self.attempts is not None:
+            attempt = self.attempts.begin(context, partition.number)
         method = method_of(options.call, client_streams=False)
-        rows = Rows(method, options.rows, self._schema)
-        with narrow_socket() as spark, OpenCall(options, method, method.request_of(partition.request)) as call:
+        rows, request = Rows(method, options.rows, self._schema), method.request_of(partition.request)
+        with narrow_socket() as spark, OpenCall(options, method, request, attempt) as call:
             yield from HandOver(spark).metered(map(rows.batch, _batches(call, options)))
 
 
