@@ -31,11 +31,12 @@ from permitflow_model.input_gate import (
     span_in,
     takes_back,
 )
+from permitflow_model.kernel.runs import Move
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Fault, Subject
-from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, assuming, implies, integer, merged, natural

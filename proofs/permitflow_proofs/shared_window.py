@@ -2,10 +2,11 @@
 
 from functools import partial
 
+from permitflow_model.kernel.runs import Move
 from permitflow_model.shared_window import SYSTEM, Parameters, State, window
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, subject_of
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
 

@@ -8,6 +8,7 @@ induction every number is reached.
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from permitflow_model.kernel.runs import Move
 from permitflow_model.spark_micro_batch import (
     SYSTEM,
     Parameters,
@@ -20,7 +21,7 @@ from permitflow_model.spark_micro_batch import (
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import (
     Sizes,
     assume,

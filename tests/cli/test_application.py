@@ -38,7 +38,6 @@ def test_help_needs_no_extra(command: str) -> None:
     ("arguments", "extra"),
     [
         (["prove"], "permitflow[proofs]"),
-        (["check", "--row-permits", "8", "--permit-batch", "3"], "permitflow[proofs]"),
         (["serve", "--stream", "orders"], "permitflow[grpc]"),
         (["demo"], "permitflow[demo]"),
         (["simulate", "docs/examples/orders.toml", "--sweep", "rtt=1ms", "--plot", "x.svg"], "permitflow[plots]"),
@@ -192,3 +191,18 @@ permitflow_command.main()
 @pytest.mark.parametrize("module", LOADED)
 def test_ctrl_c_ends_a_command_that_is_still_loading(process: Command, module: str) -> None:
     assert process(program=LOADING.format(module)) == (130, "", "")
+
+
+@pytest.mark.parametrize("asked", [["-h"], ["help"]])
+def test_help_is_found_by_its_usual_names(command: Command, asked: list[str]) -> None:
+    assert command(*asked) == command("--help")
+
+
+@pytest.mark.parametrize("names", [["check"], ["trace", "validate"]])
+def test_the_help_of_a_command_is_found_by_name(command: Command, names: list[str]) -> None:
+    code, stdout, _ = command("help", *names)
+    assert (code, stdout) == command(*names, "-h")[:2]
+
+
+def test_the_version_is_found_by_its_usual_names(command: Command) -> None:
+    assert command("version") == command("--version")

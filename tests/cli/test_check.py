@@ -108,6 +108,36 @@ def test_a_handshake_that_would_refuse_says_why(report: Report, tmp_path: Path) 
     assert "oversize must be the same at both ends" in document["handshake"]["refused"]
 
 
+def test_ends_that_refuse_each_other_are_not_called_live(command: Command, tmp_path: Path) -> None:
+    code, stdout, _ = command("check", described(tmp_path, "row_permits = 64\npermit_batch = 4", 'oversize = "whole"'))
+    first, second = stdout.splitlines()[:2]
+    assert (code, first.split(":")[0]) == (1, "refused")
+    assert second.startswith("permitflow's handshake refuses these ends: oversize must be the same at both ends")
+    assert "live up to" not in stdout
+
+
+def test_the_first_line_of_an_overspend_has_both_windows(command: Command, tmp_path: Path) -> None:
+    _, stdout, _ = command("check", described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48"))
+    first, second, third = stdout.splitlines()[:3]
+    assert first.startswith("overspend: ")
+    assert "row permits 64 at the sender and 48 at the receiver" in first
+    assert "the downstream allows 48" in second
+    assert third.startswith("if nothing were refused, proved for runs of any length")
+    assert "live up to" not in stdout
+
+
+def test_the_permit_batch_is_an_eighth_by_default(report: Report) -> None:
+    _, document = report("check", "--row-permits", "2048")
+    assert document["permit_batch"] == 256
+
+
+def test_standard_input_is_a_file_by_the_name_of_a_dash() -> None:
+    told = (EXAMPLES / "orders.toml").read_bytes()
+    command = [sys.executable, "-m", "permitflow.cli", "check", "-"]
+    done = subprocess.run(command, input=told, capture_output=True, timeout=250, check=True)
+    assert done.stdout.startswith(b"live: /dev/stdin: row permits 32,768")
+
+
 def test_a_sender_with_a_larger_window_than_the_receiver_allows_does_not_hold(report: Report, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48")
     code, document = report("check", file)

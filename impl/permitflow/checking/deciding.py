@@ -1,19 +1,30 @@
-"""Decides by the theorems whether two ends with their own numbers can get stuck.  Needs ``permitflow[proofs]``."""
+"""Decides by the theorems whether two ends with their own numbers can get stuck.
 
-from collections.abc import Mapping
+The formulas of the theorems decide; with ``permitflow[proofs]`` installed, a solver proves each verdict again.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from permitflow.simulation.setting import Setting, costs_of, largest_cost, most_outstanding
+from permitflow.errors import PermitflowError
+from permitflow.simulation.setting import (
+    Setting,
+    agreement,
+    costs_of,
+    disagreements,
+    largest_cost,
+    most_outstanding,
+)
 
 if TYPE_CHECKING:
-    from permitflow_proofs import Decision
+    from permitflow_model.thresholds import Decision
 
 # The most sums of sizes to examine, about ten seconds; beyond it, the question covers every size up to the largest.
 _MOST_RESIDUES = 20_000_000
 
 
-Verdict = Literal["live", "deadlock", "overspend", "violation", "impossible", "too large", "undecided"]
+Verdict = Literal["live", "deadlock", "overspend", "refused", "violation", "impossible", "too large", "undecided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,32 +65,35 @@ class Answer:
     decision: "Decision"
     overspend: str
     """How the upstream may exceed what the downstream allows; empty if it may not."""
+    refusal: str
+    """Why a handshake refuses two ends that disagree; empty if it does not."""
 
     @property
     def verdict(self) -> Verdict:
         """The verdict in one word."""
         if not self.decision.is_live:
             return "deadlock"
-        return "overspend" if self.overspend else "live"
+        return "overspend" if self.overspend else "refused" if self.refusal else "live"
 
 
 def answer_for(setting: Setting) -> Answer:
     """Examine two ends.
 
     Raises:
-        Undecided: the solver gave up.
+        Undecided: the solver, or the model, does not confirm the formula.
     """
-    return Answer(setting, decided(setting), overspend_of(setting))
+    agreed = agreement(setting) if disagreements(setting) else None
+    refusal = agreed.message if isinstance(agreed, PermitflowError) else ""
+    return Answer(setting, decided(setting), overspend_of(setting), refusal)
 
 
 def decided(setting: Setting) -> "Decision":
     """Whether the sender of the one and the receiver of the other can get stuck.
 
     Raises:
-        Undecided: the solver gave up.
+        Undecided: the solver, or the model, does not confirm the formula.
     """
-    from permitflow_proofs import decide
-
+    decide = _decide()
     sender, receiver, costs = setting.sender, setting.receiver, costs_of(setting)
     is_published = sender.max_chunk_cost == sender.row_permits - sender.permit_batch
     differ = sender.permit_batch != receiver.permit_batch
@@ -99,9 +113,30 @@ def decided(setting: Setting) -> "Decision":
     )
 
 
+def is_proved_again() -> bool:
+    """Is the solver installed that proves each verdict again?"""
+    try:
+        import permitflow_proofs  # noqa: F401  # that it is there
+    except ModuleNotFoundError as error:
+        if error.name != "z3":
+            raise
+        return False
+    return True
+
+
+def _decide() -> "Callable[..., Decision]":
+    from permitflow_model import thresholds
+
+    if not is_proved_again():
+        return thresholds.decide
+    from permitflow_proofs import decide
+
+    return decide
+
+
 def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
     """The theorems' result for one combination of numbers."""
-    from permitflow_proofs import Undecided
+    from permitflow_model.thresholds import Undecided
 
     try:
         answer = answer_for(setting)
@@ -111,7 +146,7 @@ def finding_of(setting: Setting, values: Mapping[str, int]) -> Finding:
     return Finding(
         values=values,
         verdict=answer.verdict,
-        reason=decision.explanation if answer.verdict != "overspend" else answer.overspend,
+        reason={"overspend": answer.overspend, "refused": answer.refusal}.get(answer.verdict, decision.explanation),
         run=() if decision.run is None else tuple(step.call for step in decision.run.steps),
         largest_cost=decision.largest_cost,
         safe_max_chunk_cost=decision.safe_max_chunk_cost,

@@ -24,7 +24,7 @@ class Check(StrEnum):
     """How a cell is checked."""
 
     DECIDE = "decide"
-    """By the theorems: at once, for numbers of any size.  Needs ``permitflow[proofs]``."""
+    """By the theorems: at once, for numbers of any size."""
     EXPLORE = "explore"
     """By the model: every state that can be reached is visited, which only small numbers allow."""
 

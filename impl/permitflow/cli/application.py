@@ -59,7 +59,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     # Options are known by their old names as well, which no help shows.
-    context_settings={"token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name)},
+    context_settings={
+        "help_option_names": ["--help", "-h"],
+        "token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name),
+    },
 )
 
 
@@ -102,6 +105,26 @@ def permitflow(
     Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted (143 by
     SIGTERM, 129 by a terminal that hangs up).
     """
+
+
+@app.command("help", hidden=True)
+def show_help(
+    context: typer.Context, names: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...")] = None
+) -> None:
+    """Show the help of a command, or of all."""
+    asked: Any = context.parent
+    for name in names or []:
+        found = asked.command.get_command(asked, name) if hasattr(asked.command, "get_command") else None
+        if found is None:
+            unusable(f"there is no command {name!r}; {asked.command_path} --help lists them")
+        asked = type(asked)(found, info_name=name, parent=asked)
+    typer.echo(asked.get_help())
+
+
+@app.command("version", hidden=True)
+def show_version() -> None:
+    """Show the version."""
+    _show_version(is_wanted=True)
 
 
 for command in (check, simulate, prove, explain, serve, health, top, conform, audit):

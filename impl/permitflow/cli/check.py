@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -22,19 +22,17 @@ from permitflow.cli.options import (
     Sizes,
     Sweep,
     given_options,
+    one_of,
     option,
     rows,
     whole_number,
 )
-from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
 from permitflow.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
 from permitflow.errors import PermitflowError
 from permitflow.parameters_file.read import KEYS, read_description
 from permitflow.protocol.permits import ChannelParameters, Oversize
 from permitflow.simulation.setting import Setting, agreement, costs_of, disagreements
-
-if TYPE_CHECKING:
-    from permitflow_proofs import Decision
 
 # More sizes than these are not listed.
 _MOST_LISTED = 6
@@ -95,7 +93,7 @@ def check(
     ] = False,
     engine: Annotated[
         Engine | None,
-        typer.Option(metavar="NAME", help="What checks the models: explorer, tlc or both. Default: what is available."),
+        option(one_of(Engine), "NAME", "What checks the models: explorer, tlc or both. Default: what is available."),
     ] = None,
     model: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Check only this model; may be repeated.")
@@ -106,7 +104,8 @@ def check(
 
     With numbers, answer for these numbers, for good: the verdict is a theorem for all runs of any length, not a
     search that gave up somewhere. For a deadlock, show a shortest run into it and what to change. The numbers are
-    those of the published protocol, unless --flush-idle says otherwise.
+    those of the published protocol, unless --flush-idle says otherwise. The formulas of the theorems decide; where
+    permitflow[proofs] is installed, a solver proves each verdict again.
 
     \b
       permitflow check --row-permits 2048 --permit-batch 256 --max-chunk-cost 1792   live
@@ -136,7 +135,8 @@ def check(
       permitflow check --engine explorer            without Java
       permitflow check --model one-above-stuck --json
 
-    Exit code 0: live, or all models as recorded. 1: a deadlock, or a model differs. 2: unusable input.
+    Exit code 0: live, or all models as recorded. 1: a deadlock, ends that refuse each other, or a model differs. 2:
+    unusable input.
     """
     written = given_options(context)
     given = {kind: [name for name in written if name in names] for kind, names in _OPTIONS.items()}
@@ -166,8 +166,8 @@ def check(
 
 def answer_for(setting: Setting) -> Answer:
     """Decide whether these two ends can get stuck; ends the command if that stays undecided."""
-    with requires_extra("proofs"):
-        from permitflow_proofs import Undecided
+    from permitflow_model.thresholds import Undecided
+
     try:
         return deciding.answer_for(setting)
     except Undecided as error:
@@ -180,7 +180,12 @@ def _check_setting(setting: Setting, file: Path | None, *, as_json: bool) -> NoR
     answer = answer_for(setting)
     decision = answer.decision
     costing = "of" if file is None else "that cost"
-    if decision.is_live:
+    if answer.verdict == "overspend":
+        most = setting.receiver.row_permits
+        advice = f"to be live, choose row_permits of at most {most:,} below [upstream], or more below [downstream]"
+    elif answer.verdict == "refused":
+        advice = "to be live, make the ends agree"
+    elif decision.is_live:
         advice = _room_to_move(answer, costing)
     else:
         ways = ways_to_live(answer, IN_FILE) if file else ways_to_live(answer)
@@ -189,8 +194,8 @@ def _check_setting(setting: Setting, file: Path | None, *, as_json: bool) -> NoR
         print_json({"file": None if file is None else str(file), **_as_json(answer), "advice": advice})
     else:
         name = "" if file is None else f"{file}: "
-        ends = [] if file is None else [_about_slices(answer), answer.overspend, *_about_the_ends(setting)]
-        _print_answer(f"{answer.verdict}: {name}{_question(answer, costing)}", decision, [*filter(None, ends), advice])
+        ends = [] if file is None else [_about_slices(answer), *_about_the_ends(setting)]
+        _print_answer(f"{answer.verdict}: {name}{_question(answer, costing)}", answer, [*filter(None, ends), advice])
     stop(holds=answer.verdict == "live")
 
 
@@ -211,6 +216,7 @@ def _as_json(answer: Answer) -> dict[str, object]:
         "holds": answer.verdict == "live",
         "explanation": decision.explanation,
         "overspend": answer.overspend or None,
+        "proved_again": deciding.is_proved_again(),
         "theorems": list(decision.theorems),
         "safe_max_chunk_cost": decision.safe_max_chunk_cost,
         "safe_permit_batch": decision.safe_permit_batch,
@@ -239,7 +245,10 @@ def _question(answer: Answer, costing: str) -> str:
     most = f"at most {answer.decision.largest_cost:,}"
     listed = most if costs is None or len(costs) > _MOST_LISTED else " or ".join(f"{cost:,}" for cost in costs)
     protocol = "with the idle flush" if setting.flush_idle else "published protocol"
-    return f"row permits {sender.row_permits:,}, {batches}, chunks {costing} {listed} ({protocol})"
+    permits = f"{sender.row_permits:,}"
+    if answer.verdict == "overspend":
+        permits += f" at the sender and {receiver.row_permits:,} at the receiver"
+    return f"row permits {permits}, {batches}, chunks {costing} {listed} ({protocol})"
 
 
 def _about_slices(answer: Answer) -> str:
@@ -279,18 +288,27 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _print_answer(headline: str, decision: "Decision", after: list[str]) -> None:
+def _print_answer(headline: str, answer: Answer, after: list[str]) -> None:
     """Print a verdict, why it holds, the run into a deadlock, the theorems behind it, and remarks."""
-    from permitflow_proofs import catalogue
+    from permitflow_model.thresholds import THEOREMS
 
-    console = open_console()
+    console, decision = open_console(), answer.decision
     proved = "proved, for runs of any length: " if decision.is_live else ""
+    if answer.verdict in ("overspend", "refused"):
+        why = answer.overspend or f"permitflow's handshake refuses these ends: {answer.refusal}"
+        headline, proved = f"{headline}\n{why}", "if nothing were refused, proved for runs of any length: "
     print_lines(console, headline, f"{proved}{decision.explanation}")
     if decision.run is not None:
         print_lines(console, "A shortest run into it, in row permits; each line adds up to all of them:")
         print_table(console, run_table(MODULE, decision.run.start, decision.run.steps))
-    behind = (theorem for theorem in catalogue() if theorem.id in decision.theorems)
-    print_lines(console, *(f"theorem {each.id} ({each.reference}): {each.statement}" for each in behind), *after)
+    behind = ((name, theorem) for name, theorem in THEOREMS.items() if name in decision.theorems)
+    again = (
+        []
+        if deciding.is_proved_again() or not decision.is_live
+        else ["permitflow[proofs] proves this again, for these numbers"]
+    )
+    told = (f"theorem {name} ({theorem.reference}): {theorem.text}" for name, theorem in behind)
+    print_lines(console, *told, *again, *after)
 
 
 def _room_to_move(answer: Answer, costing: str) -> str:

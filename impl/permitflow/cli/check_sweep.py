@@ -60,9 +60,6 @@ def check_sweep(
     require_sweep(path, csv, plot, len(cells), most, advice)
     if spark is not None and not spark.startswith(_MASTERS):
         unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {spark!r}")
-    if how is Check.DECIDE or plot is not None:
-        with requires_extra("proofs"):
-            import permitflow_proofs  # noqa: F401  # that it is there
     if plot is not None:
         _require_map(grid)
     findings = _here(cells, how, max_states) if spark is None else sweep_on(spark, how, grid, max_states=max_states)
@@ -70,7 +67,7 @@ def check_sweep(
     report_sweep(
         [_outcome(finding) for finding in findings],
         _COLUMNS[how],
-        explained=("impossible", "overspend", "violation", "too large", "undecided"),
+        explained=("impossible", "overspend", "refused", "violation", "too large", "undecided"),
         csv=csv,
         plot=plot,
         picture=lambda suffix: _map(grid, findings, how, suffix),
@@ -199,7 +196,7 @@ def _panels(grid: Grid, findings: Sequence[Finding], x: str) -> list[Panel]:
 
 def _line(grid: Grid, group: Iterable[Finding], x: str) -> Mapping[int, int]:
     """The largest chunk that is proved to be live, for each value on the horizontal axis."""
-    from permitflow_proofs import safe_max_chunk_cost
+    from permitflow_model.thresholds import safe_max_chunk_cost
 
     line: dict[int, int] = {}
     for finding in group:

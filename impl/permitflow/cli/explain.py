@@ -16,10 +16,12 @@ from permitflow.cli.options import (
     Sizes,
     given_options,
     option,
+    readable,
     whole_number,
+    writable,
 )
 from permitflow.cli.outcomes import Json, print_json, unusable
-from permitflow.cli.output import require_apart, write_files
+from permitflow.cli.output import STANDARD_OUTPUT, require_apart, write_files
 from permitflow.cli.own import is_place, own_run
 from permitflow.cli.permits import graph_of, run_of, setting_of
 from permitflow.cli.trace import read_files, select_channels
@@ -56,6 +58,7 @@ def explain(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE... | MODULE:SYSTEM]",
+            parser=readable,
             help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel described in TOML; a model "
             "of your own, in a module of this folder or installed.",
         ),
@@ -85,11 +88,12 @@ def explain(
             "--output",
             "-o",
             metavar="FILE",
-            help=f"The page to write. Default: {_DEFAULT_PAGE}, unless --svg is given.",
+            parser=writable,
+            help=f"The page to write; - is standard output. Default: {_DEFAULT_PAGE}, unless --svg is given.",
         ),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A drawing to write: one line for each step.")
+        Path | None, typer.Option(metavar="FILE", parser=writable, help="A drawing to write: one line for each step.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -136,7 +140,7 @@ def explain(
     else:
         if kind == "file":
             setting = read_description(named[0]).setting
-        elif row_permits is None and permit_batch is None:
+        elif not any(name in _BELONGS for name in given):
             unusable(
                 "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
                 "--row-permits and --permit-batch"
@@ -147,8 +151,10 @@ def explain(
             shown = graph_of(setting, with_barriers=barriers)
         else:
             shown = run_of(answer_for(setting), with_barriers=barriers)
+    # What is written to standard output stands there alone.
+    is_piped = STANDARD_OUTPUT in (page, svg)
     if table and not as_json:
-        typer.echo(table)
+        typer.echo(table, err=is_piped)
     _write(shown, page, svg, as_json=as_json)
 
 
@@ -185,6 +191,7 @@ def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *
     if as_json:
         print_json({"verdict": verdict, "sentence": sentence, "files": [str(path) for path in contents]})
         return
-    typer.echo(f"{verdict}: {sentence}")
+    is_piped = STANDARD_OUTPUT in contents
+    typer.echo(f"{verdict}: {sentence}", err=is_piped)
     for path in contents:
-        typer.echo(f"written: {path}")
+        typer.echo(f"written: {path}", err=is_piped)

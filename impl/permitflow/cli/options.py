@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -11,14 +12,16 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from permitflow.cli.outcomes import unusable
+from permitflow.cli.output import STANDARD_OUTPUT
 from permitflow.errors import InvalidParametersError
 from permitflow.parameters_file import quantities
-from permitflow.parameters_file.read import read_axis
+from permitflow.parameters_file.read import STANDARD_INPUT, read_axis
 from permitflow.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 from permitflow.simulation.setting import Axis
 from permitflow.transports.addresses import SCHEME, parsed
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
 
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
 _MOST_CHANNELS = 100_000
@@ -49,6 +52,19 @@ def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]
     return parse
 
 
+def one_of(kind: type[Choice]) -> Callable[[str | Choice], Choice]:
+    """A parser of the members of an enumeration, by their values."""
+
+    def parse(text: str | Choice) -> Choice:
+        try:
+            return kind(text)
+        except ValueError:
+            *names, last = (member.value for member in kind)
+            raise typer.BadParameter(f"must be {', '.join(names)} or {last}, not {text!r}") from None
+
+    return parse
+
+
 def number(text: str | float) -> float:
     """Parse a number, as in 0.1."""
     try:
@@ -66,6 +82,16 @@ def sizes_in_rows(text: str) -> frozenset[int]:
     if negative := [count for count in counts if count < 0]:
         raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
     return frozenset(counts)
+
+
+def readable(text: str | Path) -> Path:
+    """Parse the name of a file to read; ``-`` is standard input."""
+    return STANDARD_INPUT if str(text) == "-" else Path(text)
+
+
+def writable(text: str | Path) -> Path:
+    """Parse the name of a file to write; ``-`` is standard output."""
+    return STANDARD_OUTPUT if str(text) == "-" else Path(text)
 
 
 def folder(text: str | Path) -> Path:
@@ -100,6 +126,8 @@ def stream_name(text: str | StreamName) -> StreamName:
         name, count = text, "1"
     if not name.isprintable():
         raise typer.BadParameter(f"must be a name that can be shown on one line, not {text!r}")
+    if any(map(str.isspace, name)):
+        raise typer.BadParameter(f"must be a name without blanks, not {text!r}")
     if not name or not count.isdecimal() or int(count) < 1:
         raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
     if len(count) > len(str(_MOST_CHANNELS)) or int(count) > _MOST_CHANNELS:
@@ -188,7 +216,9 @@ def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:
 
 RowPermits: TypeAlias = Annotated[int | None, rows("The most rows in the channel at once.")]
 
-PermitBatch: TypeAlias = Annotated[int | None, rows("The receiver returns row permits once it holds this many.")]
+PermitBatch: TypeAlias = Annotated[
+    int | None, rows("The receiver returns row permits once it holds this many. Default: an eighth of them.")
+]
 
 MaxChunkCost: TypeAlias = Annotated[
     int | None,
@@ -214,5 +244,10 @@ AllowTruncated: TypeAlias = Annotated[
 ]
 
 DescribedChannel: TypeAlias = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="A channel described in TOML; see docs/guides/parameters.md.")
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        parser=readable,
+        help="A channel described in TOML; see docs/guides/parameters.md. - is standard input.",
+    ),
 ]

@@ -10,6 +10,8 @@ from tempfile import NamedTemporaryFile
 
 from permitflow.cli.outcomes import unusable
 
+STANDARD_OUTPUT = Path("/dev/stdout")
+
 # Where names are those of what a process has open, or of devices.
 _DESCRIPTORS = ("/dev", "/dev/fd", "/proc/self/fd")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from permitflow.checking.deciding import Answer
 from permitflow.cli.outcomes import unusable
-from permitflow.protocol.permits import Oversize, StatedParameters
+from permitflow.protocol.permits import BATCH_SHARE, Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import UniformSizes, WeightedSizes
 from permitflow.simulation.setting import Setting, costs_of, largest_cost
 
@@ -39,9 +39,9 @@ def setting_of(
 
     Ends the command if a number is missing, or leaves no room for any chunk.
     """
-    if row_permits is None or permit_batch is None:
-        missing = "--row-permits" if row_permits is None else "--permit-batch"
-        unusable(f"{missing} is missing: your own numbers need at least --row-permits and --permit-batch")
+    if row_permits is None:
+        unusable("--row-permits is missing: your own numbers need at least these")
+    permit_batch = permit_batch or max(1, row_permits // BATCH_SHARE)
     # The sender's own batch decides what a chunk costs at most; a larger chunk is admitted for that.
     batch = permit_batch_up or permit_batch
     published = row_permits - batch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow.cli.console import open_console, open_table, print_lines, print_table, run_table, tracked
-from permitflow.cli.options import chosen, option, whole_number
+from permitflow.cli.options import chosen, one_of, option, whole_number
 from permitflow.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def prove(
     solver: Annotated[
         Solver | None,
         typer.Option(
-            metavar="NAME", help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3."
+            metavar="NAME",
+            parser=one_of(Solver),
+            help="Which one proves: z3, cvc5 or both. Default: both if cvc5 is installed, or else z3.",
         ),
     ] = None,
     jobs: Annotated[

@@ -16,6 +16,7 @@ from permitflow.cli.options import (
     given_options,
     host_and_port,
     http_address,
+    one_of,
     option,
     rows,
     seconds,
@@ -104,6 +105,7 @@ def serve(
         Retention,
         typer.Option(
             metavar="RULE",
+            parser=one_of(Retention),
             help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them "
             "(replay).",
         ),
@@ -164,13 +166,16 @@ def serve(
     same_host: Annotated[
         SameHost,
         typer.Option(
-            metavar="RULE", help="Share memory with processes on this host if they can (auto), never, or require it."
+            metavar="RULE",
+            parser=one_of(SameHost),
+            help="Share memory with processes on this host if they can (auto), never, or require it.",
         ),
     ] = SameHost.AUTO,
     compression: Annotated[
         Compression,
         typer.Option(
             metavar="CODEC",
+            parser=one_of(Compression),
             help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
         ),
     ] = Compression.AUTO,

@@ -85,7 +85,7 @@ def simulate(
         bool | None,
         typer.Option("--flush-idle/--no-flush-idle", help="An idle receiver returns less than a permit batch."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="For sizes that are drawn. Default: 0.")] = None,
+    seed: Annotated[int | None, option(whole_number(least=0), "N", "For sizes that are drawn. Default: 0.")] = None,
     chunks: Annotated[
         int | None, option(whole_number(least=1), "N", "Measure at least so many chunks. Default: 2,000.")
     ] = None,

@@ -53,6 +53,7 @@ _COLOURS_OF_VERDICTS: Mapping[str, str] = {
     "deadlock": "bad",
     "violation": "bad",
     "overspend": "unreturned",
+    "refused": "unreturned",
     "too large": "line",
     "undecided": "line",
     "impossible": "track",

@@ -48,7 +48,7 @@ def sweep(
 
     Args:
         spark: classic or Connect; its workers must be able to import permitflow.
-        check: "decide", by the theorems (workers need ``permitflow[proofs]``), or "explore", by visiting all states.
+        check: "decide", by the theorems, or "explore", by visiting all states.
         grid: values of ``row_permits``, ``permit_batch``, ``max_chunk_cost``, ``chunk_rows``; see
             ``permitflow.checking.grid_of``.
         max_states: the most states to explore of one channel.

@@ -127,8 +127,11 @@ def trace_files(path: Path) -> list[Path]:
     """A file itself, or all trace files of a folder.
 
     Raises:
-        TraceUnreadableError: a folder without any.
+        TraceUnreadableError: a folder without any, or a file of another kind.
     """
+    if path.suffix.lower() == ".toml":
+        reason = "this is TOML, the description of a channel: check, simulate and explain read it"
+        raise TraceUnreadableError(path=str(path), line=0, reason=reason)
     if not path.is_dir():
         return [path]
     files = sorted(file for pattern in ("*.jsonl", "*.parquet") for file in path.glob(pattern))

@@ -1,14 +1,49 @@
-"""A run as a table of text: one line for each step, one column for each variable."""
+"""Runs of a model: taken step by step, and as a table of text."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from permitflow_model.kernel.system import Step
+from permitflow_model.kernel.system import Step, System
 
-__all__ = ["columns_of", "table_of"]
+__all__ = ["Move", "Run", "columns_of", "replay", "table_of"]
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+Move = tuple[str, tuple[int, ...]]
+"""An action's name and its arguments."""
 
 _WIDEST = 120
+
+
+@dataclass(frozen=True)
+class Run(Generic[S, P]):
+    """A behaviour of the model, step by step."""
+
+    parameters: P
+    start: S
+    steps: tuple[Step[S], ...]
+
+    @property
+    def end(self) -> S:
+        """The state that the last step leads to."""
+        return self.steps[-1].state if self.steps else self.start
+
+
+def replay(system: System[S, P], parameters: P, moves: Iterable[Move]) -> Run[S, P]:
+    """Take these steps from the initial state.
+
+    Raises:
+        Disabled: the model does not allow one of them.
+    """
+    start = state = system.initial(parameters)
+    steps = []
+    for action, arguments in moves:
+        state = system.perform(action, state, parameters, *arguments)
+        steps.append(Step(action, arguments, state))
+    return Run(parameters, start, tuple(steps))
 
 
 def columns_of(state: Any) -> dict[str, str]:

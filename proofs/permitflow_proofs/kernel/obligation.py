@@ -7,47 +7,17 @@ them, or symbolic, to prove that a state can be reached.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import z3
 
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Disabled, Step, System
+from permitflow_model.kernel.runs import Move, Run
+from permitflow_model.kernel.system import Disabled, System
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
 
 S = TypeVar("S")
 P = TypeVar("P")
-
-Move = tuple[str, tuple[int, ...]]
-"""An action's name and its arguments."""
-
-
-@dataclass(frozen=True)
-class Run(Generic[S, P]):
-    """A behaviour of the model, step by step."""
-
-    parameters: P
-    start: S
-    steps: tuple[Step[S], ...]
-
-    @property
-    def end(self) -> S:
-        """The state that the last step leads to."""
-        return self.steps[-1].state if self.steps else self.start
-
-
-def replay(system: System[S, P], parameters: P, moves: Iterable[Move]) -> Run[S, P]:
-    """Take these steps from the initial state.
-
-    Raises:
-        Disabled: the model does not allow one of them.
-    """
-    start = state = system.initial(parameters)
-    steps = []
-    for action, arguments in moves:
-        state = system.perform(action, state, parameters, *arguments)
-        steps.append(Step(action, arguments, state))
-    return Run(parameters, start, tuple(steps))
 
 
 def shortest_run(system: System[S, P], parameters: P, until: Callable[[S, P], bool]) -> Run[S, P] | None:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 
 from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.runs import Move
 from permitflow_model.permit_channel import (
     SYSTEM,
     Message,
@@ -33,8 +34,9 @@ from permitflow_model.permit_channel import (
     total,
     withheld,
 )
+from permitflow_model.thresholds import THEOREMS
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.obligation import Move, SymbolicObligation, take
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, implies, merged, natural, predicate
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
@@ -251,10 +253,7 @@ def _thresholds() -> tuple[Theorem, ...]:
         ),
         CHAPTER.theorem(
             "threshold",
-            "NeverStuck",
-            "The exact threshold. Without the idle flush, if permits return once at least permit_batch are held, and "
-            "chunks of every size up to the largest may be offered: live if and only if no chunk costs more than "
-            "row_permits - permit_batch + 1.",
+            *THEOREMS["threshold"],
             *_both_directions(_costs_at_most, _costs_more),
         ),
         CHAPTER.theorem(
@@ -273,10 +272,7 @@ def _thresholds() -> tuple[Theorem, ...]:
         ),
         CHAPTER.theorem(
             "mismatched-batches",
-            "Cost",
-            "A sender whose chunks cost at most row_permits - permit_batch_up, and a receiver that returns permits "
-            "in batches of permit_batch_down. Without the idle flush, if chunks of every size may be offered: live "
-            "if and only if permit_batch_down <= permit_batch_up + 1.",
+            *THEOREMS["mismatched-batches"],
             *_both_directions(_batches_match, _batches_differ),
         ),
         CHAPTER.theorem(
@@ -429,12 +425,9 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="sets-of-sizes",
-            statement=(
-                "For any set of costs, without the idle flush: stuck if and only if some sum a of them, with all "
-                "partial sums below permit_batch, and some cost c have c > row_permits - a."
-            ),
+            statement=THEOREMS["sets-of-sizes"].text,
             module="PermitChannel",
-            operator="Stuck",
+            operator=THEOREMS["sets-of-sizes"].operator,
             scope="all parameters, all sets of sizes",
             obligations=(
                 *_if(),
@@ -469,9 +462,7 @@ def idle_theorems() -> tuple[Theorem, ...]:
     return (
         CHAPTER.theorem(
             "flush-idle",
-            "Flush",
-            "If an idle receiver returns its residue: live if and only if no chunk costs more than row_permits, "
-            "whatever the batches.",
+            *THEOREMS["flush-idle"],
             SymbolicObligation(
                 "if",
                 partial(is_live, FLUSHING, _fits, 0),
