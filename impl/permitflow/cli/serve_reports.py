@@ -67,7 +67,7 @@ class Report:
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""
         if self.style is Style.TABLE:
-            self._live.update(traffic_table(flows), refresh=True)
+            self._live.update(traffic_table(flows, width=self._console.width), refresh=True)
             return
         changed: list[Rates] = []
         for flow in flows:

@@ -78,7 +78,11 @@ def top(
                     typer.echo(json.dumps(seen.as_json()))
                     continue
                 gone = seen if isinstance(seen, _Loss) else None
-                shown = str(seen) if isinstance(seen, _Loss) else traffic_table(seen.flows, shows_gauges=gauges)
+                shown = (
+                    str(seen)
+                    if isinstance(seen, _Loss)
+                    else traffic_table(seen.flows, width=console.width, shows_gauges=gauges)
+                )
                 if live is not None:
                     live.update(shown, refresh=True)
                     continue
