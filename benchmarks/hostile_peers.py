@@ -1,4 +1,6 @@
-"""Measure what an honest neighbour notices while a peer asks for too much: round trips of a small chunk, and memory.
+"""Measure what an honest neighbour notices of a peer that asks for too much, or for all that it may.
+
+Measured are the neighbour's round trips of a small chunk, and the exchange's memory.
 
     python -m benchmarks.hostile_peers [ATTACK...]
 
@@ -7,8 +9,10 @@ The exchange, the neighbour and each attacker have a process of their own; the n
 
 import asyncio
 import contextlib
+import itertools
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +23,7 @@ import pyarrow as pa
 
 from benchmarks.harness import Partner, serving
 from permitflow.errors import PermitflowError
+from permitflow.protocol.compression import Compression
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
@@ -31,6 +36,8 @@ from permitflow.protocol.control import (
 )
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION
+from permitflow.transports.arrow import MAX_CHUNK_BYTES
+from permitflow.transports.arrow_metadata import MAX_SCHEMA_FIELDS
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_ITEMS, encode_request
@@ -47,6 +54,10 @@ WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for 
 BETWEEN_SECONDS = 0.01
 MANY = tuple(f"many/{number}" for number in range(10_000))
 ACKNOWLEDGED_ROUNDS = 100
+DIALLING = 40
+MOST_CHUNKS = 8_192
+MOST_FRAMES = 8_192
+LARGEST_BYTES = MAX_CHUNK_BYTES - 4_096
 
 
 # By the name of the attack.
@@ -114,6 +125,89 @@ async def _wide_schema(address: str) -> None:
             pass
 
 
+_kept = itertools.count()
+
+
+def _widest(names: str, kind: pa.DataType) -> pa.Schema:
+    """As many fields as a schema may have."""
+    return pa.schema([(f"{names}{number}", kind) for number in range(MAX_SCHEMA_FIELDS)])
+
+
+async def _dial(address: str, schema: pa.Schema) -> None:
+    key = Staging("widest", 0, next(_kept), "x")
+    with contextlib.suppress(PermitflowError):
+        async with put(address, "staged/0", schema, staging=key):
+            pass
+
+
+async def _widest_schema(address: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(DIALLING):
+            group.create_task(_dial(address, _widest("c", pa.int64())))
+
+
+async def _widest_schemas(address: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(DIALLING):
+            group.create_task(_dial(address, _widest(f"of {next(_kept)}, {number} ", pa.int64())))
+
+
+async def _pass_on(address: str, channel: str, batch: pa.RecordBatch, **options: Any) -> None:
+    """Send a chunk and take it, as long as an attack takes."""
+    async with (
+        put(address, channel, batch.schema, **options) as sender,
+        get(address, channel, **options) as receiver,
+        control(address, reply_timeout_seconds=60.0) as orders,
+    ):
+        (at,) = await orders.positions([channel])
+        until = time.monotonic() + SECONDS
+        taken = at.next_row
+        while time.monotonic() < until:
+            await sender.send(batch)
+            await receiver.take()
+            taken += batch.num_rows
+            await orders.acknowledge({channel: taken})
+
+
+async def _widest_chunks(address: str) -> None:
+    schema = _widest("c", pa.int64())
+    nothing = [pa.nulls(1, field.type) for field in schema]
+    await _pass_on(address, "widest/0", pa.RecordBatch.from_arrays(nothing, schema=schema))
+
+
+async def _most_dictionaries(address: str) -> None:
+    schema = _widest("c", pa.dictionary(pa.int32(), pa.string()))
+    nothing = [pa.nulls(1, field.type) for field in schema]
+    await _pass_on(address, "dictionaries/0", pa.RecordBatch.from_arrays(nothing, schema=schema))
+
+
+def _largest() -> pa.RecordBatch:
+    return pa.record_batch({"text": ["x" * LARGEST_BYTES]})
+
+
+async def _largest_chunks(address: str) -> None:
+    await _pass_on(address, "largest/0", _largest())
+
+
+async def _most_expanded(address: str) -> None:
+    await _pass_on(address, "largest/0", _largest(), compression=Compression.ZSTD)
+
+
+async def _most_chunks(address: str) -> None:
+    rows = pa.record_batch({"n": pa.nulls(MOST_CHUNKS, pa.int64())})
+    async with put(address, "chunks/0", rows.schema) as sender, get(address, "chunks/0"):
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            await sender.send_many(deque(rows.slice(row, 0) for row in range(MOST_CHUNKS)))
+
+
+async def _most_frames(address: str) -> None:
+    get_frame = wire.DownstreamFrame(get=wire.Get(protocol_version=PROTOCOL_VERSION, channel="attacked/0"))
+    frames = [wire.DownstreamFrame(feedback=b"")] * MOST_FRAMES
+    first, second = (wire.FromDownstream(frames=each).SerializeToString() for each in ([get_frame], frames))
+    await _stream(address, GET_STREAM, first, second)
+
+
 async def _nobody(_: str) -> None:
     await asyncio.sleep(SECONDS)
 
@@ -125,7 +219,16 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "empty-chunks": _empty_chunks,
     "empty-feedback": _empty_feedback,
     "wide-schema": _wide_schema,
+    "met-schema": _widest_schema,
+    "met-schemas": _widest_schemas,
+    "met-columns": _widest_chunks,
+    "met-dictionaries": _most_dictionaries,
+    "met-bytes": _largest_chunks,
+    "met-expansion": _most_expanded,
+    "met-empty-chunks": _most_chunks,
+    "met-frames": _most_frames,
 }
+"""Those named ``met-`` do what a peer may, to the limit: docs/guides/serving.md, "What a peer may ask"."""
 
 
 async def _attack(_pipe: object, name: str, address: str) -> None:
@@ -160,7 +263,7 @@ async def _round_trips(address: str, is_over: Callable[[], bool], note: Callable
 
 
 async def _measure(name: str) -> bool:
-    names = ("honest", "attacked", f"many:{len(MANY)}")
+    names = ("honest", "attacked", "staged", "widest", "dictionaries", "largest", "chunks", f"many:{len(MANY)}")
     streams = (*(option for name in names for option in ("--stream", name)), "--retention", "replay")
     with serving(*streams, "--address", "127.0.0.1:0") as (address, pid):
         async with put(address, "attacked/0", WIDE):

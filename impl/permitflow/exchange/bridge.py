@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from permitflow.channels.local import LocalReceiver, LocalSender
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
+from permitflow.exchange.turns import Stint
 from permitflow.protocol.messages import Kind
 from permitflow.transports.coalescing import collected_rows
 from permitflow.transports.remote_receiver import RemoteReceiver
@@ -61,9 +62,10 @@ class Bridge:
         return await asyncio.create_task(self._move_all())
 
     async def _move_all(self) -> ChannelAbortedError | None:
-        source, target = self._source, self._target
+        source, target, stint = self._source, self._target, Stint()
         try:
             while True:
+                await stint.pause()
                 await source.until_takeable()
                 chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
                 if moved := target.send_at_once(chunks, rows):

@@ -29,10 +29,10 @@ from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.session import State
-from permitflow.transports.arrow import require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
+from permitflow.transports.schemas import require_equal_schemas
 
 
 class BridgeChannel:
@@ -322,17 +322,17 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         self._bridge: Bridge | None = None
         self._left = asyncio.Event()
 
-    async def serve(self, get: Get) -> None:
+    async def serve(self, get: Get, schema: pa.Schema | None) -> None:
         """Accept the consumer, and pass the channel's messages on to it."""
         channel = self._channel
         if get.probe:
-            self._agree(await self._meet(get), is_probe=True)
+            self._agree(await self._meet(schema), is_probe=True)
             await self._end.end(closes_channel=False)
             return
         self._require_no_replay(get)
         channel.claim(self)
         self._holds_channel = True
-        self._agree(await self._meet(get))
+        self._agree(await self._meet(schema))
         self._bridge = Bridge(channel.receiver, self._end, self._end.until_room)
         aborted = await self._bridge.run()
         if aborted is not None:

@@ -1,5 +1,6 @@
 """The channels of an exchange by their names."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypedDict, Unpack, overload
@@ -25,12 +26,15 @@ from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, Rete
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost
+from permitflow.transports.schemas import read_schema, reading_schema
 from permitflow.transports.texts import require_text
 
 __all__ = ["Exchange", "Keeping", "stream_channels"]
 
 # Default staging room per kept row: two batches, one read and one written, each twice as large as the kept rows.
 STAGED_SHARE = 4
+# Of some hundred fields: it is read within a turn.
+_SHORT_SCHEMA_BYTES = 16 << 10
 
 
 class Keeping(TypedDict, total=False):
@@ -77,6 +81,7 @@ class Exchange:
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store = store or Store()
+        self._reading_schema = asyncio.Lock()
         self.turns = Turns()
         """Share the event loop between long pieces of work."""
         self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
@@ -93,6 +98,18 @@ class Exchange:
     def names(self) -> Collection[str]:
         """The names of all channels, in the order of adding."""
         return self._channels.keys()
+
+    async def read_schema(self, data: bytes) -> pa.Schema:
+        """Decode a schema that a peer sent, one large schema at a time, while the streams go on.
+
+        Raises:
+            UndecodableDataError: it is no schema, or exceeds a limit.
+        """
+        if len(data) <= _SHORT_SCHEMA_BYTES:
+            return read_schema(data)
+        # Peers that bring the same schema at the same time wait until the first one's is known.
+        async with self._reading_schema:
+            return await self.turns.done(reading_schema(data))
 
     @property
     def is_durable(self) -> bool:

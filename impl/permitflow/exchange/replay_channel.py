@@ -37,6 +37,7 @@ from permitflow.errors import (
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.streams import ConsumerStream, ProducerStream, Streams
+from permitflow.exchange.turns import Stint
 from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
@@ -46,10 +47,11 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.protocol.traffic import KeptRows
-from permitflow.transports.arrow import owned, require_equal_schemas
+from permitflow.transports.arrow import owned
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
+from permitflow.transports.schemas import require_equal_schemas
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
@@ -567,8 +569,10 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
 
     async def _keep_all(self, keep: Keep) -> End | None:
         """Keep the producer's rows and barriers; return its End, or None if it gave up."""
+        stint = Stint()
         try:
             while True:
+                await stint.pause()
                 for is_chunk, messages in groupby(await self._end.take_many(_AT_ONCE), _is_chunk):
                     if is_chunk:
                         await self._keep([*messages], keep)
@@ -600,11 +604,10 @@ class KeepingProducer(ProducerStream[ReplayChannel]):
 
     async def _keep(self, messages: Sequence[Message[pa.RecordBatch]], keep: Keep) -> None:
         """Keep the messages' rows, and consume each message once all its rows are kept."""
-        chunks = [message.payload for message in messages]
+        pieces, ends = _cut([message.payload for message in messages], self._channel.most_rows)
         if self._end.shares_memory:
             # Copy shared memory: the producer's process could change it while the rows are kept.
-            chunks = owned(chunks)
-        pieces, ends = _cut(chunks, self._channel.most_rows)
+            pieces = owned(pieces)
         kept = consumed = 0
         while consumed < len(messages):
             done = bisect_right(ends, kept)
@@ -688,16 +691,16 @@ class ReplayProducer(KeepingProducer):
 class ReplayConsumer(ConsumerStream[ReplayChannel]):
     """A consumer of rows that can be read again."""
 
-    async def serve(self, get: Get) -> None:
+    async def serve(self, get: Get, schema: pa.Schema | None) -> None:
         """Accept the consumer, and send the rows it wants."""
         if get.probe:
-            self._agree(await self._meet(get), is_probe=True)
+            self._agree(await self._meet(schema), is_probe=True)
         else:
             self._start_of(get)
-            schema = await self._meet(get)
+            met = await self._meet(schema)
             # The consumer may have acknowledged rows meanwhile.
             start = self._start_of(get)
-            self._agree(schema, start)
+            self._agree(met, start)
             try:
                 await self._send(get, start)
             except ChannelAbortedError as error:

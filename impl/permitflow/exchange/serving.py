@@ -39,7 +39,6 @@ from permitflow.protocol.frames import Cancel, Get, Put
 from permitflow.protocol.handshake import agree, require_version
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
-from permitflow.transports.arrow import read_schema
 from permitflow.transports.carrier import Carrier, Conversation
 from permitflow.transports.checksum import with_checksum
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
@@ -84,7 +83,7 @@ class _Producer:
         self._exchange.readiness.require(Phase.READY)
         if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
-        schema = read_schema(put.schema)
+        schema = await self._exchange.read_schema(put.schema)
         self._may_come_again = bool(put.producer)
         self._stream = self._stream_of(put)
         await self._stream.serve(put, schema)
@@ -138,21 +137,20 @@ async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
             channel = exchange.served(get.channel)
             # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
-            if get.schema is not None:
-                read_schema(get.schema)
+            wanted = None if get.schema is None else await exchange.read_schema(get.schema)
             stream = channel.consuming(end, peer, exchange.same_host)
             assert isinstance(get, Get), "the session has refused everything else"
             with breaking_first(stream, end):
-                if (cancel := await _served_until_cancel(stream, get, end)) is not None:
+                if (cancel := await _served_until_cancel(stream.serve(get, wanted), end)) is not None:
                     stream.cancel(cancel.reason)
     finally:
         if stream is not None:
             stream.leave()
 
 
-async def _served_until_cancel(stream: ConsumerStream[Any], get: Get, end: RemoteSender) -> Cancel | None:
+async def _served_until_cancel(serve: Coroutine[Any, Any, None], end: RemoteSender) -> Cancel | None:
     """Serve a consumer; stop at once when it cancels, whatever it waits for, and return its word."""
-    serving, watch = asyncio.create_task(stream.serve(get)), asyncio.create_task(end.cancelled())
+    serving, watch = asyncio.create_task(serve), asyncio.create_task(end.cancelled())
     try:
         await asyncio.wait((serving, watch), return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -11,10 +11,10 @@ from permitflow.exchange.statistics import Direction, StreamStatistics
 from permitflow.protocol.attempts import AttemptBooks, Sending
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Abort, Get, Put
-from permitflow.transports.arrow import read_schema, require_equal_schemas
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
+from permitflow.transports.schemas import require_equal_schemas
 
 # Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
@@ -170,8 +170,12 @@ class ConsumerStream(_Stream[C, RemoteSender]):
     direction = Direction.GET
 
     @abstractmethod
-    async def serve(self, get: Get) -> None:
+    async def serve(self, get: Get, schema: pa.Schema | None) -> None:
         """Accept the consumer, and send the rows it wants, to the end.
+
+        Args:
+            get: what it has dialled with.
+            schema: the one that it requires; None: any.
 
         Raises:
             PermitflowError: the error to send to the consumer.
@@ -180,10 +184,10 @@ class ConsumerStream(_Stream[C, RemoteSender]):
     def cancel(self, reason: str) -> None:
         """React to a consumer that needs no more; ``serve`` was stopped.  By default, do nothing."""
 
-    async def _meet(self, get: Get) -> pa.Schema:
+    async def _meet(self, wanted: pa.Schema | None) -> pa.Schema:
         """Negotiate with the consumer, and wait for the channel's schema."""
         await self._end.meet(self._same_host)
         schema = await self._channel.known_schema()
-        if get.schema is not None:
-            require_equal_schemas(ours=schema, theirs=read_schema(get.schema))
+        if wanted is not None:
+            require_equal_schemas(ours=schema, theirs=wanted)
         return schema

@@ -61,6 +61,19 @@ class Turn:
         self._since = monotonic()
 
 
+class Stint:
+    """Work of a stream for which everything may be at hand: other tasks run in between, and nothing rests."""
+
+    def __init__(self) -> None:
+        self._since = monotonic()
+
+    async def pause(self) -> None:
+        """Let other tasks run if the last time is longer ago than a turn."""
+        if monotonic() - self._since > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._since = monotonic()
+
+
 def _listed(items: Iterable[T]) -> Generator[None, None, list[T]]:
     made = []
     for item in items:

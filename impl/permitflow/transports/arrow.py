@@ -7,23 +7,27 @@ message cannot carry them, so that chunks of such a schema are whole IPC streams
 
 import io
 import math
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate, compress, takewhile
 from operator import attrgetter
 
 import pyarrow as pa
 
-from permitflow.errors import ChunkTooLargeError, SchemaMismatchError, UndecodableDataError
+from permitflow.errors import ChunkTooLargeError, UndecodableDataError
 from permitflow.protocol.compression import Codec
-from permitflow.transports.arrow_compression import (
-    MAX_SCHEMA_BYTES,
-    MAX_SCHEMA_FIELDS,
-    count_columns,
-    decompressed,
-    has_few_fields,
+from permitflow.transports.arrow_compression import decompressed
+from permitflow.transports.arrow_metadata import (
+    BATCH,
+    DICTIONARY,
+    SCHEMA,
+    Stated,
+    check_message,
+    checking_schema,
+    stream_messages,
 )
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.texts import sendable
+from permitflow.transports.schemas import facts_of, require_equal_schemas
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
 # much memory is allocated before permits are checked.
@@ -40,71 +44,9 @@ _MOST_REMEMBERED = 64
 _PIECES_FROM_BYTES = 128 << 10
 # A single batch this short is not tested for gathering.
 _COPIED_BELOW_BYTES = 16 << 10
-# Arrow's writers may round buffers up to 64 bytes.  A column of fixed width has two.
-_PADDING_BYTES = 128
-# Of a schema that differs: enough to show how, few enough for the metadata of gRPC.
-_SHOWN_FIELDS = 5
-_SHOWN_CHARACTERS = 120
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)
-
-
-def read_schema(data: bytes) -> pa.Schema:
-    """Decode a schema that the peer sent.
-
-    Raises:
-        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES`` or ``MAX_SCHEMA_FIELDS``.
-    """
-    if len(data) > MAX_SCHEMA_BYTES:
-        raise UndecodableDataError(
-            what=f"a schema of {len(data)} bytes", reason=f"{MAX_SCHEMA_BYTES} bytes are the most"
-        )
-    if not has_few_fields(data):
-        reason = f"{MAX_SCHEMA_FIELDS} fields are the most, with those inside of others"
-        raise UndecodableDataError(what="the schema", reason=reason)
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(data))
-        _require_text(schema)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise UndecodableDataError(what="the schema", reason=str(error)) from error
-    return schema
-
-
-def _require_text(fields: Iterable[pa.Field]) -> None:
-    """Read each name, nested ones included: Arrow checks only on reading that it is UTF-8.
-
-    Raises:
-        UnicodeDecodeError: a name is not UTF-8.
-    """
-    for field in fields:
-        _ = field.name
-        _require_text(map(field.type.field, range(field.type.num_fields)))
-
-
-def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema) -> None:
-    """Refuse a peer whose names, types or nullability differ; metadata may.
-
-    Raises:
-        SchemaMismatchError: they differ; the message shows in which fields.
-    """
-    if not ours.equals(theirs, check_metadata=False):
-        mine, others = list(map(_text, ours)), list(map(_text, theirs))
-        raise SchemaMismatchError(ours=_differing(mine, others), theirs=_differing(others, mine))
-
-
-def _text(field: pa.Field) -> str:
-    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
-
-
-def _differing(fields: Sequence[str], others: Sequence[str]) -> str:
-    """The first fields that the other schema lacks; if it lacks none, those at another position."""
-    known = set(others)
-    found = [field for field in fields if field not in known]
-    if not found and known.issubset(fields):
-        found = [field for place, field in enumerate(fields) if others[place : place + 1] != [field]] or [*fields]
-    shown = [sendable(field, _SHOWN_CHARACTERS) for field in found[:_SHOWN_FIELDS]] or ["nothing more"]
-    return ", ".join(shown if len(found) <= _SHOWN_FIELDS else [*shown, f"and {len(found) - _SHOWN_FIELDS} more"])
 
 
 class BatchCodec:
@@ -112,26 +54,26 @@ class BatchCodec:
 
     def __init__(self, schema: pa.Schema, codec: Codec | None = None) -> None:
         """Encode chunks of exactly this schema; both ends agreed on ``codec``, None: no compression."""
-        self.schema = schema
-        self.schema_bytes: bytes = schema.serialize().to_pybytes()
+        self.schema, self._facts = schema, facts_of(schema)
+        self.schema_bytes = self._facts.encoded
         """The schema as the handshake carries it."""
-        self._has_dictionaries = any(_holds_dictionary(field.type) for field in schema)
+        self._has_dictionaries = self._facts.dictionaries > 0
         self.can_join = bool(len(schema)) and not self._has_dictionaries
         """Can several batches be encoded as one?"""
-        self.row_bytes = _row_bytes(schema)
+        self.row_bytes = self._facts.row_bytes
         """About how many bytes a row takes, where all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and self.can_join else 0
         """A batch of fewer rows is encoded by Arrow's ``serialize``."""
-        self._piece_writer = PieceWriter(schema)
-        self._gathering = None if self._has_dictionaries else _Gathering(schema, self._piece_writer)
+        # Of more columns, the pieces would be joined again.
+        can_be_pieces = not self._has_dictionaries and self._facts.columns <= _MOST_PIECES
+        self._piece_writer = PieceWriter(schema) if can_be_pieces else None
+        self._gathering = None if self._piece_writer is None else _Gathering(schema, self._piece_writer)
         self.gathered_from_bytes = math.inf if self._gathering is None else self._gathering.least_bytes
         """Chunks of at least this many bytes are gathered, if they hold no null."""
-        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema).serialize()
-        self._columns = count_columns(memoryview(pa.ipc.read_message(nothing).metadata))
-        """How many columns a batch has, nested ones included: Arrow ignores further ones."""
-        self._empty_bytes = len(nothing) + _PADDING_BYTES * (1 + len(schema))
+        # Of a chunk with dictionaries, which is a whole stream.
+        self._checked_schema = b""
         self.codec = codec
         """The codec that compresses messages; None: no compression."""
 
@@ -213,7 +155,7 @@ class BatchCodec:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if self._has_dictionaries:
             return [self._as_stream(batch)]
-        if self.size_of(batch) >= _PIECES_FROM_BYTES:
+        if self._piece_writer is not None and self.size_of(batch) >= _PIECES_FROM_BYTES:
             return self._piece_writer.pieces(batch)
         return [memoryview(batch.serialize()).cast("B")]
 
@@ -234,11 +176,12 @@ class BatchCodec:
             if uncompressed_bytes:
                 data = decompressed(data, uncompressed_bytes, self.codec, sum(rows), self._most_bytes(sum(rows)))
             if self._has_dictionaries:
-                batch = self._from_stream(pa.py_buffer(data))
+                batch = self._from_stream(data)
             else:
-                message = pa.ipc.read_message(data)
-                self._require_columns(message)
-                batch = pa.ipc.read_record_batch(message, self.schema)
+                self._require_columns(check_message(data))
+                batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), self.schema)
+            if self._facts.has_text_views:
+                _require_few_texts(batch)
             batch.validate(full=True)
         except _UNREADABLE as error:
             raise _undecodable(rows, str(error) or type(error).__name__) from error
@@ -250,7 +193,7 @@ class BatchCodec:
         """The most bytes of a message with this many rows."""
         if self.row_bytes is None or self._has_dictionaries:
             return MAX_CHUNK_BYTES
-        return int(min(MAX_CHUNK_BYTES, self._empty_bytes + rows * self.row_bytes))
+        return int(min(MAX_CHUNK_BYTES, self._facts.empty_bytes + rows * self.row_bytes))
 
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()
@@ -258,22 +201,68 @@ class BatchCodec:
             writer.write_batch(batch)
         return memoryview(sink.getvalue()).cast("B")
 
-    def _require_columns(self, message: pa.Message) -> None:
-        columns = count_columns(memoryview(message.metadata))
-        if columns > self._columns and message.type == "record batch":
-            words = f"it has {columns} columns, with those inside of others, and the schema has {self._columns}"
+    def _require_columns(self, stated: Stated) -> None:
+        """Arrow would read further columns, and ignore them."""
+        most = self._facts.columns if stated.kind == BATCH else self._facts.fields
+        if stated.columns > most:
+            words = f"it has {stated.columns} columns, with those inside of others, and the schema has {most}"
             raise ValueError(words)
 
-    def _from_stream(self, buffer: pa.Buffer) -> pa.RecordBatch:
-        for message in pa.ipc.MessageReader.open_stream(buffer):
-            self._require_columns(message)
-        with pa.ipc.open_stream(buffer) as reader:
+    def _from_stream(self, data: "Buffer | pa.Buffer") -> pa.RecordBatch:
+        found = Counter[int]()
+        for metadata, stated in stream_messages(data):
+            found[stated.kind] += 1
+            # Arrow takes as long for each as for a schema, however short it is.
+            if found[stated.kind] > (most := self._facts.dictionaries if stated.kind == DICTIONARY else 1):
+                what = {SCHEMA: "schemas", DICTIONARY: "dictionaries", BATCH: "batches"}.get(stated.kind, "tensors")
+                raise ValueError(f"it holds {found[stated.kind]} {what}, not {most}")
+            if stated.kind == SCHEMA and metadata != self._checked_schema:
+                deque(checking_schema(metadata), maxlen=0)
+                self._checked_schema = bytes(metadata)
+            self._require_columns(stated)
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             if not reader.schema.equals(self.schema, check_metadata=False):
                 raise ValueError("its schema is not that of the stream")
             batches = list(reader)
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
+
+
+def _require_few_texts(batch: pa.RecordBatch) -> None:
+    """Refuse text views that are long because they share their bytes: checking each takes its length.
+
+    Raises:
+        ValueError: all texts of a column are longer than a chunk may be.
+    """
+    batch.validate()
+    rest: list[pa.Array] = list(batch.columns)
+    while rest:
+        array = rest.pop()
+        kind = array.type
+        if pa.types.is_string_view(kind):
+            views = memoryview(array.buffers()[1]).cast("B")[16 * array.offset :][: 16 * len(array)].cast("i")
+            lengths: list[int] = views[::4].tolist()
+            are_here = array.is_valid().to_pylist() if array.null_count else [True] * len(array)
+            if (size_bytes := sum(compress(lengths, are_here))) > MAX_CHUNK_BYTES:
+                raise ValueError(f"its texts would take {size_bytes} bytes; {MAX_CHUNK_BYTES} are the most")
+        else:
+            rest.extend(_inner(array))
+
+
+def _inner(array: pa.Array) -> Iterable[pa.Array]:
+    """The arrays inside of this one."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return (array.storage,)
+    if pa.types.is_dictionary(kind):
+        return (array.dictionary,)
+    if pa.types.is_struct(kind) or pa.types.is_union(kind):
+        return map(array.field, range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return (array.keys, array.items)
+    # Lists of all sorts, and run ends.
+    return (array.values,) if kind.num_fields else ()
 
 
 def _require_size(rows: int, size_bytes: int) -> None:
@@ -478,18 +467,3 @@ def _value_bytes(kind: pa.DataType) -> int:
     if pa.types.is_boolean(kind) or not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind)):
         return 0
     return int(kind.bit_width // 8)
-
-
-def _row_bytes(schema: pa.Schema) -> float | None:
-    """Bytes of a row; None unless all columns have a fixed width."""
-    try:
-        return float(sum((field.type.bit_width + 1) / 8 for field in schema))
-    except ValueError:
-        return None
-
-
-def _holds_dictionary(kind: pa.DataType) -> bool:
-    """Does the type hold a dictionary, at any depth?"""
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_holds_dictionary(kind.field(position).type) for position in range(kind.num_fields))

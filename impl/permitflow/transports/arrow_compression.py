@@ -1,4 +1,4 @@
-"""Compressed record batches: the codecs, the limits of decompression, and the checks of Arrow's metadata.
+"""Compressed record batches: the codecs, and the limits of decompression.
 
 Arrow's message is compressed as one block, and travels with its size before compression.  A few bytes can
 become gigabytes: so the stated size is checked against the agreement and the permits before decompression, and exactly
@@ -6,16 +6,12 @@ that much memory is allocated.  Permits alone do not bound it, because each row 
 most ``MOST_EXPANSION`` times its own size.
 
 Arrow could compress the buffers inside of its message as well, and its reader would decompress them without a bound: a
-message whose metadata say so is refused.  pyarrow does not tell what they say, so they are read here.  They are a
-flatbuffer, which pyarrow verifies when it reads the message; metadata that it accepts read the same here, and for
-metadata that it refuses the result does not matter.  Source: Arrow's format/Message.fbs, and FlatBuffers' internals.
+message whose metadata say so is refused (``arrow_metadata``).
 """
 
 import logging
-import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from struct import Struct
 
 import pyarrow as pa
 from xxhash import xxh32_intdigest
@@ -23,10 +19,6 @@ from xxhash import xxh32_intdigest
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
 from permitflow.transports.carrier import Buffer
 
-MAX_SCHEMA_BYTES = 1 << 20
-"""The longest serialised schema: a hundred bytes for each of the most fields."""
-MAX_SCHEMA_FIELDS = 10_000
-"""The most fields of a schema, nested ones included: preparing each takes an end some 10 microseconds."""
 # LZ4's largest possible ratio.
 MOST_EXPANSION = 256
 # A shorter message gains little: even at 100 Mbit/s compressing takes as long as sending the saved bytes.
@@ -36,16 +28,6 @@ _SKIPPED_MAGIC = b"\x50\x2a\x4d\x18"
 # A frame of LZ4: this, flags, block size, the size of all if a flag says so, and a byte of a checksum of these.
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_STATES_SIZE = 0x08
-_OFFSET, _BACK, _SLOT, _SHORT = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<h")
-_CONTINUATION = 0xFFFFFFFF
-_SHORT_BYTES = 2048  # metadata up to this size are cached
-# Numbers of the fields in their tables, of the kinds of messages, and of versions.
-_MESSAGE_VERSION, _MESSAGE_KIND, _MESSAGE_HEADER, _MESSAGE_CUSTOM = 0, 1, 2, 4
-_DICTIONARY_DATA = 1
-_BATCH_NODES, _BATCH_COMPRESSION = 1, 3
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-_SCHEMA_FIELDS, _FIELD_CHILDREN = 1, 5
-_V5 = 4
 _log = logging.getLogger(__name__)
 
 
@@ -120,84 +102,3 @@ def _states_size(frame: Buffer, size_bytes: int) -> bool:
     """
     header, size = bytes(frame[:14]), size_bytes.to_bytes(8, "little")
     return header[:4] == _LZ4_MAGIC and header[6:] == size and bool(header[4] & _LZ4_STATES_SIZE)
-
-
-def has_few_fields(schema: bytes) -> bool:
-    """Does a schema's message hold at most ``MAX_SCHEMA_FIELDS``, nested ones included?
-
-    They are counted before Arrow decodes them: fields can share their children, so that a short message can hold any
-    number.
-    """
-    try:
-        # Releases before Arrow 0.15 omit the first word.
-        start = 8 if _OFFSET.unpack_from(schema)[0] == _CONTINUATION else 4
-        _, kind, table = _message(schema, start)
-        if kind != _SCHEMA:
-            return True
-        count, vectors = 0, [_followed(schema, table, _SCHEMA_FIELDS)]
-        while vectors:
-            if (vector := vectors.pop()) is None:
-                continue
-            here = int(_OFFSET.unpack_from(schema, vector)[0])
-            if (count := count + here) > MAX_SCHEMA_FIELDS:
-                return False
-            for place in range(vector + 4, vector + 4 + 4 * here, 4):
-                field = place + int(_OFFSET.unpack_from(schema, place)[0])
-                vectors.append(_followed(schema, field, _FIELD_CHILDREN))
-    except (struct.error, IndexError):
-        pass  # not a message
-    return True
-
-
-def count_columns(metadata: Buffer) -> int:
-    """Count the columns of a batch or a dictionary, nested ones included; 0 for other messages.
-
-    Raises:
-        ValueError: its buffers are compressed, or ``metadata`` is malformed.
-    """
-    return _count_briefly(bytes(metadata)) if len(metadata) <= _SHORT_BYTES else _count(metadata)
-
-
-def _count(metadata: Buffer) -> int:
-    try:
-        root, kind, table = _message(metadata, 0)
-        batch = _followed(metadata, table, _DICTIONARY_DATA) if kind == _DICTIONARY else table
-        if kind not in (_DICTIONARY, _BATCH) or batch is None:
-            return 0
-        # Arrow 0.17 named its codec in the custom metadata; Arrow's reader still obeys it in messages that old.
-        version_at = _field(metadata, root, _MESSAGE_VERSION)
-        is_old = version_at is None or _SHORT.unpack_from(metadata, version_at)[0] < _V5
-        names_codec = is_old and _field(metadata, root, _MESSAGE_CUSTOM) is not None
-        if names_codec or _field(metadata, batch, _BATCH_COMPRESSION) is not None:
-            raise ValueError("Arrow has compressed its buffers: a message is compressed as a whole, or not at all")
-        nodes = _followed(metadata, batch, _BATCH_NODES)
-        return 0 if nodes is None else int(_OFFSET.unpack_from(metadata, nodes)[0])
-    except (struct.error, IndexError):
-        raise ValueError("its metadata cannot be read") from None
-
-
-# With columns of fixed width, batches of equally many rows have the same metadata.
-_count_briefly = lru_cache(maxsize=64)(_count)
-
-
-def _message(data: Buffer, start: int) -> tuple[int, int, int]:
-    """Find a message's table, its kind (0: none), and the table of its content."""
-    root = start + int(_OFFSET.unpack_from(data, start)[0])
-    kind_at, table = _field(data, root, _MESSAGE_KIND), _followed(data, root, _MESSAGE_HEADER)
-    return root, 0 if kind_at is None or table is None else int(data[kind_at]), table or 0
-
-
-def _field(data: Buffer, table: int, field: int) -> int | None:
-    """The position of a table's field; None if it is absent."""
-    slots = table - _BACK.unpack_from(data, table)[0]
-    slot = 4 + 2 * field
-    if slot >= _SLOT.unpack_from(data, slots)[0]:
-        return None
-    position: int = _SLOT.unpack_from(data, slots + slot)[0]
-    return table + position if position else None
-
-
-def _followed(data: Buffer, table: int, field: int) -> int | None:
-    """The position of the table to which a table's field refers."""
-    position = _field(data, table, field)
-    return None if position is None else position + int(_OFFSET.unpack_from(data, position)[0])

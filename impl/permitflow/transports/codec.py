@@ -32,7 +32,7 @@ from permitflow.protocol.frames import (
     Put,
 )
 from permitflow.protocol.messages import Kind, Message
-from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
+from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received
 from permitflow.transports.protobuf_fields import LENGTH_DELIMITED, fields, varint
 from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value

@@ -19,7 +19,7 @@ from permitflow.protocol.compression import Codec, CompressionAnswer, Compressio
 from permitflow.protocol.control import ChannelState
 from permitflow.protocol.flow import AnyAnnouncement, AnyFeedback, Flow, Parameters, Wishes, flow_named
 from permitflow.protocol.frames import EndOutcome
-from permitflow.transports.arrow import read_schema
+from permitflow.transports.schemas import facts_of, read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -234,7 +234,7 @@ _WRITE: dict[str, Convert] = {
     "Abort.reason": sendable,
     "Cancel.reason": sendable,
     "ChannelPosition.reason": sendable,
-    "ChannelPosition.schema": lambda schema: schema.serialize().to_pybytes(),
+    "ChannelPosition.schema": lambda schema: facts_of(schema).encoded,
     "ChannelTraffic.reason": sendable,
 }
 """The same in the other direction."""

@@ -26,10 +26,11 @@ from permitflow.protocol.compression import Compression, decided, require_none_i
 from permitflow.protocol.flow import Flow, Inbound, Outbound, Parameters
 from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
-from permitflow.transports.arrow import BatchCodec, read_schema, require_equal_schemas
+from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
+from permitflow.transports.schemas import read_schema, require_equal_schemas
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
 from permitflow.transports.writing import SIGN_BYTES, Writing
 

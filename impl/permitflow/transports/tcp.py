@@ -19,7 +19,7 @@ import pyarrow as pa
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.transports.addresses import parsed
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.arrow_compression import MAX_SCHEMA_BYTES
+from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received, SocketCarrier
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES

@@ -24,7 +24,9 @@ from permitflow.errors import (
     UndecodableDataError,
     UnexpectedFrameError,
 )
+from permitflow.exchange import turns
 from permitflow.exchange.registry import Exchange
+from permitflow.exchange.turns import Turns
 from permitflow.protocol.control import (
     Acknowledge,
     AskPositions,
@@ -36,10 +38,12 @@ from permitflow.protocol.control import (
     ControlRequest,
     Positions,
 )
-from permitflow.protocol.frames import Feedback
+from permitflow.protocol.frames import Agreement, Feedback
 from permitflow.protocol.permits import ChannelParameters, Permits
 from permitflow.protocol.replay import Retention
 from permitflow.transports import tcp
+from permitflow.transports.arrow import BatchCodec
+from permitflow.transports.arrow_metadata import FIELDS_OF_STEP, MAX_SCHEMA_FIELDS
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums, checked
 from permitflow.transports.codec import front_of
@@ -53,6 +57,7 @@ from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
+    answered,
     call,
     dialling,
     encoded,
@@ -149,7 +154,8 @@ async def test_a_peer_that_says_too_much_at_once_is_refused_without_holding_up_o
         """In seconds of this process, which is also the exchange."""
         slowest = 0.0
         async with get(address, "orders/1") as receiver, put(address, "orders/1", BATCH.schema) as sender:
-            hostile = asyncio.create_task(call(address, method, messages, polite=len(messages) > 1))
+            is_dialled = len(messages) > 1
+            hostile = asyncio.create_task(call(address, method, messages, polite=is_dialled, leaves=is_dialled))
             while not hostile.done():
                 before = time.process_time()
                 await sender.send(BATCH)
@@ -161,6 +167,49 @@ async def test_a_peer_that_says_too_much_at_once_is_refused_without_holding_up_o
     async with served("orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
         exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
         assert await slowest_turn(address) < 1.0
+
+
+async def test_dialling_with_the_widest_schema_costs_once() -> None:
+    """Bounded generously: 40 peers take 0.2 s, and took 8."""
+    frame = encoded(PUT_STREAM, put_frame(schema=of_fields(MAX_SCHEMA_FIELDS)))
+    async with served("orders/0", retention=Retention.REPLAY) as (_, address):
+        before = time.process_time()
+        for _ in range(40):
+            async with dialling(address, PUT_STREAM) as peer:
+                await peer.write([frame])
+                assert isinstance(answered(PUT_STREAM, await peer.read() or b"")[0], Agreement)
+        assert time.process_time() - before < 3.0
+
+
+async def test_the_widest_schema_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests = 0
+
+    async def rest(_: Turns) -> None:
+        nonlocal rests
+        rests += 1
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Turns, "rest", rest)
+    monkeypatch.setattr(turns, "_TURN_SECONDS", 0.0)
+    frame = encoded(PUT_STREAM, put_frame(schema=of_fields(MAX_SCHEMA_FIELDS - 1)))
+    async with served("orders/0", retention=Retention.REPLAY) as (_, address):
+        await call(address, PUT_STREAM, [frame], polite=True)
+    assert rests > 2 * MAX_SCHEMA_FIELDS / FIELDS_OF_STEP
+
+
+WIDEST = {"columns": pa.int64(), "texts": pa.string(), "dictionaries": pa.dictionary(pa.int32(), pa.string())}
+
+
+@pytest.mark.parametrize("kind", WIDEST)
+def test_a_chunk_of_the_most_columns_takes_bounded_time(kind: str) -> None:
+    """Bounded generously: 5 ms, and 70 with dictionaries."""
+    schema = pa.schema([(str(number), WIDEST[kind]) for number in range(MAX_SCHEMA_FIELDS)])
+    batch = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
+    codec = BatchCodec(schema)
+    message = b"".join(codec.encode([batch]))
+    before = time.process_time()
+    assert codec.decode(message, [1]).num_rows == 1
+    assert time.process_time() - before < 1.0
 
 
 REFUSED = {

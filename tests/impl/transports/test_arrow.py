@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from permitflow.errors import ChunkTooLargeError, PermitflowError, SchemaMismatchError, UndecodableDataError
 from permitflow.transports import arrow
-from permitflow.transports.arrow import BatchCodec, joined, owned, read_schema, require_equal_schemas
+from permitflow.transports.arrow import BatchCodec, joined, owned
+from permitflow.transports.schemas import read_schema, require_equal_schemas
 
 NUMBERS = pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "zz"]})
 

@@ -30,8 +30,9 @@ from permitflow.protocol.control import ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import KEPT_CHUNK_ROWS
-from permitflow.transports.arrow import BatchCodec, joined, read_schema, require_equal_schemas, runs
+from permitflow.transports.arrow import BatchCodec, joined, runs
 from permitflow.transports.carrier import Buffer
+from permitflow.transports.schemas import read_schema, require_equal_schemas
 
 __all__ = ["SqliteStore"]
 
