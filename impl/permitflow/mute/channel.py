@@ -73,17 +73,11 @@ class Dialling:
                 on_open=self._take_over,
                 handshake_seconds=self.handshake_seconds if self._has_handshake else None,
             )
-            try:
-                await transported(peer, made)
-            except OSError as error:  # it has gone already
-                made.close()
-                self._complain(str(error))
-            else:
-                await peer.lost.wait()
+            await transported(peer, made)
+            await peer.lost.wait()
 
     def _complain(self, reason: str) -> None:
-        at = f"{self.address[0]}:{self.address[1]}"
-        self.pipeline.hear({"event": "dials", self._word: self.name, "at": at, "reason": reason})
+        self.pipeline.hear({"event": "dials", self._word: self.name, "at": list(self.address), "reason": reason})
 
     def _take_over(self, peer: Peer) -> None:
         self._peer = peer

@@ -101,6 +101,7 @@ class CountReader(asyncio.BufferedProtocol):
         Raises:
             OSError: the address cannot be had.
         """
+        self._buffers = buffers
         self._listening = listening(address, buffers)
         self.address, self.sizes = self._listening.getsockname(), sizes_of(self._listening)
         self.counts: Counter[bytes] = Counter()
@@ -121,6 +122,14 @@ class CountReader(asyncio.BufferedProtocol):
         async for connection, _ in accepted(self._listening, lambda reason: None):
             self.hang_up()
             await transported(self, connection)
+
+    async def visit(self, address: Address) -> None:
+        """Connect to a sink that listens.
+
+        Raises:
+            OSError: nobody is there.
+        """
+        await transported(self, await connected(address, self._buffers))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio``."""

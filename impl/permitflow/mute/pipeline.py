@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple, Protocol
 
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
@@ -18,6 +19,7 @@ from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
     HANDSHAKE_SECONDS,
     MOST_CONNECTIONS,
+    RECONNECT_SECONDS,
     Address,
     Buffers,
     Listener,
@@ -40,6 +42,7 @@ READ_BYTES = 16_384
 LINE_BYTES = 4_096
 """The longest line; a connection with a longer one is closed."""
 STALL_SECONDS = 10.0
+_MOST_DRAIN_SECONDS = 86_400
 
 
 class Lines(NamedTuple):
@@ -161,8 +164,8 @@ class Pipeline:
                 ``dials`` (nobody answers yet); and at most once a minute ``refused`` (too many connections),
                 ``stranger`` and ``unreachable`` (no free descriptor), with the ``times`` since.
         """
-        if stall_seconds <= 0:
-            raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0")
+        if not 0 < stall_seconds < inf:  # NaN neither
+            raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0, and finite")
         self.graph = MuteGraph()
         self.hear = hear
         self._stall_seconds = stall_seconds
@@ -285,7 +288,11 @@ class Pipeline:
 
         Raises:
             SinkStalledError: something is left after so many seconds.
+            InvalidParametersError: ``seconds`` is no number from 0 to a day; nothing has changed.
         """
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 <= seconds <= _MOST_DRAIN_SECONDS:  # NaN neither
+            raise InvalidParametersError(name="seconds", value=seconds, rule="must be a number from 0 to 86,400")
         self._is_draining = True
         for name, source in [*self._sources.items()]:
             source.reads.pause()
@@ -494,17 +501,13 @@ class TcpSink(asyncio.BufferedProtocol):
 
     async def _serve(self) -> None:
         async for connection in self._connections():
-            self._has_left.clear()
-            try:
-                if peeked(connection) == b"":
-                    raise ConnectionResetError("it has gone at once")
-                self.sizes = sizes_of(connection)
-                await transported(self, connection)
-            except OSError as error:
+            if peeked(connection) == b"":  # it has gone already, as one that only looks whether anybody listens
                 connection.close()
-                self._complain(str(error))
-            else:
-                await self._has_left.wait()
+                continue
+            self._has_left.clear()
+            self.sizes = sizes_of(connection)
+            await transported(self, connection)
+            await self._has_left.wait()
 
     async def _connections(self) -> AsyncGenerator[socket.socket]:
         if self._listening is None:
@@ -513,9 +516,12 @@ class TcpSink(asyncio.BufferedProtocol):
         else:
             async for connection, _ in accepted(self._listening, self._complain):
                 yield connection
+                if self._has_left.is_set():
+                    await asyncio.sleep(RECONNECT_SECONDS)  # those who come and go cause no storm of events
 
     def _complain(self, reason: str) -> None:
-        self.pipeline.hear({"event": "dials", "sink": self.name, "reason": reason})
+        event = "unreachable" if self.listens else "dials"
+        self.pipeline.hear({"event": event, "sink": self.name, "at": list(self.address), "reason": reason})
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio``."""

@@ -16,6 +16,7 @@ HANDSHAKE_SECONDS = 30.0
 """The deadline for a peer to say who it is."""
 MOST_CONNECTIONS = 64
 """Of a listener; further ones are closed."""
+_MOST_A_SECOND = 128
 LARGEST_SEGMENT_BYTES = 65_536
 """What Linux hands to a connection at once: a send buffer that has any room left takes as much."""
 
@@ -169,15 +170,16 @@ class Listener:
         self._accepting = asyncio.create_task(self._accept(), name=f"accepting at {self.address}")
 
     async def _accept(self) -> None:
+        began, count = self._loop.time(), 0
         async for connection, _ in accepted(self._socket, lambda reason: self.tell("unreachable", reason=reason)):
             if (protocol := self._make()) is None:
                 connection.close()
-                continue
-            try:
+            else:
                 await transported(protocol, connection)
-            except OSError as error:  # it has gone already
-                connection.close()
-                protocol.connection_lost(error)
+            count += 1
+            if count >= _MOST_A_SECOND:  # those who come and go cause no storm of events
+                await asyncio.sleep(began + 1 - self._loop.time())
+                began, count = self._loop.time(), 0
 
     def tell(self, event: str, **facts: object) -> None:
         """Report an event that strangers can cause: the first one at once, then once a minute with their number."""
@@ -200,11 +202,7 @@ class Listener:
 
 
 async def transported(protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
-    """Give a connected socket to a protocol.
-
-    Raises:
-        OSError: the peer has gone.
-    """
+    """Give a connected socket to a protocol, which hears of it even if the peer has gone already."""
     await asyncio.get_running_loop().create_connection(lambda: protocol, sock=connection)
 
 

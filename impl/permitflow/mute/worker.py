@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from permitflow.errors import InvalidOptionError, PeerGoneError, SinkStalledError
+from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SinkStalledError, printable
 from permitflow.mute.batches import LOG, LogSink, LogSource
 from permitflow.mute.channel import UNACKNOWLEDGED, Boundary, Inlet
 from permitflow.mute.graph import Marks
+from permitflow.mute.messages import MOST_DATA_BYTES
 from permitflow.mute.pipeline import (
     LINE_BYTES,
     READ_BYTES,
@@ -31,11 +32,13 @@ from permitflow.mute.pipeline import (
     TcpSink,
     TcpSource,
 )
-from permitflow.mute.sockets import Address, Buffers
+from permitflow.mute.sockets import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Address, Buffers, Listener
 from permitflow.mute.wordcount import Saving, WordCount
 
 MOST_ORDER_BYTES = 4_096
 MOST_ANSWER_BYTES = 1 << 20
+_SHOWN_BYTES = 80
+_MOST_NAME_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,11 @@ class WorkerSettings:
         Raises:
             InvalidOptionError: no input, no output, or parts that do not fit.
         """
+        if not 0 < len(self.name.encode()) <= _MOST_NAME_BYTES:
+            raise InvalidOptionError(option="name", value=self.name, reason=f"must have 1 to {_MOST_NAME_BYTES} bytes")
+        if self.read_bytes + self.line_bytes > MOST_DATA_BYTES:
+            reason = f"and line_bytes, {self.line_bytes:,}, must be {MOST_DATA_BYTES:,} at most together"
+            raise InvalidOptionError(option="read_bytes", value=self.read_bytes, reason=reason)
         if not (self.listen or self.log or self.inlet):
             raise InvalidOptionError(option="listen", value=None, reason="or log or inlet is needed: nothing comes in")
         if self.inlet and self.next_worker:
@@ -104,6 +112,10 @@ class WorkerSettings:
             if isinstance(error, InvalidOptionError):
                 raise
             raise InvalidOptionError(option="SETTINGS", value=text, reason=f"are no settings ({error})") from error
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def address_of(text: str) -> Address:
@@ -237,32 +249,58 @@ class Worker:
 
     # Orders.
 
-    async def listen_for_orders(self) -> asyncio.Server:
+    def listen_for_orders(self) -> Listener:
         """Take orders, on a port of this host that is free."""
-        server = await asyncio.start_server(self._on_client, "127.0.0.1", 0, limit=MOST_ORDER_BYTES)
-        self.addresses["orders"] = text_of(server.sockets[0].getsockname())
-        return server
+        clients: set[asyncio.Task[None]] = set()
 
-    async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, ValueError):  # gone, or too long an order
-            async for line in reader:
-                writer.write(json.dumps(await self._obey(line)).encode() + b"\n")
-                await writer.drain()
-        writer.close()
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if task := asyncio.current_task():
+                clients.add(task)
+                task.add_done_callback(clients.discard)
+            await self._take_orders(reader, writer)
+
+        def admit() -> asyncio.StreamReaderProtocol | None:
+            if len(clients) >= MOST_CONNECTIONS:
+                listener.tell("refused", connections=len(clients))
+                return None
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=MOST_ORDER_BYTES), serve)
+
+        listener = Listener(("127.0.0.1", 0), Buffers(), admit, self.pipeline.hear, orders=self.settings.name)
+        self.addresses["orders"] = text_of(listener.address)
+        return listener
+
+    async def _take_orders(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # A client that has gone, says nothing, or does not read its answer, leaves its place to others.
+            with suppress(ConnectionError, TimeoutError):
+                while line := await self._next_order(reader):
+                    writer.write(json.dumps(await self._obey(line)).encode() + b"\n")
+                    async with asyncio.timeout(HANDSHAKE_SECONDS):
+                        await writer.drain()
+        finally:
+            writer.close()
+
+    async def _next_order(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            try:
+                return await reader.readline()
+            except ValueError:
+                return b"a line of more than %d bytes\n" % MOST_ORDER_BYTES
 
     async def _obey(self, line: bytes) -> Event:
         try:
-            order = json.loads(line)
+            order = json.loads(line, parse_constant=_refuse_constant)
             name = order["order"]
-        except (ValueError, TypeError, KeyError):
-            return {"error": f"{line!r} is no order: send an object with the key 'order' on one line"}
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = printable(line[:_SHOWN_BYTES].decode(errors="replace").strip())
+            return {"error": f"{what!r} is no order ({error}): send an object with the key 'order' on one line"}
         match name:
             case "state":
                 return self.state()
             case "drain":
                 try:
-                    await self.pipeline.drain(float(order.get("seconds", STALL_SECONDS)))
-                except SinkStalledError as error:
+                    await self.pipeline.drain(order.get("seconds", STALL_SECONDS))
+                except (SinkStalledError, InvalidParametersError) as error:
                     return {"error": str(error), **self.state()}
                 return self.state()
             case "stop":
@@ -287,16 +325,17 @@ async def work(settings: WorkerSettings, hear: Callable[[Event], None]) -> None:
     path = Path(settings.saved) if settings.saved else None
     if path is not None:
         words.load(path)
-    saving = Saving(None if path is None else partial(words.save, path), after=settings.low_mark // 2 + 1)
+    save = None if path is None else partial(words.save, path)
+    saving = Saving(save, after=settings.low_mark // 2 + 1, hear=hear)
     pipeline = Pipeline(stall_seconds=settings.stall_seconds, hear=hear)
     worker = Worker(settings, pipeline, saving, words)
     try:
         worker.build()
-        async with await worker.listen_for_orders():
-            hear({"event": "ready", **worker.addresses})
-            await worker.stopped.wait()
-            # The answer to the order leaves in the next turn.
-            await asyncio.sleep(0)
+        pipeline.own(worker.listen_for_orders())
+        hear({"event": "ready", **worker.addresses})
+        await worker.stopped.wait()
+        # The answer to the order leaves in the next turn.
+        await asyncio.sleep(0)
     finally:
         saving.close()
         pipeline.close()

@@ -47,7 +47,9 @@ class WorkerProcess:
             self.addresses = {name: str(address) for name, address in event.items()}
             # Others know these addresses.
             inlet, listen = (self.addresses.get(name, "") for name in ("inlet", "listen"))
-            self._settings = replace(self._settings, inlet=inlet, listen=listen)
+            first = len(self._settings.sinks)
+            outs = [self.addresses[f"out{first + place}"] for place in range(len(self._settings.listening_sinks))]
+            self._settings = replace(self._settings, inlet=inlet, listen=listen, listening_sinks=outs)
         self._hear({"worker": self.name, **event})
 
     def _on_end(self, exit_code: int) -> None:

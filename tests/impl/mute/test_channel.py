@@ -1,6 +1,7 @@
 """Two workers with a data channel between them: in one process here, each with a pipeline and a graph of its own."""
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -136,6 +137,58 @@ async def test_a_worker_that_dies_is_replaced_and_no_line_is_lost_or_counted_twi
             back = Started(name=f"back#{start}", inlet=inlet, sinks=[text_of(reader.address)], saved=saved)
         async with ending(back):
             await until(exact(reader, sent))
+
+
+COUNTS = "counts"
+
+
+@pytest.fixture
+def killed_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kind | str], list[socket.socket]]:
+    """Kill the peer within the first two writes of a kind: the write fails, and so do all later ones."""
+    send = socket.socket.send
+
+    def kill(what: Kind | str) -> list[socket.socket]:
+        killed: list[socket.socket] = []
+
+        def failing(connection: socket.socket, data: bytes) -> int:
+            parsed = parse_header(memoryview(data)) if len(data) >= HEADER_BYTES else None
+            # Of the house's own words: outside senders send no tabs.
+            is_it = parsed[0] == what if parsed is not None else what == COUNTS and b"\t" in data
+            if is_it and len(killed) < 2:
+                killed.append(connection)
+                connection.shutdown(socket.SHUT_RDWR)
+            return send(connection, data)
+
+        monkeypatch.setattr(socket.socket, "send", failing)
+        return killed
+
+    return kill
+
+
+@pytest.mark.parametrize("what", [*(kind for kind in Kind if kind is not Kind.REFUSED), COUNTS])
+async def test_a_peer_killed_within_a_write_stops_nobody_else(
+    what: Kind | str,
+    killed_within: Callable[[Kind | str], list[socket.socket]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent, logged = [*islice(cycle(WORDS), 1_000)], [*islice(cycle(WORDS), 2_000)]
+    killed = killed_within(what)
+    reader, log = CountReader(SMALL), LogServer(logged)
+    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
+    inlet = (await back.ready())["inlet"]
+    fronts = [Started(name=f"front{number}", listen="127.0.0.1:0", next_worker=inlet) for number in range(2)]
+    of_log = Started(name="front of a log", log=text_of(log.address), next_worker=inlet)
+    senders = [WordSender(sent, SMALL) for _ in fronts]
+    async with ending(back, *fronts, of_log, reader, log, *senders):
+        for front, sender in zip(fronts, senders, strict=True):
+            await sender.connect(address_of((await front.ready())["listen"]))
+        await until(lambda: len(killed) == 2 and reader.counts == Counter([*sent, *sent, *logged]))
+        await until(lambda: log.committed == len(logged))
+        for front in (*fronts, of_log):
+            while any(source["muted_by"] for source in (await front.state())["sources"].values()):  # type: ignore[attr-defined]
+                pass
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 async def test_a_worker_that_dies_while_its_reader_stalls_leaves_nobody_muted(tmp_path: Path) -> None:
