@@ -127,7 +127,7 @@ def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(example, marks=[pytest.mark.long] if "writeStream" in example.program else [], id=example.where)
+        pytest.param(example, marks=[pytest.mark.long] if "SparkSession" in example.program else [], id=example.where)
         for example in PROGRAMS
         if example not in OF_THE_README
     ],

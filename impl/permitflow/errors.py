@@ -864,6 +864,18 @@ class BatchOrderError(PermitflowError):
     )
 
 
+class ResponseCountError(PermitflowError):
+    """A service was to answer each request of a bidirectional call with one response, and has not."""
+
+    method: str
+    requests: int  # sent
+    responses: int
+    text = (
+        "{method} has given {responses} responses to {requests} requests, and each must have one: a service that "
+        "answers otherwise needs one_to_one=False"
+    )
+
+
 class UnknownBatchError(PermitflowError):
     """Spark has not told a task of a streaming query which batch the task writes."""
 

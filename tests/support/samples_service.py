@@ -1,8 +1,10 @@
 """The generated module of samples.proto, which workers can import, functions of a user, and a server for tests."""
 
 import importlib
+import os
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +34,7 @@ def _generated() -> Any:
 _pb2 = _generated()
 DESCRIPTOR = _pb2.DESCRIPTOR
 """As in a generated module."""
-Query, Received, Sample = _pb2.Query, _pb2.Received, _pb2.Sample
+Query, Received, Sample, Score = _pb2.Query, _pb2.Received, _pb2.Sample, _pb2.Score
 
 
 # A user's functions.
@@ -40,6 +42,14 @@ Query, Received, Sample = _pb2.Query, _pb2.Received, _pb2.Sample
 
 def two_rows(sample: Any) -> list[tuple[int, str]]:
     return [(sample.number, "once"), (sample.number, "again")]
+
+
+def two_scores(score: Any) -> list[tuple[int, str]]:
+    return [(score.number, "once"), (score.number, "again")]
+
+
+def failing(row: dict[str, Any]) -> Any:
+    raise LookupError(f"no sample for {row}")
 
 
 def named(row: dict[str, Any]) -> Any:
@@ -75,6 +85,10 @@ class Service:
         self.slow_seconds = slow_seconds
         self.answer_after = answer_after
         self.fail_after: int | None = None
+        self.fails_once = False
+        self.dies_after: int | None = None
+        self.answers_each, self.answers_late = 1, 0
+        """Rate answers each request so often, and one that comes now when so many more have come."""
         self.calls = self.given = self.consumed = self.most_ahead = 0
         self.recorded: list[Any] = []
         self.attempts: list[dict[str, Any]] = []
@@ -109,6 +123,39 @@ class Service:
                 break
         return Received(samples=received)
 
+    async def rate(self, samples: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        import asyncio
+
+        import grpc
+
+        self.calls += 1
+        self.attempts.append(dict(context.invocation_metadata()))
+        waiting, received = list[Any](), 0
+        async for sample in samples:
+            received += 1
+            self.recorded.append(sample)
+            if received == self.answer_after:
+                return
+            if received == self.dies_after:
+                os._exit(1)
+            fails = not (self.fails_once and self.calls > 1)
+            if fails and self.fail_after is not None and received > self.fail_after:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more scores")
+            await asyncio.sleep(self.slow_seconds)
+            waiting.append(sample)
+            if len(waiting) > self.answers_late:
+                for score in self.scores(waiting.pop(0)):
+                    yield score
+        for sample in waiting:
+            for score in self.scores(sample):
+                yield score
+
+    def scores(self, sample: Any) -> Iterator[Any]:
+        for _ in range(self.answers_each):
+            self.given += 1
+            self.notice()
+            yield Score(number=sample.number, score=sample.number / 2)
+
     @contextmanager
     def served(self) -> Iterator["Service"]:
         """In the loop of this process's blocking clients."""
@@ -123,6 +170,9 @@ class Service:
             ),
             "Record": grpc.stream_unary_rpc_method_handler(
                 self.record, request_deserializer=Sample.FromString, response_serializer=Received.SerializeToString
+            ),
+            "Rate": grpc.stream_stream_rpc_method_handler(
+                self.rate, request_deserializer=Sample.FromString, response_serializer=Score.SerializeToString
             ),
         }
 
@@ -144,3 +194,12 @@ class Service:
         """Of a job."""
         shared = {"address": self.address, "method": f"{_SERVICE}/{method}"}
         return {**shared, "module": "tests.support.samples_service", **more}
+
+
+def serve_until_killed(**settings: Any) -> None:
+    """Serve in a process of its own, which prints its address."""
+    service = Service()
+    vars(service).update(settings)
+    with service.served():
+        print(service.address, flush=True)
+        threading.Event().wait()

@@ -1,5 +1,6 @@
 """Spark reads and writes channels of an exchange, ``format("permitflow")``, and streaming methods of any gRPC service,
-``format("permitflow-grpc")``; audits recorded traces; and checks many channels at once.
+``format("permitflow-grpc")``; sends rows through a bidirectional one, ``through``; audits recorded traces; and checks
+many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
 A short job waits for its workers to start, and each worker imports this package; so modules that only drivers use are
@@ -17,6 +18,7 @@ from permitflow.spark.source import PermitflowDataSource
 
 if TYPE_CHECKING:
     from permitflow.spark.auditing import SparkAudit, audit
+    from permitflow.spark.calls.bidirectional import through
     from permitflow.spark.sweeping import SparkSweep, sweep
 
 __all__ = [
@@ -33,10 +35,15 @@ __all__ = [
     "plot_back_pressure",
     "register",
     "sweep",
+    "through",
 ]
 
 # Names that equal their module's name are missing here: the import system would replace them by the module.
-_FOR_DRIVERS = {"auditing": ("SparkAudit", "audit"), "sweeping": ("SparkSweep", "sweep")}
+_FOR_DRIVERS = {
+    "auditing": ("SparkAudit", "audit"),
+    "calls.bidirectional": ("through",),
+    "sweeping": ("SparkSweep", "sweep"),
+}
 
 if not TYPE_CHECKING:
 

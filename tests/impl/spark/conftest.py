@@ -171,13 +171,15 @@ def connect_server(work_dir: Path) -> Iterator[str]:
     stated = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
     command = [str(SPARK / "bin/spark-submit"), "--class", CONNECT_SERVER, "--master", "local[4]", *stated]
     environment = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    # Its workers import what stands in tests.support, too.
+    folders = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
     log = work_dir / "server.log"
     with (
         log.open("wb") as output,
         subprocess.Popen(
             [*command, "spark-internal"],
             cwd=work_dir,
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, "PYTHONPATH": folders},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -149,7 +149,9 @@ def test_a_value_that_fits_into_no_field_is_named(service: Service, column: str,
         ("Watch", {"delivery": "best-effort"}, "is for streaming queries only"),
         ("Watch", {"path": "x"}, "and set 'method'"),
         ("Watch", {"channel": "tests.support.samples_service:no"}, "has none of this name"),
-        ("Watch", {"address": "tcp://sensors:50051"}, "must be host:port: tcp:// is for an exchange"),
+        ("Watch", {"address": "tcp://sensors:50051"}, "must be host:port, as gRPC names a service, without tcp://"),
+        ("Watch", {"address": "grpc://sensors:50051"}, "without grpc://"),
+        ("Watch", {"address": "https://sensors/a"}, "without https://"),
     ],
 )
 def test_a_wrong_option_of_a_reader_is_refused_in_words(
@@ -157,6 +159,12 @@ def test_a_wrong_option_of_a_reader_is_refused_in_words(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         GrpcDataSource({**service.options(method), **changes}).reader(NUMBERS)
+
+
+@pytest.mark.parametrize("address", ["unix:/run/sensors.sock", "dns:///sensors:50051", "sensors:50051"])
+def test_a_service_has_any_address_that_grpc_knows(service: Service, address: str) -> None:
+    options = {**service.options("Watch"), "address": address}
+    assert ReadCallOptions.parse(options).call.address == address
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+import permitflow.spark
 from permitflow.transports.grpc_blocking import control
 from tests.impl.spark.conftest import Driver
+from tests.support.samples_service import Service
 from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, numbers, producers
 
 Options = dict[str, str]
@@ -41,6 +44,18 @@ def test_a_batch_job_reads_channels_and_writes_into_others(
     module, written = connected.run(job)
     assert ".connect." in module
     assert written == list(range(1, 1001))
+
+
+def test_a_frame_goes_through_a_service(connected: Driver) -> None:
+    with Service(window=65_536).served() as service:
+        options: dict[str, Any] = dict(service.options("Rate"))
+
+        def job(spark: SparkSession) -> list[tuple[int, float]]:
+            frame = spark.range(0, 100, 1, 2).selectExpr("id as number", "id as kept")
+            scored = permitflow.spark.through(frame, keep=["kept"], repeatable=True, **options)
+            return sorted((row.kept, row.score) for row in scored.collect())
+
+        assert connected.run(job) == [(number, number / 2) for number in range(100)]
 
 
 def test_a_streaming_query_takes_rows_of_kept_channels_and_publishes_them_once(

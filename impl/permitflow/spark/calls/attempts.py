@@ -63,7 +63,7 @@ class Coordinator:
 
 @dataclass(frozen=True)
 class Attempts:
-    """The attempts at the tasks of a job.  Drawn in a planning process, pickled, and used in the workers."""
+    """The attempts at the tasks of a job.  Drawn where the job is planned, pickled, and used in the workers."""
 
     call: CallOptions
     job: str
@@ -71,13 +71,17 @@ class Attempts:
     """None: the call is repeatable."""
 
     @classmethod
-    def drawn(cls, call: CallOptions) -> "Attempts":
-        """Draw a job's name; planning process, once per job.
+    def drawn(cls, call: CallOptions, driver: int | None = None) -> "Attempts":
+        """Draw a job's name, once per job.
+
+        Args:
+            call: how the job calls.
+            driver: the process with which the coordinator ends; None: this is a planning process, and its parent it is.
 
         Raises:
             RepeatedCallError: the call is not repeatable, and no coordinator can be started.
         """
-        return cls(call, uuid4().hex, None if call.repeatable else _coordinator(call))
+        return cls(call, uuid4().hex, None if call.repeatable else _coordinator(call, driver or os.getppid()))
 
     def begin(self, context: TaskContext, partition: int) -> Metadata:
         """The metadata of this attempt's call, if it may call.
@@ -114,9 +118,8 @@ class Attempts:
             raise RepeatedCallError(method=self.call.method, reason=reason)
 
 
-def _coordinator(call: CallOptions) -> Coordinator:
+def _coordinator(call: CallOptions, driver: int) -> Coordinator:
     """This driver's coordinator: the one of an earlier job, or a new one."""
-    driver = os.getppid()
     try:
         folder = Path(tempfile.gettempdir()) / f"permitflow-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)

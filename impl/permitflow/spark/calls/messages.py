@@ -117,8 +117,15 @@ def require_channel(options: CallOptions) -> None:
         function_of("channel", options.channel)
 
 
-def method_of(options: CallOptions, *, client_streams: bool) -> Method:
-    """Look the method up.
+_KINDS = {
+    (False, True): "server-streaming, to read rows",
+    (True, False): "client-streaming, to write rows",
+    (True, True): "bidirectional, for rows to go through it",
+}
+
+
+def method_of(options: CallOptions, *, client_streams: bool, server_streams: bool | None = None) -> Method:
+    """Look the method up; unless that is said, its server streams if its client does not.
 
     Raises:
         InvalidOptionError: there is no such module, service or method, or it streams in another direction.
@@ -142,9 +149,9 @@ def method_of(options: CallOptions, *, client_streams: bool) -> Method:
         reason = f"must name a method of {service_name}: it has {', '.join(methods)}"
         raise InvalidOptionError(option="method", value=options.method, reason=reason)
     found = methods[method_name]
-    if (found.client_streaming, found.server_streaming) != (client_streams, not client_streams):
-        kind = "client-streaming, to write rows" if client_streams else "server-streaming, to read rows"
-        raise InvalidOptionError(option="method", value=options.method, reason=f"must be {kind}")
+    wanted = client_streams, not client_streams if server_streams is None else server_streams
+    if (found.client_streaming, found.server_streaming) != wanted:
+        raise InvalidOptionError(option="method", value=options.method, reason=f"must be {_KINDS[wanted]}")
     request, response = GetMessageClass(found.input_type), GetMessageClass(found.output_type)
     return Method(name, request.SerializeToString, response.FromString, request, response)
 
@@ -234,9 +241,18 @@ class Rows:
         Raises:
             SchemaMismatchError: a row does not fit.
         """
-        rows = [row for message in messages for row in self._rows_of(message)]
+        return self.counted(messages)[0]
+
+    def counted(self, messages: Iterable[object]) -> tuple[pa.RecordBatch, list[int]]:
+        """The rows of messages, and how many of them each message has.
+
+        Raises:
+            SchemaMismatchError: a row does not fit.
+        """
+        groups = [list(self._rows_of(message)) for message in messages]
+        rows = [row for group in groups for row in group]
         try:
-            return pa.RecordBatch.from_pylist(rows, schema=self._arrow)
+            return pa.RecordBatch.from_pylist(rows, schema=self._arrow), list(map(len, groups))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SchemaMismatchError(ours=", ".join(map(str, self._arrow)), theirs=f"a row: {error}") from error
 

@@ -1,7 +1,7 @@
 """Options of calls from Spark: strings from the user, checked once, in the driver, with the option's name."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -22,7 +22,6 @@ from permitflow.spark.options import (
     truth,
     whole_number,
 )
-from permitflow.transports.addresses import SCHEME
 
 
 class CallDelivery(StrEnum):
@@ -58,8 +57,9 @@ def service_address(text: str) -> str:
     """Check the address of a gRPC service: ``host:port``, or with a scheme of gRPC's as ``unix:/path``."""
     if text.startswith(_SCHEMES):
         return text
-    if text.startswith(SCHEME):
-        raise ValueError(f"must be host:port: {SCHEME} is for an exchange, and this is a gRPC service")
+    scheme, separator, _ = text.partition("://")
+    if separator:
+        raise ValueError(f"must be host:port, as gRPC names a service, without {scheme}://")
     return network_address(text)
 
 
@@ -114,6 +114,30 @@ CALL_OPTIONS: Options = {
     **OF_SPARK,
 }
 """Options of ``format("permitflow-grpc")``."""
+
+
+_SHARED = (
+    "address",
+    "method",
+    "module",
+    "serializer",
+    "deserializer",
+    "channel",
+    "deadline_seconds",
+    "repeatable",
+    "rows",
+    "window_bytes",
+    "batch_messages",
+    "message",
+    "nulls",
+)
+THROUGH_OPTIONS: Options = {
+    **{name: CALL_OPTIONS[name]._replace(use=Use.ANY) for name in _SHARED},
+    "in_flight": Option(Use.ANY, whole_number(1, MOST)),
+    "one_to_one": Option(Use.ANY, truth),
+    "timeout_seconds": Option(Use.ANY, duration_seconds),
+}
+"""Arguments of ``through``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +226,42 @@ class WriteCallOptions:
             refuse("repeatable", "false" if "repeatable" in values else None, reason)
         require_message(values, call)
         return cls(call=call, **picked(cls, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughOptions:
+    """The checked arguments of ``through``, which describes them; picklable."""
+
+    call: CallOptions
+    keep: tuple[str, ...]
+    message: str = ""
+    rows: str = ""
+    nulls: Nulls = Nulls.REFUSE
+    one_to_one: bool
+    in_flight: int
+    timeout_seconds: float
+    window_bytes: int
+    batch_messages: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> "ThroughOptions":
+        """Check the arguments as if they were options in words; those that are empty are not set.
+
+        Raises:
+            InvalidOptionError: one is missing or out of its range, or asks for more than can be had.
+        """
+        texts = {name: str(value) for name, value in given.items() if name != "keep" and value not in ("", None)}
+        if texts["nulls"] == Nulls.REFUSE:
+            del texts["nulls"]  # as it is anyway, also beside a function
+        values = checked(texts, THROUGH_OPTIONS, Use.ANY, instead="method")
+        call = CallOptions(**picked(CallOptions, values))
+        require_message(values, call)
+        keep = given["keep"]
+        if isinstance(keep, str) or not isinstance(keep, Sequence):
+            refuse("keep", keep, "must be a list of columns")
+        if keep and not values["one_to_one"]:
+            refuse("keep", list(keep), "needs one_to_one: otherwise nobody knows to which row a response belongs")
+        return cls(call=call, **{**picked(cls, values), "keep": tuple(keep)})
 
 
 def require_message(values: Mapping[str, Any], call: CallOptions) -> None:

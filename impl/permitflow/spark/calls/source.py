@@ -222,21 +222,6 @@ def _batches(call: "OpenCall", options: ReadCallOptions) -> Iterator[list[object
             yield messages
 
 
-def refuse_second_attempt(context: TaskContext, method: str, *, repeatable: bool) -> None:
-    """Refuse an attempt that would repeat a call.
-
-    Raises:
-        RepeatedCallError: it would.
-    """
-    if context.attemptNumber() and not repeatable:
-        reason = (
-            f"would be called again by attempt {context.attemptNumber()} at partition {context.partitionId()}; why the "
-            "attempt before failed is in Spark's log. Set option 'repeatable' to true if the service answers the same "
-            "again, or takes the same rows again; or run the whole job again, and without speculation"
-        )
-        raise RepeatedCallError(method=method, reason=reason)
-
-
 class _WholeCallReader(_SimpleStreamReaderWrapper):
     """What Spark makes of a simple reader, and no batch for a trigger that wants the whole call as one.
 
