@@ -51,9 +51,10 @@ matrix: setup  ## the oldest and the newest releases of what we need; writes doc
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 
-docs: setup  ## regenerate docs/reference/cli.md, docs/reference/api.md, and the tables of docs/guides/conformance-kit.md
+docs: setup  ## regenerate docs/reference/cli.md, api.md and wire_errors.md, and the tables of docs/guides/conformance-kit.md
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
+	@$(BIN)/python tools/wire_errors_reference.py
 	@$(BIN)/python -m tools.conformance_table
 
 bench: setup  ## ours against others, targets and verdicts: five minutes; into build/bench

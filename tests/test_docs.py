@@ -142,7 +142,7 @@ def test_a_document_that_says_otherwise_is_noticed() -> None:
         assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
 
 
-@pytest.mark.parametrize("document", ["cli", "api"])
+@pytest.mark.parametrize("document", ["cli", "api", "wire_errors"])
 def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
     written = tmp_path / "reference.md"
     subprocess.run([sys.executable, REPOSITORY / f"tools/{document}_reference.py", written], check=True, timeout=250)

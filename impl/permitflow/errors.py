@@ -244,7 +244,8 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
     @classmethod
     def of_silence(cls, *, who: str, reason: str) -> Self:
         """The other end is alive but sent nothing in this stream; the reason says for how long, and why."""
-        return restored(cls, f"{who} has sent nothing {reason}", {"who": who, "reason": reason, "undelivered": None})
+        facts: dict[str, object] = {"who": who, "reason": f"it has sent nothing {reason}", "undelivered": None}
+        return restored(cls, f"{who} has sent nothing {reason}", facts)
 
 
 class ChannelCancelledError(ChannelError):
@@ -447,19 +448,32 @@ class RemoteProtocolError(ProtocolError):
 class PermitOverrunError(RemoteProtocolError):
     """The peer returned more permits than it holds."""
 
-    permit_class: str  # rows, barriers or watermarks
+    permit_class: str  # rows, barriers or watermarks; messages, if it requests these
     returned: int
     outstanding: int
-    text = "the peer returned {returned} {permit_class} permits but holds only {outstanding}"
+
+    def _worded(self) -> str:
+        if self.permit_class == "messages":
+            return f"the peer requested {self.returned} messages and may request only {self.outstanding}"
+        return f"the peer returned {self.returned} {_permits(self.permit_class)} but holds only {self.outstanding}"
 
 
 class OverspendError(RemoteProtocolError):
     """The peer sent a message without the permits for it."""
 
-    permit_class: str  # rows, barriers or watermarks
+    permit_class: str  # rows, barriers or watermarks; messages, if these are requested
     cost: int
     available: int
-    text = "the peer sent a message of {cost} {permit_class} permits but had only {available}"
+
+    def _worded(self) -> str:
+        if self.permit_class == "messages":
+            return f"the peer sent {self.cost} messages but only {self.available} were requested"
+        permits = _permits(self.permit_class)
+        return f"the peer sent a message of {self.cost} {permits} but had only {self.available}"
+
+
+def _permits(permit_class: str) -> str:
+    return f"{permit_class[:-1]} permits" if permit_class in ("rows", "barriers", "watermarks") else permit_class
 
 
 class InboxOverflowError(RemoteProtocolError):

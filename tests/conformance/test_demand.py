@@ -147,7 +147,7 @@ async def test_blocking_clients_ask_and_report_in_time(parameters: Demand) -> No
 def test_a_sender_that_sends_more_than_was_requested_is_refused() -> None:
     receiver = DEMAND.inbound(Demand(size=2, initial=1))
     receiver.deliver_many(["a"], [1])
-    with pytest.raises(OverspendError, match="1 requested permits but had only 0"):
+    with pytest.raises(OverspendError, match="sent 1 messages but only 0 were requested"):
         receiver.deliver_many(["b"], [1])
     receiver.try_receive()
     assert receiver.take_feedback() == Request(1)
@@ -157,7 +157,7 @@ def test_a_sender_that_sends_more_than_was_requested_is_refused() -> None:
 def test_a_receiver_that_requests_more_than_may_be_out_is_refused() -> None:
     sender = DEMAND.outbound(Demand(size=2))
     assert sender.send_now([1]) == 1
-    with pytest.raises(PermitOverrunError, match="2 messages permits but holds only 1"):
+    with pytest.raises(PermitOverrunError, match="requested 2 messages and may request only 1"):
         sender.on_feedback(Request(2))
     for messages in (0, -1):
         with pytest.raises(UnexpectedFrameError, match="one for at least 1"):

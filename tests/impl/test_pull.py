@@ -32,7 +32,7 @@ PULL = ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0)
 def test_the_withheld_permits_are_granted_once_when_the_application_asks() -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=8, initial_permits=3))
     assert (receiver.granted.rows, receiver.withheld, receiver.take_feedback()) == (3, 5, None)
-    with pytest.raises(OverspendError, match="4 rows permits but had only 3"):
+    with pytest.raises(OverspendError, match="4 row permits but had only 3"):
         receiver.deliver_many(["a"], [4])
     assert receiver.ask()
     assert receiver.take_feedback() == Permits(rows=5)

@@ -203,7 +203,7 @@ class DemandReceiver(MessageReceiver[T]):
         Spec: Deliver.
         """
         if messages > self._requested:
-            raise OverspendError(permit_class="requested", cost=messages, available=self._requested)
+            raise OverspendError(permit_class="messages", cost=messages, available=self._requested)
         self._requested -= messages
 
     def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:

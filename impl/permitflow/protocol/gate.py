@@ -387,7 +387,7 @@ class GateSender(Outbound[T]):
         """
         credit, resume, revoke, watermarks, consumed, barriers = feedback
         if not (credit or resume or watermarks or consumed or barriers):
-            raise UnexpectedFrameError(frame="a Grant of nothing", expected="credit, or the word to resume")
+            raise UnexpectedFrameError(frame="a grant of nothing", expected="credit, or the word to resume")
         if (resume and not self._is_stopped) or (revoke and not resume):
             raise UnexpectedFrameError(frame="the word to resume", expected="none: the sender is not stopped")
         voided = self.credit if revoke else 0

@@ -412,7 +412,7 @@ class PermitSender(Outbound[T]):
         for permit_class, count, outstanding in zip(Permits._fields, returned, self.outstanding, strict=True):
             if not 0 <= count <= outstanding:
                 return PermitOverrunError(permit_class=permit_class, returned=count, outstanding=outstanding)
-        return UnexpectedFrameError(frame="AddPermits of no permits", expected="one of at least one permit")
+        return UnexpectedFrameError(frame="a return of no permits", expected="at least one permit")
 
 
 class PermitReceiver(Inbound[T]):

@@ -88,8 +88,10 @@ class SquelchParameters(flow.Parameters):
             object.__setattr__(self, "repeat", max(1, self.round_trip))
         if self.capacity == 0:
             object.__setattr__(self, "capacity", self.high + self.headroom)
+        if self.low > self.high:
+            rule = f"must be at most high = {self.high}, else the sender is told to go on and to stop at once"
+            raise InvalidParametersError(name="low", value=self.low, rule=rule)
         for name, least, needed, otherwise in (
-            ("high", self.low, "low", "the sender is told to go on and to stop at once"),
             (
                 "repeat",
                 self.round_trip,
@@ -330,6 +332,8 @@ class SquelchFlow(Flow):
             return own
         ours, theirs = self.state(own), StatedSquelch(*self.state(own))._replace(**stated)
         require_whole(theirs, _AT_LEAST)
+        if wanted.low is not None and wanted.high is not None and wanted.low > wanted.high:
+            raise InvalidParametersError(name="low", value=wanted.low, rule=f"must be at most high = {wanted.high}")
         both = {
             name: (max if name in self.assumed else min)(getattr(ours, name), getattr(theirs, name))
             for name in StatedSquelch._fields

@@ -220,6 +220,7 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         ]
     decoded = pb.FromUpstream()
     _parse(decoded, head)
+    _require_no_sign(decoded)
     if decoded.body:  # an encoder placed it elsewhere
         body = memoryview(decoded.body)
     frames: list[WireFrame] = []
@@ -252,7 +253,7 @@ def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
         return None
     decoded = pb.FromUpstream()
     _parse(decoded, memoryview(front)[: place[0]])
-    if len(decoded.frames) != 1 or decoded.body:
+    if len(decoded.frames) != 1 or decoded.body or decoded.sign:
         return None
     chunks = decoded.frames[0].chunks
     if not chunks.rows or min(chunks.rows) < 0 or chunks.size_bytes != size - place[1]:
@@ -265,7 +266,7 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
     """Decode the descriptions of chunks from a message's encoded frames; empty if another frame is there."""
     decoded = pb.FromUpstream()
     _parse(decoded, memoryview(head))
-    if decoded.body or any(frame.WhichOneof("frame") != "chunks" for frame in decoded.frames):
+    if decoded.body or decoded.sign or any(frame.WhichOneof("frame") != "chunks" for frame in decoded.frames):
         return ()
     chunks = [frame.chunks for frame in decoded.frames]
     return tuple((tuple(each.rows), each.size_bytes, each.uncompressed_bytes) for each in chunks)
@@ -293,6 +294,7 @@ def decode_downstream(message: Received, flow: Flow | None) -> list[DownstreamFr
 def _read_downstream(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
     decoded = pb.FromDownstream()
     _parse(decoded, memoryview(message))
+    _require_no_sign(decoded)
     frames: list[DownstreamFrame] = []
     for frame in decoded.frames:
         name = _name(frame)
@@ -320,6 +322,15 @@ def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> No
         decoded.ParseFromString(bytes(data))
     except DecodeError as error:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+
+
+def _require_no_sign(decoded: pb.FromUpstream | pb.FromDownstream) -> None:
+    """Known signs have been taken out before, and come without frames."""
+    if decoded.sign:
+        raise UndecodableDataError(
+            what=f"a message with sign {decoded.sign}",
+            reason=f"it has {len(decoded.frames)} frames, and a sign has none" if decoded.frames else "it is not known",
+        )
 
 
 def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:

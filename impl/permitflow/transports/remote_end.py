@@ -31,7 +31,7 @@ from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.schemas import read_schema, require_equal_schemas
-from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames
+from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames, told_reason
 from permitflow.transports.writing import SIGN_BYTES, Writing
 
 # Time for the peer to learn of the failure and to close its half.
@@ -225,8 +225,9 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _on_silence(self, seconds: float) -> None:
         """End a stream whose peer may have lost messages: it does not answer."""
-        reason = f"for {seconds:g} s, though its connection lives: is it busy, or was a message damaged on the way?"
-        self._on_carrier_error(PeerTimeoutError.of_silence(who=self._session.peer, reason=reason))
+        since = f"it has not answered for {seconds:g} s, though its connection lives"
+        reason = f"{since}: is it busy, or was a message damaged on the way?"
+        self._on_carrier_error(PeerTimeoutError(who=self._session.peer, reason=reason))
 
     def _on_carrier_error(self, error: PermitflowError) -> None:
         """End a stream whose carrier failed; an acceptor's peer learns the reason from the status."""
@@ -266,11 +267,12 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _on_failure(self, failure: Failure) -> None:
         """React to a peer that broke the stream off; a dialler gets a status once this half is closed."""
-        who, reason = self._session.peer, "it broke the stream off"
+        who = self._session.peer
         error = decode_error(failure.error, who=who)
         # A dialler's failure concerns the dialler: an acceptor raises its own errors.
         if error is None or self._session.is_acceptor:
-            error = PeerGoneError(who=who, reason=reason if error is None else f"{reason}: {error}")
+            why = told_reason(failure.error) if error is None else str(error)
+            error = PeerGoneError(who=who, reason=f"it broke the stream off{why and f': {why}'}")
         self._fail(error)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ _DETAILS_BYTES = 1_000
 # Texts and lists are cut to the first of these lengths with which an error is short enough.
 _CHARACTERS = (2_000, 1_000, 500, 250, 120, 60, 30)
 _MOST_ITEMS = 20
-_STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
+STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.AlteredMessageError: grpc.StatusCode.DATA_LOSS,
     errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
     errors.InvalidParametersError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -78,21 +78,21 @@ _STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.TooManyTasksError: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
-_BY_NAME = {kind.__name__: kind for kind in _STATUS}
-_FACTS = {
+_BY_NAME = {kind.__name__: kind for kind in STATUS}
+FACTS = {
     kind: {
         parameter.name
         for parameter in inspect.signature(kind).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "undelivered"
     }
-    for kind in _STATUS
+    for kind in STATUS
 }
 """The facts without which an error of a type cannot be made."""
 
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
     """The status, its text and the trailing metadata that tell a peer about an error."""
-    if isinstance(error, PermitflowError) and (code := _STATUS.get(type(error))) is not None:
+    if isinstance(error, PermitflowError) and (code := STATUS.get(type(error))) is not None:
         return code, _details(error.message), ((ERROR_KEY, encode_error(error)),)
     return grpc.StatusCode.INTERNAL, _details(printable(f"{type(error).__name__}: {error}")), ()
 
@@ -138,11 +138,14 @@ def error_from_status(
         metadata: the trailing metadata.
         who: the peer in words, as in "the exchange at localhost:5000".
     """
+    told = ""
     for key, value in metadata:
-        if key == ERROR_KEY and isinstance(value, bytes) and (error := decode_error(value, who=who)) is not None:
-            return error
+        if key == ERROR_KEY and isinstance(value, bytes):
+            if (error := decode_error(value, who=who)) is not None:
+                return error
+            told = told_reason(value)
     stranger = stranger_behind_grpc(details or "")
-    reason = f"{details or 'no details'} (gRPC status {code.name if code else 'unknown'}){stranger}"
+    reason = f"{details or told or 'no details'} (gRPC status {code.name if code else 'unknown'}){stranger}"
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PeerGoneError(who=who, reason=reason)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -168,12 +171,21 @@ def decode_status(value: bytes, *, who: str) -> PermitflowError:
     return error_from_status(code, details, metadata, who=who)
 
 
+def told_reason(value: bytes) -> str:
+    """The message of a peer's error of any type, such as one that another language has made; empty: there is none."""
+    try:
+        message = json.loads(value)["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return printable(sendable(message, _CHARACTERS[0])) if isinstance(message, str) else ""
+
+
 def decode_error(value: bytes, *, who: str) -> PermitflowError | None:
-    """Decode a peer's error, if it may cross the wire, with exactly the facts of its type."""
+    """Decode a peer's error, if it has a type that may cross the wire, with at least the facts of this type."""
     try:
         content = json.loads(value)
         kind, message = _BY_NAME[content["type"]], str(content["message"])
-        facts = {name: _decode_fact(content["facts"][name]) for name in _FACTS[kind]}
+        facts = {name: _decode_fact(content["facts"][name]) for name in FACTS[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     error = errors.restored(kind, sendable(message), facts)

@@ -86,7 +86,7 @@ async def test_a_peer_that_never_reads_does_not_hold_up_others() -> None:
             await stream.write(b"".join(checksums.add([encoded(GET_STREAM, Feedback(Permits(rows=10**9)))])))
             with pytest.raises(PeerGoneError, match="the receiver of channel 'wide' is gone"):
                 await send_for_ever(channel.sender, wide)
-            assert "the peer returned 1000000000 rows permits but holds only" in channel.statistics().reason
+            assert "the peer returned 1000000000 row permits but holds only" in channel.statistics().reason
 
 
 def field(key: int, payload: bytes) -> bytes:

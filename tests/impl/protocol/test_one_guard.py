@@ -173,16 +173,16 @@ FLOWS: dict[str, Parameters] = {
 
 async def stream_of_all_kinds(parameters: Parameters, record: RecorderFactory | None) -> None:
     """Chunks one by one and many at once, taken and received, small, empty and large, with barriers and watermarks."""
-    ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(parameters, name="orders", record=record)
+    ends: tuple[LocalSender[bytes], LocalReceiver[bytes]] = open_channel(parameters, name="orders", record=record)
     sender, receiver = ends
 
     async def produce() -> None:
         for size in (3, 0, 1, 9, 2, 5):
-            await sender.send("x" * size)
-        await sender.send_barrier("b")
-        sender.send_watermark("w")
-        await sender.send_many(deque("x" * size for size in (1, 1, 2, 3, 5, 8, 0, 9, 1, 1, 1)))
-        await sender.send_many(deque("x" for _ in range(40)))
+            await sender.send(bytes(size))
+        await sender.send_barrier(b"b")
+        sender.send_watermark(b"w")
+        await sender.send_many(deque(bytes(size) for size in (1, 1, 2, 3, 5, 8, 0, 9, 1, 1, 1)))
+        await sender.send_many(deque(b"x" for _ in range(40)))
         await sender.end()
 
     async def consume() -> None:
@@ -195,7 +195,7 @@ async def stream_of_all_kinds(parameters: Parameters, record: RecorderFactory | 
         async for _ in receiver:
             pass
 
-    *_, given_up = [asyncio.ensure_future(sender.send("x" * 8)) for _ in range(3)]
+    *_, given_up = [asyncio.ensure_future(sender.send(bytes(8))) for _ in range(3)]
     await asyncio.sleep(0)
     given_up.cancel()
     async with asyncio.TaskGroup() as group:

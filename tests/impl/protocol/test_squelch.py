@@ -36,7 +36,7 @@ def test_the_headroom_is_that_of_both_ways_and_of_each_lost_signal() -> None:
             "inbox overflows before the sender hears that it must stop, not 25",
         ),
         ({"repeat": 17}, "repeat must be at least rate * (signal_delay + data_delay) = 18"),
-        ({"low": 9}, "high must be at least low = 9"),
+        ({"low": 9}, "low must be at most high = 8"),
         ({"rate": 0}, "rate must be a whole number of at least 1, not 0"),
         ({"data_delay": 0}, "data_delay must be a whole number of at least 1, not 0"),
         ({"signal_delay": -1}, "signal_delay must be a whole number of at least 0, not -1"),
@@ -62,6 +62,12 @@ def test_both_ends_assume_the_worse_and_use_the_smaller_capacity() -> None:
     tight = SQUELCH.agree(own, StatedSquelch(capacity=220, rate=20, signal_delay=1))
     assert (tight.high, tight.low, tight.headroom) == (20, 20, 200)
     assert SQUELCH.verify(SQUELCH.state(tight), StatedSquelch(rate=20)) == tight
+
+
+def test_a_wish_of_a_low_mark_above_the_high_one_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="low must be at most high = 2, not 9"):
+        SQUELCH.agree(PARAMETERS, StatedSquelch(high=2, low=9))
+    assert SQUELCH.agree(PARAMETERS, StatedSquelch(high=2, low=-1)).low == 1, "half of it, as everywhere"
 
 
 def test_a_capacity_that_is_too_small_for_the_peer_is_refused_with_the_number_that_is_needed() -> None:

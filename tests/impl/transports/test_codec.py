@@ -1,5 +1,6 @@
 """Frames survive the wire, and bytes that are no frames are refused in words."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -250,3 +251,37 @@ def test_few_unknown_fields_are_skipped_and_many_are_refused() -> None:
             decode_downstream(unknown * 9_000, PERMITS)
     with pytest.raises(UndecodableDataError, match="a field of no known kind"):
         decode_downstream(b"\x23\x24" * 9_000, PERMITS)
+
+
+# Numbers of enumerations.
+
+
+def upstream_of(**end: int) -> bytes:
+    return pb.FromUpstream(frames=[pb.UpstreamFrame(end=pb.End(**end))]).SerializeToString()  # type: ignore[arg-type]
+
+
+def downstream_of(outcome: int) -> bytes:
+    ended = pb.Ended(outcome=outcome)  # type: ignore[arg-type]
+    return pb.FromDownstream(frames=[pb.DownstreamFrame(ended=ended)]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("decode", "words"),
+    [
+        (lambda: decode_upstream(upstream_of(until=99)), "an end cannot be decoded: until = 99 is not known"),
+        (lambda: decode_downstream(downstream_of(99), PERMITS), "outcome = 99 is not known"),
+        (lambda: decode_downstream(downstream_of(0), PERMITS), "outcome = 0 is not known"),
+        (lambda: decode_upstream(pb.FromUpstream(sign=77).SerializeToString()), "a message with sign 77"),  # type: ignore[arg-type]
+        (lambda: decode_downstream(pb.FromDownstream(sign=77).SerializeToString(), PERMITS), "sign 77"),  # type: ignore[arg-type]
+        (lambda: decode_upstream(upstream_of() + pb.FromUpstream(sign=pb.SIGN_ASK).SerializeToString()), "1 frames"),
+    ],
+    ids=["until 99", "outcome 99", "outcome 0", "sign 77 upstream", "sign 77 downstream", "sign with a frame"],
+)
+def test_a_number_without_a_meaning_is_refused(decode: Callable[[], object], words: str) -> None:
+    with pytest.raises(UndecodableDataError, match=words):
+        decode()
+
+
+def test_an_end_may_leave_open_until_what_it_waits() -> None:
+    (end,) = decode_upstream(upstream_of(until=0))
+    assert end == End(0, 0, 0)

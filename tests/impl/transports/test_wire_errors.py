@@ -225,6 +225,27 @@ def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
     assert SHOWN in str(error_from_status(None, HOSTILE, (), who="x"))
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"message": "the table is gone"},
+        {"type": "NoSuchTable", "message": "the table is gone"},
+        {"type": "PeerGoneError", "message": "the table is gone", "facts": {}},
+        {"type": ["PeerGoneError"], "message": "the table is gone", "facts": None},
+    ],
+    ids=["alone", "of an unknown type", "without facts", "malformed"],
+)
+def test_the_message_of_an_error_of_any_type_is_told(told: dict[str, object]) -> None:
+    metadata = (("permitflow-error-bin", json.dumps(told).encode()),)
+    assert "the table is gone" in str(error_from_status(grpc.StatusCode.ABORTED, "", metadata, who="x"))
+
+
+@pytest.mark.parametrize("told", [b"", b"[]", b'{"message": 7}', b"{", b"[" * 100_000])
+def test_an_error_without_a_message_leaves_the_status(told: bytes) -> None:
+    error = error_from_status(grpc.StatusCode.ABORTED, "details", (("permitflow-error-bin", told),), who="x")
+    assert str(error) == "the stream with x failed: details (gRPC status ABORTED)"
+
+
 GUARD_SECONDS = 60.0
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 SSH = b"SSH-2.0-OpenSSH_9.6\r\n"

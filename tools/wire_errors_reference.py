@@ -1,0 +1,60 @@
+"""Write docs/reference/wire_errors.md, or the named file: the errors that cross the wire, with their facts.
+
+A test compares docs/reference/wire_errors.md with what this would write.
+"""
+
+import sys
+from inspect import get_annotations, getdoc
+from pathlib import Path
+
+from permitflow.errors import PermitflowError
+from permitflow.transports.wire_errors import FACTS, STATUS
+
+DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/wire_errors.md"
+
+_HEAD = """# Errors on the wire
+
+Written by `make docs`; for those who write a client or an exchange in another language.
+
+An error travels as a JSON object in UTF-8: in the frame `Failure`, and in the trailing metadata
+`permitflow-error-bin` of a gRPC status ([exchange.proto](../../proto/permitflow/wire/v1/exchange.proto)). Over TCP the
+status is a JSON object, too: `{"code": "ABORTED", "details": "…", "error": "…"}`, whose `error` is the text of the
+first one, or `null`.
+
+| Key | Value |
+|---|---|
+| `message` | text: what went wrong, for a person. The other end tells it to its user, whatever else is there |
+| `type` | optional: one of the types below. Then the other end raises this error |
+| `facts` | an object with at least the facts of the type; a list for a tuple. Further facts are ignored |
+
+With an unknown type, without one, or where a fact is missing, the other end says that the stream was broken off, and
+the message. The whole object has at most 3,600 bytes; our own ends cut longer texts. For example:
+
+```json
+{"type": "ChannelAbortedError", "message": "no such table", "facts": {"channel": "orders/0", "reason": "no such table"}}
+```
+
+| Type | gRPC status | Facts | Meaning |
+|---|---|---|---|
+"""
+
+
+def _row(kind: type[PermitflowError]) -> str:
+    types = {name: of for each in reversed(kind.__mro__) for name, of in get_annotations(each).items()}
+    facts = ", ".join(f"`{name}` ({_name(types.get(name, object))})" for name in sorted(FACTS[kind]))
+    meaning = " ".join((getdoc(kind) or "").split("\n\n")[0].split()).replace("``", "`")
+    return f"| `{kind.__name__}` | `{STATUS[kind].name}` | {facts} | {meaning} |"
+
+
+def _name(kind: object) -> str:
+    words = {str: "text", int: "whole number", object: "any", float: "number"}
+    return words.get(kind, str(kind).replace("tuple[str, ...]", "list of text").replace("|", "or"))  # type: ignore[call-overload, no-any-return]
+
+
+def document() -> str:
+    """The whole page."""
+    return _HEAD + "\n".join(_row(kind) for kind in sorted(STATUS, key=lambda kind: kind.__name__)) + "\n"
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT).write_text(document(), encoding="utf-8")
