@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,9 @@ stalled-stages: setup  ## a consumer that stands still at the end of stages stop
 
 stalled-wordcount: setup  ## a reader of a word count stands still: its sender stops within a bound; memory stays flat (ten minutes)
 	@$(BIN)/python -m benchmarks.stalled_wordcount --seconds 600
+
+troubled-wordcount: setup  ## an hour of a word count whose workers are killed, with readers that come and go, and strangers
+	@$(BIN)/permitflow demo wordcount --trouble 3600
 
 streaming-read: setup  ## rows a second of a streaming query, with the default window and with smaller ones (minutes)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.streaming_read --row-permits 32768 --row-permits 262144

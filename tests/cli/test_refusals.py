@@ -61,6 +61,7 @@ REFUSED = {
     "demo --kills 3": "--kills: needs --streaming",
     "demo --streaming --kills 1001": "--kills' must be from 0 to 1000: 1001",
     "demo wordcount --stall-seconds 0": "--stall-seconds",
+    "demo wordcount --trouble nan": "--trouble' must be at least 0, and finite: nan",
     "demo wordcount --flow-seconds nan": "--flow-seconds' must be above 0, and finite: nan",
     "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
     "demo wordcount --keep /proc/nowhere": "cannot be made",

@@ -1,5 +1,6 @@
 """``permitflow demo wordcount``: it holds what it shows, and ends when it is told to."""
 
+import json
 import re
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import Report
+from tests.cli.conftest import Command, Report
 
 
 def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_path: Path) -> None:
@@ -25,6 +26,18 @@ def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_p
     assert "Content-Security-Policy" in text
     assert re.search(r"<title>back#1/out0, \d", text)
     assert text.count("<polyline") == 2
+
+
+@pytest.mark.long
+def test_a_minute_of_trouble_leaves_counts_exact(process: Command) -> None:
+    """Workers that are killed, readers that come and go, strangers that connect: the demo has the checks."""
+    code, stdout, stderr = process("demo", "wordcount", "--stalls", "1", "--trouble", "60", "--json")
+    found = json.loads(stdout)
+    assert (code, found["problems"], stderr) == (0, [], "")
+    trouble = found["trouble"]
+    assert trouble["seconds"] >= 60
+    assert min(trouble["kills"], trouble["left_readers"]) > 5
+    assert trouble["strangers"] > 100
 
 
 @pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 130)], ids=["early, with exact counts", "at once"])

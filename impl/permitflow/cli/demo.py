@@ -85,6 +85,12 @@ def wordcount(
     stall_seconds: Annotated[float, option(number, "SECONDS", "For how long.")] = 2.0,
     flow_seconds: Annotated[float, option(number, "SECONDS", "How long it reads before, between and after.")] = 1.5,
     kill: Annotated[bool, typer.Option("--kill", help="Kill the worker that counts after the last stall.")] = False,
+    trouble: Annotated[
+        float,
+        option(
+            number, "SECONDS", "At the end, for so long: kill workers, let readers come and go, let strangers connect."
+        ),
+    ] = 0.0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page of the run.", dir_okay=False)
     ] = None,
@@ -104,10 +110,12 @@ def wordcount(
       permitflow demo wordcount
       permitflow demo wordcount --kill -o wordcount.html
       permitflow demo wordcount --stalls 5 --stall-seconds 10 --json
+      permitflow demo wordcount --trouble 3600
 
     Ctrl-C ends it early: the senders stop, all that they have sent is counted, and the report comes; a second Ctrl-C
     ends it at once. Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the
-    bound held, and each whole stall muted a source. 1: not so, or a process failed. 2: unusable input.
+    bound held, each whole stall muted a source, and in trouble the memory of the workers stayed flat and no traceback
+    came. 1: not so, or a process failed. 2: unusable input.
     """
     from rich.text import Text
 
@@ -116,7 +124,9 @@ def wordcount(
 
     require_folder("--output", output)
     console = open_console()
-    settings = WordCountSettings(stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill)
+    settings = WordCountSettings(
+        stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill, trouble_seconds=trouble
+    )
     with work_folder(keep) as folder:
         note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
         ending = asyncio.Event()
