@@ -283,7 +283,7 @@ def deliver(state: State, parameters: Parameters) -> State:
 
 
 def consume(state: State, parameters: Parameters) -> State:
-    """The application has consumed a message; its permits are returned verbatim, rows in batches."""
+    """The application has consumed a message; its permits are returned as they came; those of rows in batches."""
     require(not state.inbox.is_empty())
     message = state.inbox.head()
     state = state._replace(inbox=state.inbox.without_head())

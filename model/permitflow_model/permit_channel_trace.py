@@ -59,6 +59,13 @@ TraceEvent: TypeAlias = replay.RecordedStep
 """Its arguments: rows of the chunk, or 0; permits of the message, or returned permits: rows, barriers, watermarks."""
 
 
+def in_words(permits: Permits) -> str:
+    """Permits for people, as in ``12 row permits and 1 barrier permit``."""
+    classes = zip(permits, ("row permit", "barrier permit", "watermark permit"), strict=True)
+    told = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in classes if count]
+    return " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:]))) or "no permits"
+
+
 def rows_of(event: TraceEvent) -> int:
     """Rows of the chunk, or 0."""
     return event.arguments[0]
@@ -181,7 +188,7 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
             if (message.kind, message.rows, held(message)) == (kind, rows, permits)
         ]
         if not matching:
-            raise Refused(f"no {kind} of {rows} rows that holds {permits} waits")
+            raise Refused(f"no {kind} of {rows} rows that holds {in_words(permits)} waits")
         following = [self._withdraw_at(world, position) for position in matching]
         return tuple({world.state: world for world in following}.values())
 
@@ -232,10 +239,13 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
         if not steps and returned == told:
             raise Refused("no permits are returned")
         if returned != told:
-            way = tuple(tuple(grant) for grant in world.state.grants)
+            way = ", then ".join(map(in_words, tuple(world.state.grants)[:5]))
             if any(here > due for here, due in zip(returned, told, strict=True)):
-                raise Refused(f"{tuple(told)} is no sum of the permits that come back first: {way[:5]}")
-            raise Starved(f"of {tuple(told)} permits only {tuple(returned)} are on their way back")
+                raise Refused(f"{in_words(told)} are no sum of what comes back first: {way}")
+            # Of one class, the number alone says it.
+            is_of_rows = not any((*told[1:], *returned[1:]))
+            there = f"{returned.rows:,}" if is_of_rows else in_words(returned)
+            raise Starved(f"of {in_words(told)} only {there} are on their way back")
         for _ in range(steps):
             world = self.step(world, "AddPermits")
         return (world,)
@@ -255,7 +265,7 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
     def _flush(self, world: World, event: TraceEvent) -> Sequence[World]:
         state = world.state
         if (told := permits_of(event)) != (state.unreturned, 0, 0):
-            raise Refused(f"{tuple(told)} permits are returned, the residue is {state.unreturned} row permits")
+            raise Refused(f"{in_words(told)} are returned, the residue is {state.unreturned} row permits")
         what = (
             "nothing is left to return"
             if state.inbox.is_empty()
@@ -272,13 +282,13 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
 
 def _compare(event: TraceEvent, message: Message) -> None:
     if event.arguments != (message.rows, *held(message)):
-        told = f"{rows_of(event)} rows and {tuple(permits_of(event))} permits"
+        told = f"{rows_of(event)} rows and {in_words(permits_of(event))}"
         raise Refused(f"it is recorded with {told}, but it must be a {_named(message)}")
 
 
 def _named(message: Message) -> str:
     rows = f" of {message.rows} rows" if message.kind == "chunk" else ""
-    return f"{message.kind}{rows} with {tuple(held(message))} permits"
+    return f"{message.kind}{rows} with {in_words(held(message))}"
 
 
 def _head_or_starve(queue: Queue[Message]) -> Message:
@@ -320,7 +330,7 @@ class SenderAlone(PermitChannelReplay):
         state, first = world.state, permits_of(event)
         held = carried_by(state.grants)
         if first == NOTHING or not (_is_within(NOTHING, first) and _is_within(first, held)):
-            raise Refused(f"{tuple(first)} permits come back, and all that was sent holds {tuple(held)}")
+            raise Refused(f"{in_words(first)} come back, and all that was sent holds {in_words(held)}")
         rest = Permits(*(all_of - part for all_of, part in zip(held, first, strict=True)))
         portions = SummedFifo[Permits]().push(first)
         state = state._replace(grants=portions if rest == NOTHING else portions.push(rest))
@@ -341,9 +351,9 @@ class ReceiverAlone(PermitChannelReplay):
         try:
             world = self.step(world, f"Send{name}")
         except Disabled:
-            has, of = tuple(world.state.permits), tuple(total(self.parameters))
+            has, of = in_words(world.state.permits), in_words(total(self.parameters))
             raise Refused(
-                f"no sender that obeys could have sent it: it holds {tuple(permits_of(event))} permits, "
+                f"no sender that obeys could have sent it: it holds {in_words(permits_of(event))}, "
                 f"and of {of} at most {has} can be at the sender"
             ) from None
         return super()._deliver(world, event)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,25 @@ def test_what_a_model_promises_is_examined(report: Report) -> None:
 def test_the_graph_of_a_model_of_ones_own_is_a_page(report: Report) -> None:
     code, told = report("explain", f"{OWN}:CALLS", "--parameters", "SIX", "--graph")
     assert (code, told["verdict"]) == (0, "stuck")
+
+
+@pytest.mark.parametrize("has_browser", [True, False])
+def test_a_page_is_opened_on_request(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, has_browser: bool
+) -> None:
+    opened: list[str] = []
+
+    def open_page(address: str) -> bool:
+        opened.append(address)
+        return has_browser
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    code, _, stderr = command("explain", *STUCK, "--open")
+    assert (code, opened) == (0, [(folder / "permitflow-explain.html").as_uri()])
+    assert ("no browser was found; open permitflow-explain.html in one" in stderr) is not has_browser
+
+
+def test_a_page_on_standard_output_stands_there_alone(process: Command) -> None:
+    code, stdout, stderr = process("explain", *STUCK, "-o", "-")
+    assert (code, stdout[:15], stdout.rstrip()[-7:]) == (0, "<!DOCTYPE html>", "</html>")
+    assert stderr.startswith("stuck: After 5 steps")

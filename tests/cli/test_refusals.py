@@ -86,6 +86,8 @@ REFUSED = {
     f"explain {STUCK} -o missing/page.html": "cannot write missing/page.html: No such file or directory",
     f"explain {STUCK} -o page.svg": "--output writes a web page, and page.svg is none by its name; name a file .html",
     f"explain {STUCK} --svg x.png": "--svg writes an SVG drawing, and x.png is none by its name; name a file .svg",
+    f"explain {STUCK} --svg x.svg --open": "--open shows a page: name a file with --output",
+    f"explain {STUCK} -o - --open": "--open shows a page",
     f"explain {STUCK} -o .": "cannot write .: it is a folder; name a file in it",
     "health a:1,b:2": "must be a single host:port, because an exchange is one process, not 'a:1,b:2'",
     "health localhost:1 --timeout soon": "a duration",

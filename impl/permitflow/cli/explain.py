@@ -1,5 +1,6 @@
 """``permitflow explain``: runs and state graphs to look at."""
 
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,7 @@ from permitflow.cli.options import (
     writable,
 )
 from permitflow.cli.outcomes import Json, print_json, unusable
-from permitflow.cli.output import STANDARD_OUTPUT, require_apart, write_files
+from permitflow.cli.output import STANDARD_OUTPUT, is_special, require_apart, write_files
 from permitflow.cli.own import is_place, own_run
 from permitflow.cli.permits import graph_of, run_of, setting_of
 from permitflow.cli.trace import read_files, select_channels
@@ -95,6 +96,7 @@ def explain(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", parser=writable, help="A drawing to write: one line for each step.")
     ] = None,
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show it: a deadlock, a recorded run of any protocol or a state graph as one web page.
@@ -125,6 +127,8 @@ def explain(
     if kind in ("model", "file") and len(named) > 1:
         unusable(f"{named[0]} is shown alone: leave {named[1]} away")
     page = output or (None if svg else _DEFAULT_PAGE)
+    if opens and (page is None or is_special(page)):
+        unusable("--open shows a page: name a file with --output, or leave --svg and - away")
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
         unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
@@ -156,6 +160,8 @@ def explain(
     if table and not as_json:
         typer.echo(table, err=is_piped)
     _write(shown, page, svg, as_json=as_json)
+    if opens and page is not None and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo(f"--open: no browser was found; open {page} in one", err=True)
 
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":

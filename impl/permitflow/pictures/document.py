@@ -35,7 +35,10 @@ def document_of(run: Run) -> Document:
         "skipped": run.skipped,
         "textOf": look.text_of,
         "actions": _actions(look),
+        # As indexes into the actions.
+        "absent": sorted(numbers[name] for name in look.absent_actions(run.parameters)),
         "variables": _variables(look, run.start),
+        "absentVariables": sorted(look.absent_variables(run.parameters)),
         "steps": {
             # As an index into the actions.
             "action": [numbers[step.action] for step in run.steps],

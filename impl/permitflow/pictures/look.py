@@ -103,9 +103,18 @@ class Look:
             return None
         return self.false_guard(action.name, state, parameters, *possible[0]) if possible else None
 
+    def absent_actions(self, parameters: Any) -> frozenset[str]:
+        """Actions that no run with these parameters has: nobody needs to be told that they are impossible."""
+        return frozenset()
+
+    def absent_variables(self, parameters: Any) -> frozenset[str]:
+        """Variables that never change with these parameters, by their names in the specification."""
+        return frozenset()
+
     def refusals(self, state: Any, parameters: Any) -> list[FalseGuard]:
         """The false guard of each impossible action of the protocol."""
-        own = (action for action in self.system.actions if not action.is_environment)
+        absent = self.absent_actions(parameters)
+        own = (each for each in self.system.actions if not each.is_environment and each.name not in absent)
         return [guard for guard in (self.refusal(action, state, parameters) for action in own) if guard]
 
     def is_stuck(self, state: Any, parameters: Any) -> bool:

@@ -6,7 +6,7 @@ order already keeps siblings together.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -33,6 +33,9 @@ _SPREAD_FOR_LABELS = 1.6
 _LABEL_SIZE = 11
 # Shares of an edge.  Nearer to the target than to the source: many edges that leave one state part late.
 _LABEL_PLACES = (0.64, 0.52, 0.74, 0.42, 0.32)
+
+_SERIES = 6
+"""Colours of actions, in the palette."""
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
@@ -151,7 +154,13 @@ def _plan(graph: StateGraph, *, top: float) -> _Plan:
         for place, state in enumerate(states)
     }
     width = max(2 * _MARGIN + (len(columns) - 1) * column, 760.0)
-    return _Plan(graph, points, column, with_labels, width, top + 2 * _MARGIN + (tallest - 1) * line)
+    plan = _Plan(graph, points, column, with_labels, width, top + 2 * _MARGIN + (tallest - 1) * line)
+    # Ways back swing out above.
+    curves = (_curve(plan, edge) for edge in graph.edges)
+    highest = min((_along(curve, part / 16, 1) for curve in curves for part in range(17)), default=top)
+    room = max(0.0, top + _MARGIN / 2 - highest)
+    lower = {state: (x, y + room) for state, (x, y) in points.items()}
+    return replace(plan, points=lower, height=plan.height + room)
 
 
 def _legend(plan: _Plan) -> Iterator[str]:
@@ -162,7 +171,7 @@ def _legend(plan: _Plan) -> Iterator[str]:
         x += 40 + svg.length(content, 13) * 0.9
     x, y = _MARGIN - 12.0, 84.0
     for name in actions_of(plan.graph):
-        yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=f"edge {name}")
+        yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=_edge_class(plan.graph, name))
         yield svg.text(x + 24, y, name, class_="muted")
         x += 40 + svg.length(name, 13) * 0.9
 
@@ -173,7 +182,9 @@ def graph_legend(graph: StateGraph) -> str:
         (svg.element("g", *_circle(10, 9, 7.5, share), class_=kind), content)
         for content, kind, share in node_legend(graph)
     ]
-    samples += [(svg.element("g", svg.element("path", d="M0 9h20"), class_=f"edge {n}"), n) for n in actions_of(graph)]
+    samples += [
+        (svg.element("g", svg.element("path", d="M0 9h20"), class_=_edge_class(graph, n)), n) for n in actions_of(graph)
+    ]
     items = (
         f'<li><svg class="graph" width="20" height="18" aria-hidden="true">{sample}</svg>{escape(content)}</li>'
         for sample, content in samples
@@ -190,6 +201,11 @@ def node_legend(graph: StateGraph) -> list[tuple[str, str, float]]:
 def actions_of(graph: StateGraph) -> list[str]:
     """Actions that occur in a graph."""
     return list(dict.fromkeys(edge.action for edge in graph.edges))
+
+
+def _edge_class(graph: StateGraph, action: str) -> str:
+    """By its name, for looks that have a colour for it, and by its number for the others."""
+    return f"edge {action} series-{actions_of(graph).index(action) % _SERIES + 1}"
 
 
 def _nodes(plan: _Plan) -> Iterator[str]:
@@ -219,7 +235,7 @@ def _edges(plan: _Plan) -> Iterator[str]:
             svg.element("path", d=f"M{start}C{first} {second} {end}"),
             _arrow_head(plan, edge),
         ]
-        yield svg.element("g", *content, class_=f"edge {edge.action}", data_edge=number)
+        yield svg.element("g", *content, class_=_edge_class(plan.graph, edge.action), data_edge=number)
 
 
 def _labels(plan: _Plan) -> Iterator[str]:
@@ -318,7 +334,8 @@ def graph_document(graph: StateGraph) -> Document:
     """Everything that the page shows beside the drawing."""
     names = actions_of(graph)
     told = [graph.look.variables(state) for state in graph.states]
-    variables = [name for name in told[0] if name not in _NUMBERS_OF_MESSAGES]
+    hidden = {*_NUMBERS_OF_MESSAGES, *graph.look.absent_variables(graph.parameters)}
+    variables = [name for name in told[0] if name not in hidden]
     return {
         **graph.look.graph_document(graph.parameters, graph.states),
         "actions": names,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import expect
@@ -135,7 +135,7 @@ def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:
 
 
 def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None:
-    opened = visit(page_of(stuck))
+    opened = visit(page_of(stuck), fragment="step=0")
     opened.page.locator("h1").click()
     opened.press("Space")
     assert opened.page.locator("#play").get_attribute("aria-label") == "Pause"
@@ -147,13 +147,13 @@ def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None
 
 @pytest.mark.sample
 def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) -> None:
-    opened = visit(page_of(stuck))
+    opened = visit(page_of(stuck), fragment="step=0")
     conclusions = opened.page.locator("#conclusions")
     assert not conclusions.is_visible()
     opened.press("End")
     assert opened.page.locator("#possible h2").inner_text() == "Nothing can move any more"
     guards = opened.page.locator("#possible .guards li").all_inner_texts()
-    assert len(guards) == sum(not action.is_environment for action in SYSTEM.actions)
+    assert [text.partition(":")[0].split()[-1] for text in guards] == ["SendChunk", "Deliver", "Consume", "AddPermits"]
     needs = f"SendChunk: the chunk needs 7 permits, {8 - stuck.end.unreturned} are at the sender"
     assert needs in " ".join(guards).replace("\n", " ")
     assert opened.page.locator("#scene .mark.short").text_content() == "the next chunk needs 7"
@@ -164,6 +164,66 @@ def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) 
     opened = visit(page_of(replace(stuck, verdict=Verdict.INVALID, is_recorded=True)))
     shows(read(opened), stuck, len(stuck.steps))
     assert opened.page.locator("#conclusions .verdict-note").is_visible()
+
+
+def test_a_deadlock_opens_at_its_end(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck))
+    shows(read(opened), stuck, len(stuck.steps))
+    assert opened.page.locator("#possible h2").inner_text() == "Nothing can move any more"
+
+
+def test_what_the_application_may_do_stands_first(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck), fragment="step=0")
+    lines = [line for line in opened.page.locator("#possible").inner_text().splitlines() if line]
+    assert lines[:2] == ["What the protocol can do now", "The application may: OfferChunk \u2713 comes next"]
+
+
+def test_variables_that_the_channel_lacks_are_not_told(visit: Open, stuck: Run, live: Run) -> None:
+    for run, is_there in ((stuck, False), (live, True)):
+        names = visit(page_of(run)).page.locator("#variables th").all_text_contents()
+        assert ("newestWatermark" in names, "watermarkPending" in names) == (is_there, is_there)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_an_arrow_shows_what_moved_at_any_width(visit: Open, live: Run, width: int) -> None:
+    number = next(n for n, step in enumerate(live.steps, start=1) if step.action == "Deliver")
+    opened = visit(page_of(live), fragment=f"step={number}", width=width)
+    (taken,) = opened.page.locator("#scene .taken").all()
+    assert taken.text_content() == "Deliver"
+
+
+def test_on_a_telephone_the_whole_circuit_is_in_view(visit: Open, stuck: Run) -> None:
+    opened = visit(page_of(stuck), width=390, height=844)
+    scene, bar = (opened.page.locator(name).bounding_box() for name in ("#scene", ".timeline"))
+    assert scene is not None
+    assert bar is not None
+    assert scene["height"] + bar["height"] < 844 * 0.6
+
+
+# How many things move after a step, and for how long.
+MOVES = """() => {
+  document.getElementById("forward").click();
+  const moves = document.getAnimations();
+  return [moves.length > 0, Math.max(0, ...moves.map((move) => move.effect.getComputedTiming().duration))];
+}"""
+
+
+@pytest.mark.parametrize(("motion", "moves"), [("no-preference", [True, 300]), ("reduce", [False, 0])])
+def test_a_step_moves_for_300_ms_unless_asked_not_to(
+    visit: Open, live: Run, motion: Literal["no-preference", "reduce"], moves: list[object]
+) -> None:
+    opened = visit(page_of(live), fragment="step=1")
+    opened.page.emulate_media(reduced_motion=motion)
+    assert opened.page.evaluate(MOVES) == moves
+
+
+def test_motion_is_not_cut_short_by_a_panel_that_grows(visit: Open, live: Run) -> None:
+    opened = visit(page_of(live), fragment="step=1")
+    opened.page.emulate_media(reduced_motion="no-preference")
+    opened.page.evaluate("document.querySelector('#scene').firstChild.id = 'first-drawn'")
+    for _ in live.steps[1:8]:
+        opened.press("ArrowRight")
+    assert opened.page.locator("#first-drawn").count() == 1, "it was drawn anew"
 
 
 def long_run(rounds: int) -> Run:
@@ -222,7 +282,7 @@ def test_without_scripts_the_storyboard_tells_the_run(visit: Open, stuck: Run) -
 
 
 def test_a_screen_reader_gets_each_step(visit: Open, stuck: Run) -> None:
-    opened = visit(page_of(stuck))
+    opened = visit(page_of(stuck), fragment="step=0")
     opened.press("ArrowRight", "ArrowRight")
     told = opened.page.locator("#summary").inner_text()
     assert told.startswith("Step 2: SendChunk by the sender. Of 8 row permits: permits at the sender ")

@@ -43,28 +43,45 @@ function wideFrame(width) {
   };
 }
 
+/** On a telephone: data go down at the left, permits come up at the right, so that the whole circuit is in view. */
 function narrowFrame(width) {
-  const inside = 14;
-  const lane = width - 2 * inside;
-  const lanes = {};
-  const ends = [];
-  let y = 0;
-  const end = (name, places) => {
-    const top = y;
-    y += 34;
-    for (const [place, title] of places) {
-      lanes[place] = { x: inside, y: y + 24, height: LANE_HEIGHT - 8, title };
-      y += 24 + LANE_HEIGHT - 8 + 26;
-    }
-    if (name) ends.push({ name, x: 0.75, y: top + 0.75, width: width - 1.5, height: y - top });
-    y += 10;
+  const inside = 10;
+  const gap = width < 340 ? 24 : 36; // room for an arrow
+  const lane = (width - 2 * inside - gap) / 2;
+  const [left, right] = [inside, inside + lane + gap];
+  const height = 32;
+  const [head, box] = [54, 114]; // from the top of an end to its lanes, and to its bottom
+  const [sender, wires, receiver] = [head, 182, 268 + head];
+  const at = (x, y, title) => ({ x, y, height, title });
+  const [data, permits] = [left + lane / 2, right + lane - 18];
+  const between = [left + lane + 4, right - 4];
+  const ends = [
+    { name: "Sender", x: 0.75, y: 0.75, width: width - 1.5, height: box },
+    { name: "Receiver", x: 0.75, y: receiver - head, width: width - 1.5, height: box },
+  ];
+  const reach = { down: [box + 5, wires - 26], on: [wires + height + 26, receiver - head - 4] };
+  return {
+    lane,
+    height: receiver - head + box + 1,
+    ends,
+    lanes: {
+      waiting: at(left, sender, "waiting"),
+      permits: at(right, sender, "permits"),
+      wire: at(left, wires, "in flight"),
+      grants: at(right, wires, "in flight"),
+      inbox: at(left, receiver, "inbox"),
+      unreturned: at(right, receiver, "unreturned"),
+    },
+    consumed: { x: width - inside, y: receiver - head + 25 },
+    arrows: [
+      { name: "Send", actions: ["SendChunk", "SendBarrier", "SendWatermark"], from: [data, reach.down[0]], to: [data, reach.down[1]], label: [30, 4] },
+      { name: "Deliver", actions: ["Deliver"], from: [data, reach.on[0]], to: [data, reach.on[1]], label: [36, 4] },
+      { name: "", actions: ["Consume"], from: [between[0], receiver + height / 2], to: [between[1], receiver + height / 2], label: [0, 0] },
+      { name: "return", actions: ["Flush"], isReturn: true, from: [permits, reach.on[1]], to: [permits, reach.on[0]], label: [-32, 4] },
+      { name: "AddPermits", actions: ["AddPermits"], from: [permits, reach.down[1]], to: [permits, reach.down[0]], label: [-46, 4] },
+      { name: "", actions: ["SendChunk"], from: [between[1], sender + height / 2], to: [between[0], sender + height / 2], label: [0, 0] },
+    ],
   };
-  end("Sender", [["waiting", "waiting"], ["permits", "permits"]]);
-  y -= 26;
-  end("", [["wire", "data in flight, to the receiver"], ["grants", "permits in flight, to the sender"]]);
-  y -= 4;
-  end("Receiver", [["inbox", "inbox"], ["unreturned", "consumed, unreturned"]]);
-  return { lane, height: y, ends, lanes, consumed: { x: width - inside, y: ends[1].y + 25 }, arrows: [] };
 }
 
 function drawArrow(svg, { name, from, to, label }) {

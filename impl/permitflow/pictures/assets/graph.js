@@ -1,6 +1,7 @@
 // Goes through a state graph: choose a state, see what holds there, how one gets there, and where one can go.
 
 const NOWHERE = -1;
+const READABLE = 0.6; // a page opens no smaller; numbers are 7 pixels high then
 
 class GraphPage {
   constructor(data) {
@@ -98,9 +99,9 @@ class GraphPage {
 
   #tell(state) {
     const isStuck = this.stuck.includes(state);
-    const parts = [make("h2", { id: "state-heading" }, `State ${number(state)} of ${number(this.states.length - 1)}`)];
+    const parts = [make("h2", { id: "state-heading" }, `State ${number(state)}`)];
     parts.push(make("p", {}, plural(this.depths[state], "step"), " from the beginning"));
-    if (isStuck) parts.push(make("p", { class: "stuck-note" }, "Stuck: a message waits, and nothing can move."));
+    if (isStuck) parts.push(make("p", { class: "stuck-note" }, "Stuck: something waits for ever."));
     if (this.ledger) parts.push(this.#bar(state));
     parts.push(this.#variables(state));
     parts.push(make("h3", {}, "Steps out of it"));
@@ -137,20 +138,20 @@ class GraphPage {
 
   #guards(state) {
     const items = this.reasons[state].map(([action, sentence]) => make("li", {}, make("span", { class: "sign" }, "\u2717"), make("span", {}, make("code", {}, action), ": ", sentence)));
-    return [make("h3", {}, "Each action has a guard that is false"), make("ul", { class: "guards" }, ...items)];
+    return [make("h3", {}, "Each action of the protocol has a guard that is false"), make("ul", { class: "guards" }, ...items)];
   }
 
   resize(zoom) {
-    this.zoom = Math.min(4, Math.max(0.1, zoom));
+    this.zoom = Math.min(4, Math.max(0.02, zoom));
     this.svg.style.width = `${this.width * this.zoom}px`;
     if (this.chosen !== undefined) this.#bringIntoView(this.nodes[this.chosen]);
   }
 
-  /** As large as fits, but not larger than drawn, and not smaller than one can see. */
-  fit() {
+  /** As large as fits, but not larger than drawn. */
+  fit(least = 0) {
     const { width, height } = this.svg.viewBox.baseVal;
     const share = Math.min(this.scroller.clientWidth / width, this.scroller.clientHeight / height);
-    this.resize(Math.min(1, Math.max(0.4, share)));
+    this.resize(Math.min(1, Math.max(least, share)));
   }
 
   start() {
@@ -158,7 +159,7 @@ class GraphPage {
     document.querySelector(".graph-tools").hidden = false;
     this.panel.hidden = false;
     this.width = this.svg.viewBox.baseVal.width;
-    this.fit();
+    this.fit(READABLE);
     if (!this.#goToAddress()) this.choose(this.stuck[0] ?? 0);
   }
 }

@@ -113,12 +113,12 @@ function showPossible(section, run, k) {
   section.classList.toggle("dead", isDead);
   const heading = make("h2", { id: "possible-heading" }, isDead ? "Nothing can move any more" : "What the protocol can do now");
   const top = isDead ? make("div", { class: "verdict-note" }, heading, make("p", {}, "Each action of the protocol has a guard that is false:")) : heading;
-  section.replaceChildren(top, guards(run, k), application(run, k));
+  section.replaceChildren(top, ...(isDead ? [guards(run, k), application(run, k)] : [application(run, k), guards(run, k)]));
 }
 
 function guards(run, k) {
   const items = run.actions.flatMap((action, index) => {
-    if (action.isEnvironment) return [];
+    if (action.isEnvironment || run.absent.includes(index)) return [];
     const isEnabled = run.isEnabled(k, index);
     const reason = run.reason(k, index);
     const text = make("span", {}, make("code", { class: "action" }, action.name));
@@ -139,9 +139,10 @@ function application(run, k) {
   const names = may.flatMap((action, index) => [
     index ? ", " : "",
     make("code", {}, action.name),
+    " \u2713",
     ...(comesNext(run, k, action) ? [" ", make("span", { class: "next" }, "comes next")] : []),
   ]);
-  return make("p", { class: "application" }, may.length ? "The application may " : "The application can only wait.", ...names);
+  return make("p", { class: "application" }, may.length ? "The application may: " : "The application can only wait.", ...names);
 }
 
 /** What follows from the last state. */
@@ -159,7 +160,8 @@ function showConclusions(section, run, k) {
 function showVariables(body, run, k) {
   const told = run.hasLedger ? ledgerValues(run, k) : Object.fromEntries(run.valuesAt(k).map((text, index) => [run.variables[index].name, text]));
   const lines = run.variables.flatMap(({ name, remark }, index) => {
-    if (!(name in told)) return []; // chunk numbers: chunks are anonymous here
+    // Chunk numbers are not told: chunks are anonymous here.
+    if (!(name in told) || run.absentVariables.includes(name)) return [];
     const isChanged = run.changed(k, index);
     return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, make("code", {}, told[name])), make("td", {}, remark))];
   });

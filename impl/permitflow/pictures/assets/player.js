@@ -16,7 +16,9 @@ class Player {
     }
     this.timeline = new Timeline(byId("history"), run, this.controls.slider, (k) => this.go(k));
     this.#listen();
-    new ResizeObserver(() => this.lay()).observe(document.querySelector("main"));
+    // Only the width matters: panels get higher and lower with every step, and drawing anew would cut motion short.
+    const main = document.querySelector("main");
+    new ResizeObserver(() => this.width !== main.clientWidth && this.lay()).observe(main);
   }
 
   #listen() {
@@ -107,6 +109,7 @@ class Player {
 
   /** Fits everything to the width of the window. */
   lay() {
+    this.width = document.querySelector("main").clientWidth;
     for (const view of this.views) view.lay?.();
     this.timeline.lay();
     this.#show(this.k);
@@ -116,8 +119,9 @@ class Player {
     document.documentElement.classList.remove("no-script");
     document.querySelector("main").hidden = false;
     const isAddressed = /^#step=\d+$/.test(location.hash);
-    // What a recorded run did wrong is at its end; a counterexample is a story, told from the beginning.
-    this.k = this.run.verdict === "invalid" && !isAddressed ? this.run.last : 0;
+    // What is wrong is at the end; the way there is one key away.
+    const isWrong = ["stuck", "violated", "invalid"].includes(this.run.verdict);
+    this.k = isWrong && !isAddressed ? this.run.last : 0;
     if (isAddressed) this.k = Math.min(this.run.last, Math.max(0, Number(location.hash.slice(6)) - this.run.skipped));
     this.lay();
   }

@@ -176,11 +176,12 @@ class Scene {
   }
 
   #leave(seen, isSmooth) {
+    const fades = isSmooth && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     for (const [key, element] of this.elements) {
       if (seen.has(key)) continue;
       this.elements.delete(key);
       element.classList.add("leaving");
-      if (isSmooth) setTimeout(() => element.remove(), 340);
+      if (fades) setTimeout(() => element.remove(), 320);
       else element.remove();
     }
   }

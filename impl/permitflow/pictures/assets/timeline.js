@@ -1,6 +1,6 @@
 // All steps at a glance: one column of stacked places for each state.  Click or drag to go there.
 
-const HISTORY_HEIGHT = { wide: 60, narrow: 40, plain: 16 };
+const HISTORY_HEIGHT = { wide: 60, narrow: 22, plain: 16 };
 const MOST_COLUMNS = 160; // that are drawn apart
 
 class Timeline {
