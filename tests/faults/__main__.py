@@ -1,7 +1,8 @@
-"""``make faults``: seeded schedules of faults between a producer, an exchange and a consumer; no loss goes unheard.
+"""``make faults``: seeded schedules of faults between processes that stream; no loss goes unheard.
 
-    python -m tests.faults                            240 schedules
-    python -m tests.faults --seed 3 --only 17         one of them again, with all that its processes said
+    python -m tests.faults                                           240 schedules
+    python -m tests.faults --subject calls --seed 3                  those of one subject
+    python -m tests.faults --subject calls --seed 3 --only 17        one of them again, with all that its processes said
 
 Exit code 0: all laws hold.  1: some were broken.  2: it could not be found out.  130: stopped by Ctrl-C.
 """
@@ -14,11 +15,13 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 
-from tests.faults.judge import Verdict, judged
+from tests.faults.judge import Verdict, events, judged
 from tests.faults.running import Evidence, run_schedule
-from tests.faults.schedules import Kind, Schedule, draw
+from tests.faults.schedules import CASTS, SHARES, Kind, Schedule, Subject, draw
 
 Result = tuple[Evidence, Verdict]
 
@@ -31,7 +34,7 @@ async def run_all(schedules: Sequence[Schedule], jobs: int, folder: Path) -> lis
     async def work() -> None:
         while ahead:
             schedule = ahead.pop(0)
-            own = folder / f"{schedule.seed}-{schedule.number}"
+            own = folder / f"{schedule.subject}-{schedule.seed}-{schedule.number}"
             own.mkdir()
             evidence = await run_schedule(schedule, own)
             verdict = judged(evidence)
@@ -39,7 +42,8 @@ async def run_all(schedules: Sequence[Schedule], jobs: int, folder: Path) -> lis
             if verdict.broken or len(schedules) == 1:
                 print("\n".join(_report(evidence, verdict)), flush=True)
             if verdict.broken:
-                again = f"python -m tests.faults --seed {schedule.seed} --only {schedule.number}"
+                which = f"--subject {schedule.subject} --seed {schedule.seed} --only {schedule.number}"
+                again = f"python -m tests.faults {which}"
                 print(f"    again: {again}; logs: {own}", flush=True)
             else:
                 shutil.rmtree(own)
@@ -64,21 +68,24 @@ def _report(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
-    runs: dict[Kind, list[Result]] = defaultdict(list)
+    """For each kind of fault, and for each subject."""
+    runs: dict[StrEnum, list[Result]] = defaultdict(list)
     for evidence, verdict in results:
         for kind in {fault.kind for fault in evidence.schedule.faults}:
             runs[kind].append((evidence, verdict))
+        runs[evidence.schedule.subject].append((evidence, verdict))
     yield f"{'fault':<14} {'schedules':>9} {'came':>6} {'all well':>9} {'told':>6} {'broken':>7}"
-    for kind in Kind:
-        own = runs[kind]
-        came = sum(any(e.schedule.faults[number].kind is kind for number in e.fired) for e, _ in own)
+    for name in chain[StrEnum](Kind, Subject):
+        if not (own := runs[name]):
+            continue
+        came = sum(any(name in (e.schedule.subject, e.schedule.faults[n].kind) for n in e.fired) for e, _ in own)
         well = sum(_went_well(e) for e, _ in own)
         broken = sum(bool(verdict.broken) for _, verdict in own)
-        yield f"{kind:<14} {len(own):>9} {came:>6} {well:>9} {len(own) - well:>6} {broken:>7}"
+        yield f"{name:<14} {len(own):>9} {came:>6} {well:>9} {len(own) - well:>6} {broken:>7}"
 
 
 def _went_well(evidence: Evidence) -> bool:
-    return all(any(event["event"] == "over" for event in journal) for journal in evidence.journals.values())
+    return all(events(evidence, party, "over") for party in evidence.schedule.cast.ends)
 
 
 def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
@@ -92,8 +99,11 @@ def summary(results: Sequence[Result], seconds: float) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    numbers = options.only or range(options.schedules)
-    schedules = [draw(options.seed, number) for number in numbers]
+    schedules = [
+        draw(subject, options.seed, number)
+        for subject in options.subject or Subject
+        for number in options.only or range(options.schedules * CASTS[subject].shares // SHARES)
+    ]
     folder = Path(tempfile.mkdtemp(prefix="permitflow-faults-"))
     began = time.monotonic()
     try:
@@ -115,7 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
-    parser.add_argument("--schedules", type=int, default=240, help="how many (default: 240)")
+    parser.add_argument(
+        "--subject", type=Subject, choices=Subject, action="append", help="may be repeated; default: all"
+    )
+    parser.add_argument("--schedules", type=int, default=240, help="how many of all subjects (default: 240)")
     parser.add_argument("--only", type=int, action="append", metavar="N", help="schedule N; may be repeated")
     parser.add_argument("--jobs", type=int, default=6, help="schedules at once: most of them wait (default: 6)")
     return parser

@@ -1,4 +1,4 @@
-"""What the three processes of a schedule do: the producer, the consumer, and the exchange as ``permitflow serve``.
+"""What processes of a schedule do: producer, worker, consumer, and the exchange as ``permitflow serve``.
 
 Each end appends what happens to it to a journal, one JSON object a line, before anybody else can know: a consumer
 returns the permits of rows that are in its journal already.  So a journal also tells what a killed process had.
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from functools import partial
@@ -34,20 +34,24 @@ from permitflow.errors import (
     PermitflowError,
 )
 from permitflow.protocol.gate import GateParameters
+from permitflow.protocol.messages import Message
+from permitflow.stages import Elements, Source
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.same_host import SameHost
-from tests.faults.schedules import Carrier, Client, Party, Retention, Schedule, generator
+from tests.faults.schedules import Carrier, Client, Party, Pipeline, Retention, Schedule, generator
 
 if TYPE_CHECKING:
     from permitflow.channels.statistics import ChannelStatistics
 
 STREAM = "rows"
-CHANNEL = "rows/0"
+CHANNELS = ("rows/0", "rows/1")
+"""A worker streams from the first into the second."""
 SCHEMA = pa.schema([("number", pa.int64()), ("inverse", pa.int64()), ("multiple", pa.int64())])
 INVERSE = 0x5A5A_5A5A_5A5A
 MULTIPLE = 3
 
 RETRY_SECONDS = 0.3
+ACKNOWLEDGING_SECONDS = 0.05
 MOST_TRIES = 4
 # Without any progress; black holes and stops take less until they are noticed and over.
 PATIENCE_SECONDS = 40.0
@@ -76,34 +80,38 @@ def rows_in(batch: pa.RecordBatch) -> tuple[list[list[int]], int]:
 class Journal:
     """What happened to one end in all of its lives."""
 
-    def __init__(self, path: Path, life: int) -> None:
+    def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._life = life
         earlier = [json.loads(line) for line in path.read_text().splitlines()]
+        self.pid = os.getpid()
         self.rows = sum(event["rows"] for event in earlier if event["event"] == "took")
         """Rows that were taken in all lives."""
         self.last_progress = time.monotonic()
 
     def tell(self, event: str, **facts: Any) -> None:
         """Write a line: it is there even if this process is killed now."""
-        line = json.dumps({"event": event, "life": self._life, "at": time.monotonic(), **facts})
+        line = json.dumps({"event": event, "pid": self.pid, "at": time.monotonic(), **facts})
         os.write(self._file, line.encode() + b"\n")
 
-    def took(self, batch: pa.RecordBatch) -> None:
+    def took(self, batch: pa.RecordBatch, **facts: Any) -> None:
         runs, altered = rows_in(batch)
-        self.tell("took", rows=batch.num_rows, runs=runs, altered=altered)
+        self.tell("took", rows=batch.num_rows, runs=runs, altered=altered, **facts)
         self.rows += batch.num_rows
         self.last_progress = time.monotonic()
 
-    def ended(self, outcome: object) -> None:
+    def gave(self, rows: int, **facts: Any) -> None:
+        """They leave for the next one now."""
+        self.tell("gave", rows=rows, **facts)
+
+    def ended(self, outcome: object, **facts: Any) -> None:
         """The producer was told that all went well: in this form.
 
         The one place that knows what ``end`` returns: ``None`` promises what ``consumed`` does.
         """
-        self.tell("ended", outcome="consumed" if outcome is None else str(getattr(outcome, "value", outcome)))
+        self.tell("ended", outcome="consumed" if outcome is None else str(getattr(outcome, "value", outcome)), **facts)
 
-    def failed(self, error: PermitflowError) -> None:
-        self.tell("failed", type=type(error).__name__, message=str(error))
+    def failed(self, error: BaseException, **facts: Any) -> None:
+        self.tell("failed", type=type(error).__name__, message=str(error), **facts)
 
     def note(self, statistics: "ChannelStatistics") -> None:
         facts = asdict(statistics)
@@ -151,15 +159,17 @@ async def settled(value: Any) -> Any:
 
 
 class Role:
-    """What both ends know."""
+    """What all ends know."""
 
-    def __init__(self, schedule: Schedule, party: Party, port: int, journal: Journal) -> None:
+    party: Party
+
+    def __init__(self, schedule: Schedule, port: int, journal: Journal) -> None:
         scheme = "tcp://" if schedule.carrier is Carrier.TCP else ""
         self.schedule, self.journal = schedule, journal
-        self.own = schedule.producer if party is Party.PRODUCER else schedule.consumer
+        self.own = schedule.producer if self.party is Party.PRODUCER else schedule.consumer
         self.doors = doors_of(self.own.client)
         self.address = f"{scheme}127.0.0.1:{port}"
-        self.dice: Random = generator(schedule.seed, schedule.number, party)
+        self.dice: Random = generator(schedule, self.party)
         self.keeps = schedule.retention is Retention.REPLAY
         self.wanted: GateParameters | None = None
         if schedule.is_gate:
@@ -191,28 +201,45 @@ class Role:
 class Producer(Role):
     """Sends rows 0, 1, 2, ...; with a name if the channel keeps them."""
 
+    party = Party.PRODUCER
+
     def chunks(self, first_row: int) -> Iterator[pa.RecordBatch]:
         row = first_row
         while row < self.schedule.rows:
             count = min(self.dice.randint(1, self.own.largest_chunk_rows), self.schedule.rows - row)
+            self.journal.gave(count)
             yield chunk(row, count)
             row += count
+
+    async def paced(self, first_row: int) -> AsyncIterator[pa.RecordBatch]:
+        """The same for a stream, which asks for them and closes this."""
+        self.journal.tell("opened")
+        try:
+            for batch in self.chunks(first_row):
+                yield batch
+                await asyncio.sleep(self.own.pause_seconds)
+            await asyncio.sleep(self.own.idle_seconds)
+        finally:
+            self.journal.tell("closed")
 
     async def play_once(self) -> None:
         names: dict[str, Any] = {"producer": "maker"} if self.keeps else {"wanted": self.wanted} if self.wanted else {}
         async with AsyncExitStack() as stack:
             if self.keeps:
                 orders = await entered(stack, self.doors.control(self.address))
-                (position,) = await settled(orders.positions([CHANNEL]))
+                (position,) = await settled(orders.positions(CHANNELS[:1]))
                 if position.state.value == "ended":  # that was confirmed, and the confirmation lost
                     self.journal.ended(f"kept {position.next_row}")
                     return
-            sender = await entered(stack, self.doors.put(self.address, CHANNEL, SCHEMA, **names))
+            sender = await entered(stack, self.doors.put(self.address, CHANNELS[0], SCHEMA, **names))
             try:
                 sent, barriers = sender.first_row or 0, 0
                 self.journal.tell("began", row=sent)
                 if sent:
                     self.journal.last_progress = time.monotonic()
+                if self.schedule.pipeline:
+                    self.journal.ended(await Source(self.paced(sent)).run_to(sender))
+                    return
                 for batch in self.chunks(sent):
                     await settled(sender.send(batch))
                     sent += batch.num_rows
@@ -235,6 +262,7 @@ class Producer(Role):
 class Consumer(Role):
     """Takes rows, writes down which, and only then returns their permits, or acknowledges them."""
 
+    party = Party.CONSUMER
     tries = 0
     taken_chunks = 0
     """With the last call."""
@@ -248,6 +276,8 @@ class Consumer(Role):
 
     async def play_once(self) -> None:
         self.unacknowledged, self.has_taken = 0, False
+        self.channel = CHANNELS[1 if self.schedule.pipeline else 0]
+        self.elements: Elements[Message[pa.RecordBatch]] | None = None
         if self.wanted:
             await self.play_gate(self.wanted)
             return
@@ -259,10 +289,12 @@ class Consumer(Role):
             async def acknowledge() -> None:
                 if orders is not None:
                     self.unacknowledged = 0
-                    await settled(orders.acknowledge({CHANNEL: self.journal.rows}))
+                    await settled(orders.acknowledge({self.channel: self.journal.rows}))
 
             await acknowledge()
-            receiver = await entered(stack, self.doors.get(self.address, CHANNEL, from_row=first_row))
+            receiver = await entered(stack, self.doors.get(self.address, self.channel, from_row=first_row))
+            if self.schedule.pipeline:
+                self.elements = Source.receive(receiver).open()
             self.journal.tell("began", row=first_row or 0)
             await asyncio.sleep(self.own.idle_seconds)
             try:
@@ -279,6 +311,10 @@ class Consumer(Role):
 
     async def next_rows(self, receiver: Any) -> pa.RecordBatch:
         """What was taken before is consumed now, after it was written down."""
+        if self.elements is not None:
+            async for message in self.elements:
+                return message.payload
+            raise EndOfStream
         is_joined = self.dice.random() < 0.3
         if self.own.client is Client.BLOCKING:
             taken = receiver.receive_joined() if is_joined else receiver.receive()
@@ -294,7 +330,7 @@ class Consumer(Role):
         gate: InputGate[pa.RecordBatch] = InputGate(wanted)
         async with (
             gate,
-            self.doors.get(self.address, CHANNEL, wanted=wanted, group=gate.group) as receiver,
+            self.doors.get(self.address, self.channel, wanted=wanted, group=gate.group) as receiver,
         ):
             gate.add(receiver)
             ahead = asyncio.create_task(self.run_ahead(gate.open_channel("ahead")))
@@ -306,7 +342,7 @@ class Consumer(Role):
                     if isinstance(item, GateChunk):
                         rows += item.payload.num_rows
                         self.took(item.payload)
-                    elif isinstance(item, AlignedBarrier) and CHANNEL in item.payloads:
+                    elif isinstance(item, AlignedBarrier) and self.channel in item.payloads:
                         self.journal.tell("aligned", barrier=item.number, rows=rows)
                     elif isinstance(item, AlignedBarrier):
                         ahead.cancel()  # only the input of this process is left
@@ -338,6 +374,84 @@ class Consumer(Role):
         return is_over or self.has_taken or self.tries == MOST_TRIES
 
 
+class Worker(Role):
+    """Streams rows from one channel into the other; if both keep them, it goes on where the second one ends."""
+
+    party = Party.WORKER
+    tries = 0
+
+    async def play_once(self) -> None:
+        self.has_taken = False
+        async with AsyncExitStack() as stack:
+            if not self.keeps:
+                # In this order: if the second channel has failed, the first one's producer hears of it.
+                receiver = await entered(stack, self.doors.get(self.address, CHANNELS[0]))
+                sender = await entered(stack, self.doors.put(self.address, CHANNELS[1], SCHEMA))
+                self.journal.tell("began", row=0)
+                await self.pass_on(receiver, sender)
+                return
+            orders = await entered(stack, self.doors.control(self.address))
+            if await self.acknowledge(orders):
+                return
+            sender = await entered(stack, self.doors.put(self.address, CHANNELS[1], SCHEMA, producer="worker"))
+            first_row = sender.first_row or 0
+            receiver = await entered(stack, self.doors.get(self.address, CHANNELS[0], from_row=first_row))
+            self.journal.tell("began", row=first_row)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    acknowledging = group.create_task(self.keep_acknowledging(orders))
+                    await self.pass_on(receiver, sender)
+                    acknowledging.cancel()
+            except BaseExceptionGroup as failures:
+                if (found := failures.split(PermitflowError)[0]) is None:
+                    raise
+                raise found.exceptions[0] from None
+            await self.acknowledge(orders)
+
+    async def keep_acknowledging(self, orders: Any) -> None:
+        while True:
+            await asyncio.sleep(ACKNOWLEDGING_SECONDS)
+            await self.acknowledge(orders)
+
+    async def acknowledge(self, orders: Any) -> bool:
+        """Let the first channel forget what the second one has; has that ended?"""
+        (_, position) = await orders.positions(CHANNELS)
+        await orders.acknowledge({CHANNELS[0]: position.next_row})
+        if position.state.value != "ended":
+            return False
+        self.journal.ended(f"kept {position.next_row}")
+        return True
+
+    async def pass_on(self, receiver: Any, sender: Any) -> None:
+        assert self.schedule.pipeline is not None, "of stages"
+        try:
+            self.journal.ended(await self.passed_on(receiver, self.schedule.pipeline).run_to(sender))
+        finally:
+            self.journal.note(receiver.statistics())
+            self.journal.note(sender.statistics())
+
+    def passed_on(self, receiver: Any, pipeline: Pipeline) -> Source[pa.RecordBatch]:
+        rows = Source.receive(receiver).map(self.taken).rechunk(pipeline.rechunk_rows)
+        return (rows.async_boundary(pipeline.prefetch) if pipeline.prefetch else rows).map(self.given)
+
+    def taken(self, message: Message[pa.RecordBatch]) -> pa.RecordBatch:
+        self.has_taken = True
+        self.journal.took(message.payload)
+        return message.payload
+
+    def given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.journal.gave(batch.num_rows)
+        return batch
+
+    def is_final(self, error: PermitflowError) -> bool:
+        """As for a consumer; a second channel that has failed takes no more."""
+        if self.keeps or isinstance(error, ChannelBusyError):
+            return False
+        self.tries += 1
+        is_over = isinstance(error, ChannelSpentError | ChannelAbortedError)
+        return is_over or self.has_taken or self.tries == MOST_TRIES
+
+
 def serve(schedule: Schedule, address: str, folder: Path) -> None:
     """The exchange, as its command line starts it."""
     from permitflow.cli import main
@@ -348,7 +462,7 @@ def serve(schedule: Schedule, address: str, folder: Path) -> None:
         flow = ("--flow", "gate", *chain.from_iterable(("--parameter", number) for number in numbers))
     replay = ("--retention", "replay", "--store", str(folder / "store"))
     sys.argv = [
-        *("permitflow", "serve", "--stream", STREAM, "--address", address, *flow),
+        *("permitflow", "serve", "--stream", f"{STREAM}:{2 if schedule.pipeline else 1}", "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),
         *(replay if schedule.retention is Retention.REPLAY else ()),
         *(() if schedule.checksums else ("--no-checksums",)),
@@ -356,12 +470,11 @@ def serve(schedule: Schedule, address: str, folder: Path) -> None:
     main()
 
 
-def play(party: Party, schedule: Schedule, port: int, journal_file: Path, lives: int) -> None:
-    """An end that finds the exchange at this port, and has had so many lives before."""
-    journal = Journal(journal_file, lives)
-    role: Role = (Producer if party is Party.PRODUCER else Consumer)(schedule, party, port, journal)
+def play(make: type[Role], schedule: Schedule, port: int, folder: Path) -> None:
+    """An end that finds its server at this port."""
+    journal = Journal(folder / f"{make.party}.journal")
     try:
-        asyncio.run(role.play())
+        asyncio.run(make(schedule, port, journal).play())
     except BaseException:
         journal.tell("crashed", traceback=traceback.format_exc())
         raise

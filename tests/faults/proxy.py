@@ -1,4 +1,4 @@
-"""A network between both ends and the exchange, which does what the schedule says, in the event loop of the run."""
+"""A network between those who dial and those who listen, in the run's event loop: it does what the schedule says."""
 
 import asyncio
 import socket
@@ -96,9 +96,9 @@ class Connection:
 class Link:
     """All connections of one end, and how many bytes have come over them."""
 
-    def __init__(self, proxy: "Proxy", party: Party, dice: Random) -> None:
+    def __init__(self, proxy: "Proxy", party: Party, target: tuple[str, int], dice: Random) -> None:
         schedule = proxy.schedule
-        self.proxy, self.party, self.dice = proxy, party, dice
+        self.proxy, self.target, self.dice = proxy, target, dice
         self.connections: list[Connection] = []
         self.delay_seconds = self.bytes_per_second = 0.0
         self._passed = dict.fromkeys(Direction, 0)
@@ -134,7 +134,7 @@ class Link:
     async def accept(self, near: StreamReader, writer: StreamWriter) -> None:
         try:
             await asyncio.sleep(self._open_at - asyncio.get_running_loop().time())
-            far, far_writer = await asyncio.open_connection(*self.proxy.target)
+            far, far_writer = await asyncio.open_connection(*self.target)
         except (OSError, asyncio.CancelledError):
             writer.transport.abort()
             return
@@ -151,25 +151,24 @@ class Proxy:
         """``tell`` is called with the number of each fault that comes; it stops or kills a process at once."""
         self.schedule = schedule
         self.ports: dict[Party, int] = {}
-        """Where each end finds the exchange."""
+        """Where each one who dials finds the one who listens."""
         self._tell = tell
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def listen(self, target: str) -> None:
-        """Pass on what comes to this address, HOST:PORT."""
+        self._dice = generator(schedule, "proxy")
+
+    async def listen(self, party: Party, target: str) -> None:
+        """Pass on what comes from this party to this address, HOST:PORT."""
         host, _, port = target.rpartition(":")
-        self.target = (host, int(port))
-        dice = generator(self.schedule.seed, self.schedule.number, "proxy")
-        for party in (Party.PRODUCER, Party.CONSUMER):
-            link = Link(self, party, Random(dice.random()))
+        link = Link(self, party, (host, int(port)), Random(self._dice.random()))
 
-            def accept(reader: StreamReader, writer: StreamWriter, link: Link = link) -> None:
-                self._connections.add(asyncio.create_task(link.accept(reader, writer)))
+        def accept(reader: StreamReader, writer: StreamWriter) -> None:
+            self._connections.add(asyncio.create_task(link.accept(reader, writer)))
 
-            server = await asyncio.start_server(accept, "127.0.0.1", 0)
-            self._servers.append(server)
-            self.ports[party] = server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        self._servers.append(server)
+        self.ports[party] = server.sockets[0].getsockname()[1]
 
     def tell(self, fault: Fault) -> None:
         self._tell(self.schedule.faults.index(fault))

@@ -7,15 +7,18 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from tests.faults.parties import play, serve
+from tests.faults.calls import CallingClient, serve_calls
+from tests.faults.parties import Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
-from tests.faults.schedules import Carrier, Kind, Party, Retention, Schedule
+from tests.faults.schedules import Carrier, Kind, Party, Retention, Schedule, Subject
 
 # Processes are forked off one that has loaded what takes long, but not gRPC, which does not survive a fork.
 FORKING = multiprocessing.get_context("forkserver")
@@ -34,6 +37,16 @@ SECONDS_TO_STOP = 30.0
 POLL_SECONDS = 0.02
 
 
+PLAYS: Mapping[Party, Callable[..., None]] = {
+    Party.PRODUCER: partial(play, Producer),
+    Party.WORKER: partial(play, Worker),
+    Party.CONSUMER: partial(play, Consumer),
+    Party.CLIENT: partial(play, CallingClient),
+    Party.EXCHANGE: serve,
+    Party.SERVER: serve_calls,
+}
+
+
 def live(party: Party, folder: Path, arguments: tuple[Any, ...]) -> None:
     """The process of a party: its output and its errors go into files."""
     for descriptor, path in ((0, os.devnull), (1, folder / f"{party}.output"), (2, folder / f"{party}.errors")):
@@ -44,10 +57,7 @@ def live(party: Party, folder: Path, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.alarm(LONGEST_LIFE_SECONDS)
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
-    if party is Party.EXCHANGE:
-        serve(*arguments)
-    else:
-        play(party, *arguments)
+    PLAYS[party](*arguments)
 
 
 @dataclass
@@ -82,7 +92,8 @@ class Evidence:
     schedule: Schedule
     journals: dict[Party, list[dict[str, Any]]]
     lives: list[Life]
-    exchange_says: list[dict[str, Any]]
+    server_says: list[dict[str, Any]]
+    """The one that is asked to end last."""
     errors: dict[str, str]
     """What stands on error outputs, by party."""
     fired: set[int]
@@ -95,7 +106,7 @@ async def run_schedule(schedule: Schedule, folder: Path) -> Evidence:
     try:
         await run.begin()
         await run.until_over()
-        await run.stop_exchange()
+        await run.stop_servers()
     finally:
         await run.end()
     return run.evidence()
@@ -105,7 +116,7 @@ class _Run:
     def __init__(self, schedule: Schedule, folder: Path) -> None:
         self.schedule, self.folder = schedule, folder
         self.lives: list[Life] = []
-        self.address = ""
+        self.addresses: dict[Party, str] = {}
         self.fired: set[int] = set()
         self.loop = asyncio.get_running_loop()
         self.began_at = self.last_event = self.loop.time()
@@ -118,28 +129,30 @@ class _Run:
 
     async def begin(self) -> None:
         scheme = "tcp://" if self.schedule.carrier is Carrier.TCP else ""
-        await self.start_exchange(f"{scheme}127.0.0.1:0")
-        if not self.address:
-            raise RuntimeError(f"the exchange does not start: {(self.folder / 'exchange.errors').read_text()}")
-        await self.proxy.listen(self.address.removeprefix("tcp://"))
-        # Both are there before a connection comes: faults have somebody whom they can hit.
-        for party in (Party.CONSUMER, Party.PRODUCER):
+        for server in self.schedule.cast.servers:
+            await self.start_server(server, f"{scheme}127.0.0.1:0")
+            if server not in self.addresses:
+                raise RuntimeError(f"the {server} does not start: {(self.folder / f'{server}.errors').read_text()}")
+            for party, target in self.schedule.cast.links.items():
+                if target is server:
+                    await self.proxy.listen(party, self.addresses[server].removeprefix("tcp://"))
+        # All are there before a connection comes: faults have somebody whom they can hit.
+        for party in reversed(self.schedule.cast.ends):
             self.start_end(party)
 
-    async def start_exchange(self, address: str) -> None:
-        said = self.folder / "exchange.output"
+    async def start_server(self, party: Party, address: str) -> None:
+        said = self.folder / f"{party}.output"
         begin = said.stat().st_size if said.exists() else 0
-        life = self.start(Party.EXCHANGE, self.schedule, address, self.folder)
+        life = self.start(party, self.schedule, address, self.folder)
         async with asyncio.timeout(SECONDS_TO_LISTEN):
             while b"\n" not in (heard := said.read_bytes()[begin:] if said.exists() else b""):
                 if life.status is not None:
                     return  # the judge says what that means
                 await asyncio.sleep(POLL_SECONDS)
-        self.address = json.loads(heard.split(b"\n")[0])["address"]
+        self.addresses[party] = json.loads(heard.split(b"\n")[0])["address"]
 
     def start_end(self, party: Party) -> None:
-        lives = sum(life.party is party for life in self.lives)
-        self.start(party, self.schedule, self.proxy.ports[party], self.folder / f"{party}.journal", lives)
+        self.start(party, self.schedule, self.proxy.ports[party], self.folder)
 
     def start(self, party: Party, *arguments: object) -> Life:
         process = FORKING.Process(target=live, args=(party, self.folder, arguments), daemon=True)
@@ -169,22 +182,25 @@ class _Run:
         self.coming.add(asyncio.create_task(self.come_back(life, fault.seconds, is_stop=is_stop)))
 
     async def come_back(self, life: Life, seconds: float, *, is_stop: bool) -> None:
-        """Of a bridged channel only a consumer may come again: another one, for what the first has not taken."""
+        """Of a bridged channel no producer may come again; a consumer may, for what the first has not taken."""
         await asyncio.sleep(seconds)
         keeps = self.schedule.retention is Retention.REPLAY
         if is_stop:
             life.signal(signal.SIGCONT)
-        elif await life.end(SECONDS_TO_STOP) and life.party is Party.EXCHANGE and keeps:
-            await self.start_exchange(self.address)
-        elif life.party is Party.CONSUMER or (life.party is Party.PRODUCER and keeps):
+        elif not await life.end(SECONDS_TO_STOP):
+            pass  # the judge says so
+        elif life.party in self.schedule.cast.servers:
+            if keeps or self.schedule.subject is Subject.CALLS:
+                await self.start_server(life.party, self.addresses[life.party])
+        elif keeps or life.party is not Party.PRODUCER:
             self.start_end(life.party)
         self.last_event = self.loop.time()
 
     async def until_over(self) -> None:
-        """Wait for both ends, and for those that are to come back; then nobody has more time."""
+        """Wait for all ends, and for those that are to come back; then nobody has more time."""
 
         def running() -> list[Life]:
-            return [life for life in self.lives if life.status is None and life.party is not Party.EXCHANGE]
+            return [life for life in self.lives if life.status is None and life.party in self.schedule.cast.ends]
 
         def has_time() -> bool:
             # Each fault moves the deadline.
@@ -197,12 +213,13 @@ class _Run:
         for life in running():
             await self.discard(life)
 
-    async def stop_exchange(self) -> None:
-        """It is asked to end, and says its last numbers."""
-        life = self.life_of(Party.EXCHANGE)
-        life.signal(signal.SIGTERM)
-        if not await life.end(SECONDS_TO_STOP):
-            await self.discard(life)
+    async def stop_servers(self) -> None:
+        """They are asked to end; an exchange says its last numbers."""
+        for party in self.schedule.cast.servers:
+            life = self.life_of(party)
+            life.signal(signal.SIGTERM)
+            if not await life.end(SECONDS_TO_STOP):
+                await self.discard(life)
 
     async def discard(self, life: Life) -> None:
         """It should be over long ago: let it say where it is, and end it."""
@@ -229,12 +246,13 @@ class _Run:
             # The last one may be cut by a kill.
             return [json.loads(line) for line in text(name).splitlines() if line.endswith("}")]
 
+        cast = self.schedule.cast
         return Evidence(
             schedule=self.schedule,
-            journals={party: lines(f"{party}.journal") for party in (Party.PRODUCER, Party.CONSUMER)},
+            journals={party: lines(f"{party}.journal") for party in cast.journals},
             lives=self.lives,
-            exchange_says=lines("exchange.output"),
-            errors={party: text(f"{party}.errors") for party in Party},
+            server_says=lines(f"{cast.servers[-1]}.output"),
+            errors={party: text(f"{party}.errors") for party in cast.parties},
             fired=self.fired,
             seconds=self.loop.time() - self.began_at,
         )

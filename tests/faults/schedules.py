@@ -4,13 +4,25 @@ Everything is drawn from a seed and a number.  Faults happen where so many bytes
 link, so that a seed replays as far as operating systems let it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from random import Random
 
 ROW_BYTES = 24
 """Of the three numbers of a row; what else is on the wire comes on top."""
+
+
+class Subject(StrEnum):
+    """What the faults happen to."""
+
+    EXCHANGE = "exchange"
+    """A producer, an exchange, a consumer."""
+    STAGES = "stages"
+    """The same, with a worker that streams from one channel of the exchange into another."""
+    CALLS = "calls"
+    """A client and a server of a streaming method of gRPC."""
 
 
 class Carrier(StrEnum):
@@ -29,13 +41,17 @@ class Party(StrEnum):
     PRODUCER = "producer"
     CONSUMER = "consumer"
     EXCHANGE = "exchange"
+    WORKER = "worker"
+    """Of stages, between two channels."""
+    CLIENT = "client"
+    SERVER = "server"
 
 
 class Direction(StrEnum):
     """Of bytes on a link."""
 
     UP = "up"
-    """Towards the exchange."""
+    """Towards the one who was dialled."""
     DOWN = "down"
 
 
@@ -53,6 +69,9 @@ class Kind(StrEnum):
     KILL_PRODUCER = "kill producer"
     KILL_CONSUMER = "kill consumer"
     KILL_EXCHANGE = "kill exchange"
+    KILL_WORKER = "kill worker"
+    KILL_CLIENT = "kill client"
+    KILL_SERVER = "kill server"
     DELAY = "delay"
     THROTTLE = "throttle"
 
@@ -62,7 +81,75 @@ class Kind(StrEnum):
         return self in (Kind.DELAY, Kind.THROTTLE)
 
 
-BREAKING = tuple(kind for kind in Kind if not kind.is_slowness)
+class Method(StrEnum):
+    """Of a service: who streams."""
+
+    SOURCE = "source"
+    FLOW = "flow"
+    SINK = "sink"
+
+
+_DAMAGE = (Kind.CUT, Kind.HALF_CLOSE, Kind.BLACK_HOLE, Kind.BIT_FLIP, Kind.STOP)
+_TWO_ENDS = (Kind.KILL_PRODUCER, Kind.KILL_CONSUMER, Kind.KILL_EXCHANGE)
+BREAKING = (*_DAMAGE, *_TWO_ENDS)
+"""What breaks an exchange's streams."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """Who takes part in a subject, and what may happen to them."""
+
+    ends: tuple[Party, ...]
+    """They come to an end by themselves; they are started in the opposite order."""
+    servers: tuple[Party, ...]
+    """Started before, in this order; each says where it listens, and is asked to end when all ends are over."""
+    links: Mapping[Party, Party]
+    """Who dials whom, through the proxy."""
+    breaking: tuple[Kind, ...]
+    shares: int
+    """Of all schedules of a run, so many of ``SHARES``."""
+
+    @property
+    def parties(self) -> tuple[Party, ...]:
+        return (*self.ends, *self.servers)
+
+    @property
+    def journals(self) -> tuple[Party, ...]:
+        """Those who keep one: not the programs of the package."""
+        return tuple(party for party in self.parties if party is not Party.EXCHANGE)
+
+
+CASTS: Mapping[Subject, Cast] = {
+    Subject.EXCHANGE: Cast(
+        ends=(Party.PRODUCER, Party.CONSUMER),
+        servers=(Party.EXCHANGE,),
+        links={Party.PRODUCER: Party.EXCHANGE, Party.CONSUMER: Party.EXCHANGE},
+        breaking=BREAKING,
+        shares=16,
+    ),
+    Subject.STAGES: Cast(
+        ends=(Party.PRODUCER, Party.WORKER, Party.CONSUMER),
+        servers=(Party.EXCHANGE,),
+        links=dict.fromkeys((Party.PRODUCER, Party.WORKER, Party.CONSUMER), Party.EXCHANGE),
+        breaking=(*BREAKING, Kind.KILL_WORKER),
+        shares=9,
+    ),
+    # gRPC itself has no checksums: bits are flipped where there is TLS.
+    Subject.CALLS: Cast(
+        ends=(Party.CLIENT,),
+        servers=(Party.SERVER,),
+        links={Party.CLIENT: Party.SERVER},
+        breaking=(*_DAMAGE, Kind.KILL_CLIENT, Kind.KILL_SERVER),
+        shares=7,
+    ),
+}
+"""Subjects as a table."""
+SHARES = sum(cast.shares for cast in CASTS.values())
+
+SLOW = 0.6
+"""The share of the schedules of stages and calls in which nothing is slow."""
+LEAVES = 0.75
+"""The share of calls whose elements are all wanted."""
 GATES = 0.4
 """The share of bridged channels that lead to a gate."""
 BARRIERS = 16
@@ -71,18 +158,14 @@ CYCLE = 2 * len(BREAKING) + len(BREAKING)
 """So many schedules have every kind of fault on both carriers and with both retentions: one kind for each bridged
 channel, which does not outlive it, and two for each channel that keeps its rows."""
 
-_VICTIMS = {
-    Kind.KILL_PRODUCER: Party.PRODUCER,
-    Kind.KILL_CONSUMER: Party.CONSUMER,
-    Kind.KILL_EXCHANGE: Party.EXCHANGE,
-}
+_VICTIMS = {kind: Party(kind.removeprefix("kill ")) for kind in Kind if kind.startswith("kill ")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     kind: Kind
     link: Party
-    """On which it happens, or whose bytes say when: the producer's or the consumer's."""
+    """On which it happens, or whose bytes say when: that of the one who dials."""
     direction: Direction
     after_bytes: int
     """Of this direction of the link, over all of its connections; a bit is flipped in the byte that comes next."""
@@ -115,7 +198,31 @@ class End:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """What a worker of stages does between two channels."""
+
+    rechunk_rows: int
+    prefetch: int
+    """Chunks that its stages read ahead, a power of two; 0: none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """How a method is called; each message has ``producer.largest_chunk_rows``."""
+
+    method: Method
+    window_bytes: int
+    """Of each reader."""
+    prefetch: int
+    takes_rows: int
+    """After so many the one who consumes has enough."""
+    keeps_connection: bool
+    """Does the client try again over the same one?"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
+    subject: Subject = Subject.EXCHANGE
     seed: int = 0
     number: int = 0
     carrier: Carrier = Carrier.TCP
@@ -126,16 +233,44 @@ class Schedule:
     consumer: End
     faults: tuple[Fault, ...]
     checksums: bool = True
-    """Does the exchange make them?"""
+    """Does the exchange make them, and TLS where there are calls?"""
     is_gate: bool = False
     """Does the consumer align the channel's barriers with those of an input of its own?"""
+    pipeline: Pipeline | None = None
+    call: Call | None = None
 
     @property
     def name(self) -> str:
         """For people, short."""
         kinds = " + ".join(fault.kind for fault in self.faults)
+        what = f"{self.call.method}" if self.call else f"{self.carrier} {self.retention}"
         gate = " gate" if self.is_gate else ""
-        return f"{self.number:03} {self.carrier} {self.retention}{gate}: {kinds}"
+        return f"{self.subject} {self.number:03} {what}{gate}: {kinds}"
+
+    @property
+    def cast(self) -> Cast:
+        return CASTS[self.subject]
+
+    @property
+    def hops(self) -> tuple[tuple[Party, Party], ...]:
+        """Whose rows come to whom."""
+        if self.call:
+            there, back = (Party.CLIENT, Party.SERVER), (Party.SERVER, Party.CLIENT)
+            return {Method.SOURCE: (back,), Method.FLOW: (there, back), Method.SINK: (there,)}[self.call.method]
+        way = (Party.PRODUCER, *((Party.WORKER,) if self.pipeline else ()), Party.CONSUMER)
+        return tuple(pairwise(way))
+
+    @property
+    def can_go_on(self) -> bool:
+        """Does what is interrupted begin again, so that it comes to its end whatever breaks?"""
+        if self.call:
+            return True
+        return self.retention is Retention.REPLAY and not self.has_flips
+
+    @property
+    def has_tls(self) -> bool:
+        """Of calls: gRPC has no checksums of its own."""
+        return self.call is not None and self.has_flips and self.checksums
 
     @property
     def exclusive(self) -> int:
@@ -152,22 +287,32 @@ class Schedule:
         return any(fault.kind is Kind.BIT_FLIP for fault in self.faults)
 
 
-def generator(seed: int, number: int, party: str) -> Random:
+def generator(schedule: Schedule, party: str) -> Random:
     """The dice of one party of one schedule."""
-    return Random(f"{seed}/{number}/{party}")
+    return _dice(schedule.subject, schedule.seed, schedule.number, party)
 
 
-def draw(seed: int, number: int) -> Schedule:
-    """Schedule ``number`` of a seed."""
+def _dice(subject: Subject, seed: int, number: int, party: str) -> Random:
+    return Random(f"{'' if subject is Subject.EXCHANGE else subject}{seed}/{number}/{party}")
+
+
+def draw(subject: Subject, seed: int, number: int) -> Schedule:
+    """Schedule ``number`` of a subject and a seed."""
+    return {Subject.EXCHANGE: _draw_exchange, Subject.STAGES: _draw_stages, Subject.CALLS: _draw_calls}[subject](
+        seed, number
+    )
+
+
+def _draw_exchange(seed: int, number: int) -> Schedule:
     carrier, retention, kinds = _cell(seed, number)
-    dice = generator(seed, number, "schedule")
+    dice = _dice(Subject.EXCHANGE, seed, number, "schedule")
     row_permits = dice.choice((16, 64, 256, 1024, 8192))
     # Each round trip takes a while where there is a delay; elsewhere more of them give faults more to hit.
     rounds = 24 if Kind.DELAY in kinds else 200
     rows = min(dice.randrange(1_500, 12_000), row_permits * rounds)
     largest = dice.choice((1, 8) if Kind.BIT_FLIP in kinds else (1, 8, 64, 500))
     rows = min(rows, 1_500 * largest)
-    is_gate = retention is Retention.ONCE and generator(seed, number, "gate").random() < GATES
+    is_gate = retention is Retention.ONCE and _dice(Subject.EXCHANGE, seed, number, "gate").random() < GATES
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
     consumer = _draw_end(dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
     return Schedule(
@@ -180,7 +325,68 @@ def draw(seed: int, number: int) -> Schedule:
         producer=replace(producer, client=Client.ASYNCIO) if is_gate else producer,
         consumer=replace(consumer, client=Client.ASYNCIO) if is_gate else consumer,
         is_gate=is_gate,
-        faults=tuple(fault for kind in kinds for fault in _faults_of(kind, dice, rows, row_permits)),
+        faults=_draw_faults(Subject.EXCHANGE, kinds, dice, rows, row_permits),
+    )
+
+
+def _draw_stages(seed: int, number: int) -> Schedule:
+    """Kinds in turn; carriers and retentions in turn from kind to kind and from cycle to cycle."""
+    dice = _dice(Subject.STAGES, seed, number, "schedule")
+    kinds = CASTS[Subject.STAGES].breaking
+    cycle, place = divmod(number, len(kinds))
+    carrier, retention = list(Carrier)[(place + cycle) % 2], list(Retention)[(place // 2 + cycle // 2) % 2]
+    kind = kinds[place]
+    # A channel that keeps rows has room for those that a worker gathers.
+    row_permits = dice.choice((16, 64, 256, 1024) if retention is Retention.ONCE else (256, 1024))
+    largest = dice.choice((1, 8) if kind is Kind.BIT_FLIP else (1, 8, 64))
+    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    rows = min(dice.randrange(1_500, 8_000), row_permits * (24 if Kind.DELAY in slow else 200), 1_500 * largest)
+    producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
+    pipeline = Pipeline(rechunk_rows=dice.choice((1, 5, 50)), prefetch=dice.choice((0, 1, 8)))
+    consumer = _draw_end(dice, min(largest, pipeline.rechunk_rows), rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
+    return Schedule(
+        subject=Subject.STAGES,
+        seed=seed,
+        number=number,
+        carrier=carrier,
+        retention=retention,
+        row_permits=row_permits,
+        rows=rows,
+        producer=replace(producer, client=Client.ASYNCIO),
+        consumer=replace(consumer, client=Client.ASYNCIO, largest_chunk_rows=row_permits // 8),
+        pipeline=pipeline,
+        faults=_draw_faults(Subject.STAGES, [*slow, kind], dice, rows, row_permits),
+    )
+
+
+def _draw_calls(seed: int, number: int) -> Schedule:
+    """Each kind with each method in turn."""
+    dice = _dice(Subject.CALLS, seed, number, "schedule")
+    kinds = CASTS[Subject.CALLS].breaking
+    method, kind = list(Method)[number % len(Method)], kinds[number // len(Method) % len(kinds)]
+    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    chunk_rows = dice.choice((1, 8, 64))
+    rows = chunk_rows * (24 if Kind.DELAY in slow else dice.randrange(60, 600))
+    takes_rows = rows if dice.random() < LEAVES else chunk_rows * dice.randrange(1, rows // chunk_rows)
+    producer = _draw_end(dice, chunk_rows, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
+    consumer = _draw_end(dice, chunk_rows, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
+    return Schedule(
+        subject=Subject.CALLS,
+        seed=seed,
+        number=number,
+        carrier=Carrier.GRPC,
+        row_permits=rows,
+        rows=rows,
+        producer=producer,
+        consumer=consumer,
+        call=Call(
+            method=method,
+            window_bytes=dice.choice((5, 64, 2_000, 65_535)),
+            prefetch=dice.choice((0, 1, 16)),
+            takes_rows=takes_rows,
+            keeps_connection=dice.random() < 0.5,
+        ),
+        faults=_draw_faults(Subject.CALLS, [*slow, kind], dice, takes_rows, takes_rows, method),
     )
 
 
@@ -209,18 +415,33 @@ def _draw_end(dice: Random, largest_chunk_rows: int, rows: int, *, idle_seconds:
     )
 
 
-def _faults_of(kind: Kind, dice: Random, rows: int, row_permits: int) -> Sequence[Fault]:
-    count = dice.randrange(1, 5) if kind is Kind.BIT_FLIP else 1
-    return [_draw_fault(kind, dice, rows, row_permits) for _ in range(count)]
+def _draw_faults(
+    subject: Subject,
+    kinds: Sequence[Kind],
+    dice: Random,
+    rows: int,
+    row_permits: int,
+    method: Method | None = None,
+) -> tuple[Fault, ...]:
+    return tuple(
+        _draw_fault(subject, kind, dice, rows, row_permits, method)
+        for kind in kinds
+        for _ in range(dice.randrange(1, 5) if kind is Kind.BIT_FLIP else 1)
+    )
 
 
-def _draw_fault(kind: Kind, dice: Random, rows: int, row_permits: int) -> Fault:
-    link = dice.choice((Party.PRODUCER, Party.CONSUMER))
+def _draw_fault(
+    subject: Subject, kind: Kind, dice: Random, rows: int, row_permits: int, method: Method | None
+) -> Fault:
+    cast = CASTS[subject]
+    link = dice.choice(tuple(cast.links))
     # What comes back is all framing and counts, and flipped bits of data are mostly those of values.
     is_data = dice.random() < (0.4 if kind is Kind.BIT_FLIP else 0.75)
-    direction = Direction.UP if (link is Party.PRODUCER) is is_data else Direction.DOWN
+    data = _data_of(link, method)
+    way = data[0] if len(data) == 1 else dice.choice(data)
+    direction = way if is_data or len(data) > 1 else _OPPOSITE[way]
     after_bytes = dice.randrange(100) if kind.is_slowness else _draw_place(dice, is_data, rows, row_permits)
-    victim = dice.choice(list(Party)) if kind is Kind.STOP else _VICTIMS.get(kind)
+    victim = dice.choice(cast.parties) if kind is Kind.STOP else _VICTIMS.get(kind)
     seconds = {
         Kind.DELAY: dice.uniform(0.002, 0.03),
         Kind.BLACK_HOLE: dice.uniform(0.5, 6.0),
@@ -237,6 +458,16 @@ def _draw_fault(kind: Kind, dice: Random, rows: int, row_permits: int) -> Fault:
         bit=dice.randrange(8),
         resets=dice.random() < 0.5,
     )
+
+
+_OPPOSITE = {Direction.UP: Direction.DOWN, Direction.DOWN: Direction.UP}
+
+
+def _data_of(link: Party, method: Method | None) -> Sequence[Direction]:
+    """In which directions elements go."""
+    if link is Party.WORKER or method is Method.FLOW:
+        return tuple(Direction)
+    return (Direction.UP if link is Party.PRODUCER or method is Method.SINK else Direction.DOWN,)
 
 
 def _draw_place(dice: Random, is_data: bool, rows: int, row_permits: int) -> int:

@@ -284,7 +284,7 @@ class Source(Generic[T]):
 
         Messages of another channel stay what they are: chunks, barriers, watermarks.  If the channel's consumer cancels
         it, the sources are closed, and that is no error.  If the stream fails, or the call is cancelled, the channel is
-        aborted.
+        aborted; one that keeps the rows of a named producer stays open, and the next run goes on at ``first_row``.
 
         Returns:
             What ``sender.end`` returns.
@@ -298,7 +298,10 @@ class Source(Generic[T]):
                         break
             return await sender.end()
         except BaseException as error:
-            sender.abort(f"{type(error).__name__}: {error}")
+            if getattr(sender, "first_row", None) is None:
+                sender.abort(f"{type(error).__name__}: {error}")
+            else:
+                sender.close()
             raise
 
 

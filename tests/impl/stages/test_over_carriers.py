@@ -10,6 +10,7 @@ from permitflow import ChannelParameters
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.frames import EndOutcome
+from permitflow.protocol.replay import Retention
 from permitflow.stages import Source
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.same_host import SameHost
@@ -67,3 +68,23 @@ async def test_a_consumer_behind_an_exchange_sets_the_pace_of_the_producer_befor
         assert await sending is EndOutcome.CONSUMED
     assert (given, consumed) == (COUNT, COUNT)
     assert ahead <= MOST_AHEAD
+
+
+async def test_a_failed_stream_leaves_a_kept_channel_open() -> None:
+    async def batches(first: int, last: int, error: Exception | None = None) -> AsyncIterator[pa.RecordBatch]:
+        for number in range(first, last):
+            yield pa.record_batch({"n": [number]}, schema=SCHEMA)
+        if error is not None:
+            raise error
+
+    exchange = Exchange()
+    exchange.add_channel("numbers", schema=SCHEMA, retention=Retention.REPLAY)
+    async with asyncio.timeout(SECONDS), ExchangeServer(exchange, CARRIERS["TCP"][0]) as server:
+        with pytest.raises(ConnectionError):
+            async with put(server.address, "numbers", SCHEMA, producer="p") as sender:
+                await Source(batches(0, 2, ConnectionError())).run_to(sender)
+        async with put(server.address, "numbers", SCHEMA, producer="p") as sender:
+            assert await Source(batches(sender.first_row or 0, 4)).run_to(sender) is EndOutcome.ACCEPTED
+        async with get(server.address, "numbers", from_row=0) as receiver:
+            read = Source.receive(receiver).map_concat(lambda message: message.payload["n"].to_pylist())
+            assert [number async for number in read] == [0, 1, 2, 3]
