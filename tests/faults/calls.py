@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from permitflow.errors import PermitflowError
+from permitflow.errors import PermitflowError, SourceInterruptedError
 from permitflow.stages import Source
 from tests.faults.parties import SCHEMA, Journal, Role, chunk
 from tests.faults.schedules import Method, Party, Schedule
@@ -72,12 +72,14 @@ class CallEnd:
     def tell(self, event: str, **facts: Any) -> None:
         self.journal.tell(event, **facts, **self.facts)
 
-    async def given(self) -> AsyncIterator[pa.RecordBatch]:
-        """All rows, in messages of one size."""
+    async def given(self, breaks_at_row: int | None = None) -> AsyncIterator[pa.RecordBatch]:
+        """All rows, in messages of one size; or those before a row at which the source fails."""
         self.tell("opened")
         rows, own = self.schedule.producer.largest_chunk_rows, self.schedule.producer
         try:
             for first in range(0, self.schedule.rows, rows):
+                if breaks_at_row is not None and first >= breaks_at_row:
+                    raise SourceInterruptedError(source="of the schedule")
                 yield self.gave(chunk(first, rows))
                 if own.pause_seconds:
                     await asyncio.sleep(own.pause_seconds)
@@ -143,16 +145,17 @@ class CallingClient(Role):
         types = {"request_serializer": encoded, "response_deserializer": decoded}
         options: Any = {"metadata": list(end.facts.items())}
         end.tell("began", row=0)
+        given = Source(end.given(call.breaks_at_row if self.calls == 1 else None))
         match call.method:
             case Method.SOURCE:
                 source: Any = channel.unary_stream("/Rows/source", response_deserializer=decoded)
                 await end.take(calls.source(source, b"", prefetch=call.prefetch, **options))
             case Method.FLOW:
                 flow: Any = channel.stream_stream("/Rows/flow", **types)
-                await end.take(Source(end.given()).through(calls.flow(flow, prefetch=call.prefetch, **options)))
+                await end.take(given.through(calls.flow(flow, prefetch=call.prefetch, **options)))
             case Method.SINK:
                 sink: Any = channel.stream_unary("/Rows/sink", request_serializer=encoded)
-                answer = await Source(end.given()).through(calls.sink(sink, **options))
+                answer = await given.through(calls.sink(sink, **options))
                 end.journal.ended(f"answered {int(answer)}", **end.facts)
                 return
         if end.rows == self.schedule.rows:

@@ -150,6 +150,8 @@ SLOW = 0.6
 """The share of the schedules of stages and calls in which nothing is slow."""
 LEAVES = 0.75
 """The share of calls whose elements are all wanted."""
+BREAKS = 0.3
+"""The share of calls whose client's source fails at first, if it has one."""
 GATES = 0.4
 """The share of bridged channels that lead to a gate."""
 BARRIERS = 16
@@ -218,6 +220,8 @@ class Call:
     """After so many the one who consumes has enough."""
     keeps_connection: bool
     """Does the client try again over the same one?"""
+    breaks_at_row: int | None = None
+    """Here the source of the client's first call fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,6 +372,8 @@ def _draw_calls(seed: int, number: int) -> Schedule:
     chunk_rows = dice.choice((1, 8, 64))
     rows = chunk_rows * (24 if Kind.DELAY in slow else dice.randrange(60, 600))
     takes_rows = rows if dice.random() < LEAVES else chunk_rows * dice.randrange(1, rows // chunk_rows)
+    breaking = _dice(Subject.CALLS, seed, number, "source")
+    breaks_at_row = breaking.randrange(rows) if breaking.random() < BREAKS else None
     producer = _draw_end(dice, chunk_rows, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
     consumer = _draw_end(dice, chunk_rows, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5)))
     return Schedule(
@@ -385,6 +391,7 @@ def _draw_calls(seed: int, number: int) -> Schedule:
             prefetch=dice.choice((0, 1, 16)),
             takes_rows=takes_rows,
             keeps_connection=dice.random() < 0.5,
+            breaks_at_row=breaks_at_row,
         ),
         faults=_draw_faults(Subject.CALLS, [*slow, kind], dice, takes_rows, takes_rows, method),
     )
