@@ -1,6 +1,8 @@
 """``permitflow conform``: an adapter that is named, and what is said if there is none."""
 
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,3 +50,55 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
     assert code == 1
     assert "It sends an answer when a message is handed over." in stdout
     assert "(StopAndWait.tla:" in stdout
+
+
+WRONG = "tests.support.wrong_adapters:"
+# The watch of the loop is less patient here.
+IMPATIENT = """
+from permitflow.testing.kit.judging import judge_adapter
+judge_adapter.__kwdefaults__["blocked_seconds"] = 0.3
+from permitflow.cli import main
+main()
+"""
+
+
+def test_a_verdict_is_printed_as_soon_as_it_is_there() -> None:
+    """The second rule never comes to its end; a signal ends the command at once."""
+    command = [sys.executable, "-c", IMPATIENT.replace("0.3", "1000.0"), "conform", f"{WRONG}Blocks"]
+    rules = ["--rule", "oversize-costs-max-chunk-cost", "--rule", "none-lost"]
+    blocking = subprocess.Popen([*command, *rules], stdout=subprocess.PIPE, text=True)
+    assert blocking.stdout is not None
+    try:
+        while not (line := blocking.stdout.readline()).startswith("oversize"):
+            assert line
+        blocking.send_signal(signal.SIGTERM)
+        assert blocking.wait(timeout=60) == 143
+    finally:
+        blocking.kill()
+        blocking.communicate()
+
+
+def test_what_cannot_be_interrupted_ends_with_its_stack(process: Command) -> None:
+    code, _, stderr = process("conform", f"{WRONG}BlocksForGood", "--rule", "window", program=IMPATIENT)
+    assert code == 1
+    assert "blocks the event loop in offer_chunk: nothing else could run for 0.3 s" in stderr
+    assert "time.sleep(0.1)" in stderr
+
+
+def test_the_command_waits_for_no_thread_of_the_adapter(process: Command) -> None:
+    code, stdout, _ = process("conform", f"{WRONG}LeavesThreads", "--rule", "cancelled-receive")
+    assert code == 1
+    assert "cancelled-receive   BREAKS" in stdout
+
+
+def test_an_adapter_that_cannot_be_opened_is_one_line(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nowhere.py").write_text(ONE_PLACE.replace("self.queue =", "raise OSError('no such host')  #"))
+    monkeypatch.chdir(tmp_path)
+    code, stdout, _ = command("conform", "nowhere:OnePlace")
+    assert code == 1
+    assert stdout.strip() == (
+        "nowhere:OnePlace cannot be opened: it raises OSError: no such host (nowhere.py:7, in open); "
+        "no rule was checked"
+    )

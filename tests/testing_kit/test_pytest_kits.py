@@ -1,6 +1,8 @@
 """What pytest makes of a test class of the kit."""
 
 import asyncio
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -32,7 +34,7 @@ def kit(run: asyncio.Runner) -> Kit:
     return Kit()
 
 
-def check(kit: Kit, rule: str) -> None:
+def check(kit: ChannelKit, rule: str) -> None:
     kit.check(*selected(RULES, [rule]))
 
 
@@ -94,26 +96,64 @@ def test_without_tests_and_drawn_runs_neither_hypothesis_nor_pytest_is_needed(mo
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=250).returncode == 0
 
 
-def test_a_channel_that_raises_is_named_with_what_it_raised() -> None:
-    class Raising(QueueChannel):
-        def consume(self) -> None:
-            raise ZeroDivisionError("of all things")
+class Raising(QueueChannel):
+    def consume(self) -> None:
+        raise ZeroDivisionError("of all things")
 
+
+def test_a_channel_that_raises_is_named_with_what_it_raised() -> None:
     verdict = judge_adapter(Raising, only=["none-lost"])["none-lost"]
 
-    assert verdict.is_broken
-    assert verdict.counterexample[-2] == "4. Receive(): ZeroDivisionError was raised: of all things"
+    assert verdict.finding == "raises ZeroDivisionError: of all things"
+    assert "4. Receive(): ZeroDivisionError was raised: of all things" in verdict.counterexample
+    assert verdict.counterexample[-2].strip() == 'raise ZeroDivisionError("of all things")'
 
 
-def test_an_adapter_that_cannot_be_opened_breaks_the_rule_and_shows_where() -> None:
-    class Unreachable(QueueChannel):
-        async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
-            raise OSError("no such host")
+def test_an_exception_of_the_adapter_is_told_once() -> None:
+    report = judge_adapter(Raising, only=["none-lost", "none-created", "exactly-once", "random-runs", "observed-run"])
 
-    verdict = judge_adapter(Unreachable, only=["window"])["window"]
+    assert report.broken == ("none-lost",)
+    again = "cannot be told: raises ZeroDivisionError: of all things, as under 'none-lost'"
+    assert {report[rule].finding for rule in ("none-created", "exactly-once", "observed-run")} == {again}
 
-    assert verdict.finding == "raises OSError: no such host"
-    assert verdict.counterexample[-1] == "OSError: no such host"
+
+class Unreachable(QueueChannel):
+    async def open(self, parameters: ChannelParameters, record: RecorderFactory) -> None:
+        raise OSError("no such host")
+
+
+def test_an_adapter_that_cannot_be_opened_is_one_sentence() -> None:
+    report = judge_adapter(Unreachable)
+
+    assert not report.conforms
+    said = r"Unreachable cannot be opened: it raises OSError: no such host \(.*\.py:\d+, in open\); no rule was checked"
+    assert re.fullmatch(said, str(report).strip())
+    assert json.loads(json.dumps(report.as_json()))["unusable"].startswith("cannot be opened")
+
+
+def test_of_an_adapter_that_cannot_be_opened_one_test_fails() -> None:
+    class Closed(ChannelKit):
+        adapter = Unreachable
+
+    with pytest.raises(RuleBroken, match="It cannot be opened: it raises OSError: no such host"):
+        check(Closed(), "window")
+    with pytest.raises(pytest.skip.Exception, match="not run, because the adapter cannot be opened"):
+        check(Closed(), "none-lost")
+    Closed.teardown_class()
+
+
+def test_a_fault_beside_the_rules_fails_one_test() -> None:
+    class Leaking(QueueChannel):
+        async def close(self) -> None:
+            raise OSError("still in use")
+
+    class OfLeaking(ChannelKit):
+        adapter = Leaking
+
+    with pytest.raises(RuleBroken, match="your close raises OSError: still in use"):
+        check(OfLeaking(), "window")
+    check(OfLeaking(), "none-lost")
+    OfLeaking.teardown_class()
 
 
 def test_an_adapter_without_the_methods_that_are_needed_is_refused() -> None:

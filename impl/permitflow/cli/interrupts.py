@@ -16,6 +16,14 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
     _NUMBERS.append(signal.SIGHUP)
 
 
+_last = 0
+
+
+def signalled_exit_code() -> int:
+    """The exit code of a command that a signal has interrupted: 130 for Ctrl-C; 0 if none has."""
+    return 128 + _last if _last else 0
+
+
 class Interrupts:
     """Raises ``KeyboardInterrupt`` on these signals, as Python does on Ctrl-C, and remembers the signal."""
 
@@ -61,7 +69,8 @@ class Interrupts:
             os._exit(self.exit_code)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
-        self.number = number
+        global _last  # a signal belongs to the process
+        self.number = _last = number
         raise KeyboardInterrupt
 
     def _end(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,6 +1,7 @@
 """The adapter that a third party writes for its channel, and the features that a channel may lack."""
 
 from enum import StrEnum
+from inspect import iscoroutinefunction
 from typing import Any, ClassVar, NamedTuple
 
 from permitflow.errors import InvalidParametersError
@@ -76,7 +77,8 @@ class ChannelAdapter:
     """Seconds to watch that a channel does nothing that it must not do.
 
     0 for a channel that needs only the event loop: some turns of the loop decide, without a clock.  A channel
-    with threads, timers or a network needs time, in both directions.
+    with threads, timers or a network needs time, in both directions; or it has a method ``settled``, which is better:
+    then no verdict depends on a clock.
     """
 
     async def open(self, parameters: Any, record: RecorderFactory) -> None:
@@ -88,6 +90,14 @@ class ChannelAdapter:
 
     async def close(self) -> None:
         """Release everything; the applications' tasks are already cancelled."""
+
+    async def settled(self) -> None:
+        """Return once everything that came was handled: nothing is on a wire, in a thread or due to a timer.
+
+        Optional; with it, the kit needs no ``quiet_seconds``.  A call that waits for the other application, such as a
+        send without permits, is settled.
+        """
+        raise NotImplementedError
 
     # At the sender.
 
@@ -169,13 +179,25 @@ def lacks_of(adapter: ChannelAdapter) -> frozenset[Feature]:
     return adapter.lacks | left_out
 
 
+_AWAITED = frozenset({"open", "close", "settled", "offer_chunk", "offer_barrier", "end", "take"})
+_CALLED = frozenset({"send_chunk_now", "offer_watermark", "abort", "consume"})
+
+
 def require_methods(adapter: ChannelAdapter) -> None:
-    """Require the three methods that every run needs.
+    """Require the three methods that every run needs, and that each method is of the kind that the kit calls.
 
     Raises:
-        InvalidParametersError: one is missing.
+        InvalidParametersError: one is missing, or is ``async`` where it must not be, or the other way round.
     """
+    name = type(adapter).__name__
     for method in ("open", "offer_chunk", "take"):
         if getattr(type(adapter), method) is getattr(ChannelAdapter, method):
-            rule = f"must have a method {method}"
-            raise InvalidParametersError(name="adapter", value=type(adapter).__name__, rule=rule)
+            raise InvalidParametersError(name="adapter", value=name, rule=f"must have a method {method}")
+    for method in sorted(_AWAITED | _CALLED):
+        is_async = iscoroutinefunction(getattr(adapter, method))
+        if is_async and method in _CALLED:
+            rule = f"must have {method} as a plain method, because nobody awaits it: def {method}, not async def"
+            raise InvalidParametersError(name="adapter", value=name, rule=rule)
+        if not is_async and method in _AWAITED:
+            rule = f"must have {method} as a coroutine, because it is awaited: async def {method}"
+            raise InvalidParametersError(name="adapter", value=name, rule=rule)

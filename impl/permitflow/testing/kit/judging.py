@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from traceback import format_exception
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from permitflow.testing.kit.adapter import Feature, lacks_of, require_methods
+from permitflow.errors import InvalidParametersError
+from permitflow.testing.kit.adapter import Feature, require_methods
+from permitflow.testing.kit.blocking import BLOCKED_SECONDS, LoopBlocked, LoopWatch, WhenStuck, print_stuck
+from permitflow.testing.kit.bounded import BoundedAdapter, Habits, MakeBounded, own_runner
 from permitflow.testing.kit.cancelling import SEND, SEND_BARRIER, TAKE, cancel_everywhere
 from permitflow.testing.kit.leading import walk_graphs
 from permitflow.testing.kit.probes import Probing
@@ -27,20 +29,29 @@ from permitflow.testing.kit.rules import (
     Rule,
     Rulebook,
     RuleVerdict,
+    counted,
+    place_of,
+    raising,
     rulebook_of,
     selected,
 )
-from permitflow.testing.kit.whole_runs import abort_run, end_run, observe_run, record_run
+from permitflow.testing.kit.whole_runs import abort_run, cancelled_end_run, end_run, observe_run, record_run
 from permitflow.testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
 from permitflow.testing.traces import judge_all
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 
+T = TypeVar("T")
+
+CANCELS_ALL = "cancels tasks that are not its own: the kit's was among them"
+
 RANDOM_RUNS = 60
 
 PERMITS = "permits"
 """The default flow."""
+
+WhenJudged: TypeAlias = Callable[[RuleVerdict], object]
 
 
 def judge_adapter(
@@ -51,8 +62,13 @@ def judge_adapter(
     only: Collection[str] = (),
     runner: asyncio.Runner | None = None,
     random_runs: int = RANDOM_RUNS,
+    when_judged: WhenJudged = lambda _: None,
+    blocked_seconds: float = BLOCKED_SECONDS,
+    when_stuck: WhenStuck = print_stuck,
 ) -> Report:
     """Check every rule of the specification against a channel.
+
+    It comes to its end, whatever the adapter does: a call that does not end is cancelled some times, and left alone.
 
     Args:
         make: an adapter's class, or a function that makes adapters.
@@ -61,14 +77,21 @@ def judge_adapter(
         only: ids of rules; by default all.
         runner: runs the channel's event loop; by default a new one.
         random_runs: how many runs Hypothesis draws.
+        when_judged: is called with each verdict as soon as it is there.
+        blocked_seconds: an adapter's code that holds the event loop for so long is interrupted.
+        when_stuck: is called with the stack, in another thread, if even that does not help.
 
     Raises:
         InvalidParametersError: there is no such flow or rule, or the adapter lacks a method.
     """
     if runner is None:
-        with asyncio.Runner() as own:
-            return judge_adapter(make, flow=flow, name=name, only=only, runner=own, random_runs=random_runs)
-    return ChannelJudge(make, flow=flow, runner=runner, random_runs=random_runs).report(name, only)
+        with own_runner() as runner:
+            judge = ChannelJudge(make, flow=flow, runner=runner, random_runs=random_runs)
+            judge.watch = LoopWatch(blocked_seconds, when_stuck)
+            return judge.report(name, only, when_judged)
+    judge = ChannelJudge(make, flow=flow, runner=runner, random_runs=random_runs)
+    judge.watch = LoopWatch(blocked_seconds, when_stuck)
+    return judge.report(name, only, when_judged)
 
 
 def judge_pair(
@@ -79,6 +102,7 @@ def judge_pair(
     lacks: Iterable[Feature] = (),
     only: Iterable[str] = (),
     random_runs: int = 40,
+    when_judged: WhenJudged = lambda _: None,
 ) -> Report:
     """Check every rule of the specification against a pair of ends.
 
@@ -89,11 +113,12 @@ def judge_pair(
         lacks: features that the pair does not have.
         only: ids of rules; by default all.
         random_runs: how many runs Hypothesis draws.
+        when_judged: is called with each verdict as soon as it is there.
 
     Raises:
         InvalidParametersError: there is no such flow, or no such rule that is checked on pairs.
     """
-    return PairJudge(make, flow=flow, lacks=lacks, random_runs=random_runs).report(name, tuple(only))
+    return PairJudge(make, flow=flow, lacks=lacks, random_runs=random_runs).report(name, tuple(only), when_judged)
 
 
 class _Judge:
@@ -104,6 +129,13 @@ class _Judge:
         self._flow = flow
         self.lacks = lacks
         self._verdicts: dict[str, RuleVerdict] = {}
+        self._told: dict[tuple[str, str], str] = {}
+        """Exceptions of the adapter, each with the rule under which it was told."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Is it useless to check more rules?"""
+        return False
 
     def verdict(self, rule: Rule) -> RuleVerdict:
         """The verdict about a rule; it is computed once."""
@@ -115,19 +147,34 @@ class _Judge:
         if lacking := sorted(rule.needs & self.lacks):
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, f"lacks {', '.join(lacking)}")
         try:
-            return self._checked(rule)
+            return self._once(self._checked(rule))
         except Exception as error:  # an adapter that raises an unexpected exception breaks the rule
-            where = "".join(format_exception(error)[-3:]).rstrip().splitlines()
-            return RuleVerdict(rule, Outcome.BREAKS, f"raises {type(error).__name__}: {error}", tuple(where))
+            return self._once(RuleVerdict.raised(rule, error))
+
+    def _once(self, verdict: RuleVerdict) -> RuleVerdict:
+        """The same verdict, unless it tells an exception that was told before."""
+        if verdict.error is None:
+            return verdict
+        told = self._told.setdefault((raising(verdict.error), place_of(verdict.error)), verdict.rule.id)
+        if told == verdict.rule.id:
+            return verdict
+        finding = f"cannot be told: {verdict.finding}, as under {told!r}"
+        return RuleVerdict(verdict.rule, Outcome.NOT_APPLICABLE, finding)
 
     def _checked(self, rule: Rule) -> RuleVerdict:
         raise NotImplementedError
 
-    def _report(self, name: str, rules: Sequence[Rule], only: Collection[str]) -> Report:
-        return Report(name, tuple(map(self.verdict, selected(rules, only))), self.lacks, self._flow)
+    def _report(self, name: str, rules: Sequence[Rule], when_judged: WhenJudged) -> Report:
+        verdicts = []
+        for rule in rules:
+            if self.is_cut_short:
+                break
+            verdicts.append(self.verdict(rule))
+            when_judged(verdicts[-1])
+        return Report(name, tuple(verdicts), self.lacks, self._flow)
 
 
-_Check: TypeAlias = Callable[[Rulebook, Rule, MakeAdapter], Coroutine[None, None, RuleVerdict]]
+_Check: TypeAlias = Callable[[Rulebook, Rule, MakeBounded], Coroutine[None, None, RuleVerdict]]
 
 _CHECKS: dict[str, _Check] = {
     "every-edge": walk_graphs,
@@ -137,6 +184,7 @@ _CHECKS: dict[str, _Check] = {
     "observed-run": observe_run,
     "recorded-run": record_run,
     "end-comes-last": end_run,
+    "cancelled-end": cancelled_end_run,
     "abort-is-no-end": abort_run,
 }
 
@@ -152,30 +200,103 @@ class ChannelJudge(_Judge):
         Raises:
             InvalidParametersError: there is no such flow, or the adapter lacks a method that is needed for anything.
         """
-        adapter = make()
+        try:
+            adapter = make()
+        except Exception as error:
+            rule = f"must be made without arguments, but {raising(error)}"
+            raise InvalidParametersError(name="adapter", value=getattr(make, "__name__", make), rule=rule) from error
         require_methods(adapter)
-        super().__init__(flow, lacks_of(adapter))
-        self._make = make
+        self.habits = Habits()
+        super().__init__(flow, BoundedAdapter(adapter, self.habits).lacks)
+        self._name = type(adapter).__name__
+        self._make: MakeBounded = lambda: BoundedAdapter(make(), self.habits)
         self._runner = runner
         self._random_runs = random_runs
-        self._probing = Probing(self.book, make)
+        self._probing = Probing(self.book, self._make)
+        self.watch = LoopWatch()
+        self._cannot_open: str | None = None
 
-    def report(self, name: str = "", only: Collection[str] = ()) -> Report:
+    def report(self, name: str = "", only: Collection[str] = (), when_judged: WhenJudged = lambda _: None) -> Report:
         """The verdicts about all rules, or about the named ones."""
-        return self._report(name or type(self._make()).__name__, self.book.rules, only)
+        rules, name = selected(self.book.rules, only), name or self._name
+        if self.cannot_open:
+            return Report(name, (), self.lacks, self._flow, unusable=self.cannot_open)
+        report = self._report(name, rules, when_judged)
+        faults = self.faults(report.verdicts)
+        if left := len(rules) - len(report.verdicts):
+            faults += (f"{counted(left, 'rule')} not run, because the adapter blocks the event loop",)
+        return replace(report, faults=faults, watched=self._make().watched())
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Nothing can be learnt where the adapter blocks everything."""
+        return bool(self.watch.blocked)
+
+    def faults(self, verdicts: Iterable[RuleVerdict]) -> tuple[str, ...]:
+        """What is wrong with the adapter, whatever the rule, unless a verdict says it."""
+        said = "\n".join(verdict.finding for verdict in verdicts)
+        return tuple(fault for fault in self.habits.faults.values() if fault not in said)
+
+    @property
+    def cannot_open(self) -> str:
+        """Why no channel can be opened; empty if one can.  It is tried once."""
+        if self._cannot_open is None:
+            try:
+                self._run(_open_and_close(self._make(), self.book.plain))
+                self._cannot_open = ""
+            except LoopBlocked:
+                self._cannot_open = f"cannot be opened: it {self.watch.sentence}"
+            except asyncio.CancelledError:
+                self._cannot_open = f"cannot be used: it {CANCELS_ALL}"
+            except Exception as error:
+                what, where = raising(error), place_of(error)
+                what = f"it {what}" if what.startswith("raises") else what
+                self._cannot_open = f"cannot be opened: {what}" + (f" ({where})" if where else "")
+        return self._cannot_open
+
+    def _judged(self, rule: Rule) -> RuleVerdict:
+        if self.cannot_open and not self._verdicts:
+            return RuleVerdict(rule, Outcome.BREAKS, self.cannot_open)
+        if self.cannot_open:
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because the adapter cannot be opened")
+        if self.watch.blocked:
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because the adapter blocks the event loop")
+        verdict = self._interrupted(rule)
+        if self.watch.blocked and not verdict.is_broken:
+            return self._blocks(rule)
+        return verdict
+
+    def _interrupted(self, rule: Rule) -> RuleVerdict:
+        """The verdict, also about an adapter that takes the kit's own task with it."""
+        try:
+            return super()._judged(rule)
+        except LoopBlocked:
+            return self._blocks(rule)
+        except asyncio.CancelledError:
+            return RuleVerdict(rule, Outcome.BREAKS, CANCELS_ALL)
+
+    def _blocks(self, rule: Rule) -> RuleVerdict:
+        return RuleVerdict(rule, Outcome.BREAKS, self.watch.sentence, tuple(self.watch.blocked))
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with self.watch.over(self._runner.get_loop()):
+            return self._runner.run(coroutine)
 
     def _checked(self, rule: Rule) -> RuleVerdict:
         if rule.mistakes:
-            return self._runner.run(self._probing.verdict(rule))
+            return self._run(self._probing.verdict(rule))
         if rule.id == "random-runs":
-            return self._judged_at_random(rule)
-        return self._runner.run(_CHECKS[rule.id](self.book, rule, self._make))
+            with self.watch.over(self._runner.get_loop()):
+                return self._judged_at_random(rule)
+        return self._run(_CHECKS[rule.id](self.book, rule, self._make))
 
     def _judged_at_random(self, rule: Rule) -> RuleVerdict:
         edges = self._verdicts.get("every-edge")
-        if edges is not None and edges.is_broken:
+        if edges is not None and (edges.is_broken or edges.error is not None):
             # Shrinking another failing run takes long and adds no information.
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because 'every-edge' is broken")
+        if self._told:
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because the adapter raises exceptions")
         from permitflow.testing.kit.random_runs import random_runs
 
         return random_runs(self.book, rule, self._make, self._runner, runs=self._random_runs)
@@ -200,9 +321,9 @@ class PairJudge(_Judge):
         self._system = self.book.system
         self._random_runs = random_runs
 
-    def report(self, name: str, only: Collection[str] = ()) -> Report:
+    def report(self, name: str, only: Collection[str] = (), when_judged: WhenJudged = lambda _: None) -> Report:
         """The verdicts about all rules, or about the named ones."""
-        return self._report(name, self.book.pair_rules, only)
+        return self._report(name, selected(self.book.pair_rules, only), when_judged)
 
     def _checked(self, rule: Rule) -> RuleVerdict:
         match rule.id:
@@ -230,11 +351,13 @@ class PairJudge(_Judge):
                 except Divergence as problem:
                     steps = [f"{number}. {move!r}" for number, move in enumerate(probe[:number], start=1)]
                     steps += [f"   {line.strip()}" for line in str(problem).splitlines()]
-                    return self._told(rule, mistake, _Mishap(pair, parameters, state, move, tuple(steps)))
+                    return self._mishap(rule, mistake, _Mishap(pair, parameters, state, move, tuple(steps)))
             moves += len(probe)
-        return RuleVerdict(rule, Outcome.HOLDS, f"{moves} steps, the shortest that would show a mistake")
+        if not moves:
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "a pair without these features cannot break it")
+        return RuleVerdict(rule, Outcome.HOLDS, f"{counted(moves, 'step')}, the shortest that would show a mistake")
 
-    def _told(self, rule: Rule, asked: Mistake, wrong: "_Mishap") -> RuleVerdict:
+    def _mishap(self, rule: Rule, asked: Mistake, wrong: "_Mishap") -> RuleVerdict:
         """The verdict about a rule after a diverging run that was made for the mistake ``asked``."""
         if wrong.is_due_to(self.book, asked):
             return RuleVerdict(rule, Outcome.BREAKS, asked.name, wrong.steps)
@@ -279,7 +402,12 @@ class PairJudge(_Judge):
             if not verdict.is_valid:
                 finding = "leaves the specification, as it recorded itself"
                 return RuleVerdict(rule, Outcome.BREAKS, finding, (verdict.describe(),))
-        return RuleVerdict(rule, Outcome.HOLDS, f"{len(trace.events)} recorded events")
+        return RuleVerdict(rule, Outcome.HOLDS, counted(len(trace.events), "recorded event"))
+
+
+async def _open_and_close(adapter: BoundedAdapter, parameters: Any) -> None:
+    await adapter.open(parameters, MemoryTrace().recorder)
+    await adapter.close()
 
 
 class _Mishap(NamedTuple):

@@ -15,15 +15,15 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from permitflow.protocol.messages import Kind
-from permitflow.testing.kit.adapter import ChannelAdapter, Received, Refused, lacks_of
+from permitflow.testing.kit.adapter import Received, Refused
+from permitflow.testing.kit.bounded import AdapterError, BoundedAdapter, Call, MakeBounded
 from permitflow.testing.kit.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outside, Result, Seen, World
-from permitflow.testing.kit.rules import Graph, MakeAdapter, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
+from permitflow.testing.kit.rules import Graph, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
 from permitflow.testing.moves import Divergence, Move
 from permitflow.tracing.file import MemoryTrace
 
-TURNS = 20
-"""Turns of the event loop that an in-process channel gets to settle: more than any chain of wake-ups takes with so few
-waiting operations."""
+CALLS = {"chunk": "send", "barrier": "send of a barrier"}
+"""What the call that sends such a message is called."""
 
 
 class Step(NamedTuple):
@@ -33,6 +33,8 @@ class Step(NamedTuple):
     seen: Seen | str
     """A string if the channel raised an unexpected exception."""
     expected: tuple[Seen, ...]
+    error: Exception | None = None
+    """That exception."""
 
     @property
     def is_right(self) -> bool:
@@ -48,7 +50,7 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-async def lead(adapter: ChannelAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
+async def lead(adapter: BoundedAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
     """Lead a channel through these moves until one diverges from the model; return all steps."""
     led = Led(adapter, outside, agreed)
     await led.open()
@@ -65,7 +67,7 @@ async def lead(adapter: ChannelAdapter, outside: Outside, agreed: Any, moves: It
 class Led:
     """One run of one channel."""
 
-    def __init__(self, adapter: ChannelAdapter, outside: Outside, agreed: Any) -> None:
+    def __init__(self, adapter: BoundedAdapter, outside: Outside, agreed: Any) -> None:
         self.adapter = adapter
         self.outside = outside
         self.agreed = agreed
@@ -76,7 +78,7 @@ class Led:
         self.offered: list[int] = []
         """Serial numbers of offered messages that were not withdrawn: the index of each is the model's number."""
         self._serial = 0
-        self._sends: dict[int, tuple[str, asyncio.Task[None]]] = {}
+        self._sends: dict[int, tuple[str, Call]] = {}
         """Sends that have not returned yet, with their messages, by serial number."""
         self._announced = 0
 
@@ -86,33 +88,33 @@ class Led:
 
     async def close(self) -> None:
         """Cancel all pending operations, and close the channel."""
-        sends = [task for _, task in self._sends.values()]
-        for task in sends:
-            task.cancel()
-        await asyncio.gather(*sends, return_exceptions=True)
+        for kind, call in self._sends.values():
+            await self.adapter.give_up(call, CALLS[kind])
         await self.adapter.close()
 
     async def make(self, move: Move) -> Step:
         """Make a move, and compare the view after it with the model.
 
         Raises:
-            Divergence: the model does not allow it.
+            Divergence: the model does not allow it; its cause is the exception that the channel raised, if any.
         """
         possible = self.outside.make_in(self.worlds, move)
         expected = tuple(possible)
-        step = Step(move, await self._see(move, expected), expected)
+        step = await self._see(move, expected)
         self.steps.append(step)
         if not step.is_right:
-            raise Divergence("\n".join(steps_in_words(self.steps)))
+            raise Divergence("\n".join(steps_in_words(self.steps))) from step.error
         self.worlds = next(worlds for seen, worlds in possible.items() if seen == step.seen)
         return step
 
-    async def _see(self, move: Move, expected: Sequence[Seen]) -> Seen | str:
+    async def _see(self, move: Move, expected: tuple[Seen, ...]) -> Step:
         try:
             outcome = await self._perform(move, expected)
-            return await self._settled(outcome, expected)
+            return Step(move, await self._settled(outcome, expected), expected)
+        except AdapterError as error:
+            return Step(move, str(error), expected, error)
         except Exception as error:
-            return f"{type(error).__name__} was raised: {error}"
+            return Step(move, f"{type(error).__name__} was raised: {error}", expected, error)
 
     # The applications' moves.
 
@@ -120,12 +122,12 @@ class Led:
         match move:
             case Move("OfferChunk", (rows,)):
                 serial = self._next()
-                self._sends[serial] = "chunk", self._begin(self.adapter.offer_chunk(serial, rows))
+                self._sends[serial] = "chunk", self._begin(self.adapter.sending(serial, rows))
             case Move("OfferBarrier"):
-                self._sends[self._next()] = "barrier", self._begin(self.adapter.offer_barrier())
+                self._sends[self._next()] = "barrier", self._begin(self.adapter.sending_barrier())
             case Move("OfferWatermark"):
                 self._announced += 1
-                self.adapter.offer_watermark(self._announced)
+                self.adapter.announce(self._announced)
             case Move("WithdrawChunk" | "WithdrawBarrier", position):
                 await self._withdraw(sum(position) if position else -1)
             case Move("SendChunkNow", (rows,)):
@@ -133,11 +135,11 @@ class Led:
             case Move("Take"):
                 return await self._take(expected)
             case Move("Consume"):
-                consume(self.adapter)
+                self.adapter.consume()
             case Move("Receive"):
                 outcome = await self._take(expected)
                 if isinstance(outcome, Received):
-                    consume(self.adapter)
+                    self.adapter.consume()
                 return outcome
         return DONE
 
@@ -149,6 +151,12 @@ class Led:
     def _next(self) -> int:
         self.offered.append(self.next_serial())
         return self._serial
+
+    def note_send(self, serial: int, move: Move, call: Call) -> None:
+        """Take over a send that somebody else has begun."""
+        kind = "barrier" if move.action == "OfferBarrier" else "chunk"
+        call.add_done_callback(lambda _: self._changed.set())
+        self._sends[serial] = kind, call
 
     def follow(self, move: Move, outcome: Result) -> None:
         """Let the model make a move that somebody else has made, with this outcome.
@@ -164,15 +172,17 @@ class Led:
             self.steps.append(Step(move, Seen(outcome), tuple(possible)))
             raise Divergence("\n".join(steps_in_words(self.steps)))
 
-    def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(coroutine)
-        task.add_done_callback(lambda _: self._changed.set())
-        return task
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> Call:
+        call = self.adapter.begin(coroutine)
+        call.add_done_callback(lambda _: self._changed.set())
+        return call
 
     async def _withdraw(self, position: int) -> None:
         serial = list(self._sends)[position]
         self.offered.remove(serial)
-        await give_up(self._sends.pop(serial)[1])
+        kind, call = self._sends.pop(serial)
+        if await self.adapter.give_up(call, CALLS[kind]) and not call.cancelled():
+            call.result()  # as it was raised instead of the cancellation
 
     async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Result:
         may_succeed = any(seen.outcome == DONE for seen in expected)
@@ -180,7 +190,7 @@ class Led:
 
         def attempt() -> bool:
             with suppress(Refused):
-                self.adapter.send_chunk_now(serial, rows)
+                self.adapter.send_now(serial, rows)
                 return True
             return False
 
@@ -200,14 +210,13 @@ class Led:
         return False
 
     async def _take(self, expected: Sequence[Seen]) -> Result:
-        task = asyncio.create_task(self.adapter.take())
-        await pause(self.adapter)
-        if not task.done() and any(seen.outcome != NOTHING for seen in expected):
-            await self._wait_for(task)
-        if not task.done():
-            await give_up(task)
+        call = self.adapter.take()
+        await self.adapter.pause()
+        if not call.done() and any(seen.outcome != NOTHING for seen in expected):
+            await self._wait_for(call)
+        if not call.done() and (not await self.adapter.give_up(call, "receive") or call.cancelled()):
             return NOTHING
-        received = task.result()
+        received = self.adapter.result(call, "receive")
         return self._in_the_models_terms(received, _received(expected))
 
     def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
@@ -225,7 +234,7 @@ class Led:
         deadline = self._deadline()
         while True:
             self._changed.clear()
-            await pause(self.adapter)
+            await self.adapter.pause()
             self._drop_done()
             waiting = tuple(f"{kind} {self.offered.index(serial)}" for serial, (kind, _) in self._sends.items())
             seen = Seen(outcome, waiting)
@@ -237,7 +246,8 @@ class Led:
 
     def _drop_done(self) -> None:
         for serial in [serial for serial, (_, task) in self._sends.items() if task.done()]:
-            self._sends.pop(serial)[1].result()
+            kind, call = self._sends.pop(serial)
+            self.adapter.result(call, CALLS[kind])
 
     def _deadline(self) -> float:
         # An in-process channel has settled after this many turns of the loop.
@@ -248,32 +258,11 @@ class Led:
         if self.adapter.quiet_seconds:
             await asyncio.wait({task}, timeout=self.adapter.timeout_seconds)
         else:
-            await pause(self.adapter)
+            await self.adapter.pause()
 
 
 def _received(possible: Iterable[Seen]) -> list[Received]:
     return [seen.outcome for seen in possible if isinstance(seen.outcome, Received)]
-
-
-async def pause(adapter: ChannelAdapter) -> None:
-    """Give a channel time for its own steps."""
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-    if adapter.quiet_seconds:
-        await asyncio.sleep(adapter.quiet_seconds)
-
-
-def consume(adapter: ChannelAdapter) -> None:
-    """Report the oldest taken message as consumed, if the channel accepts such reports."""
-    if type(adapter).consume is not ChannelAdapter.consume:
-        adapter.consume()
-
-
-async def give_up(task: asyncio.Task[object]) -> None:
-    """Cancel a task, and wait until it has ended."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 # Whole graphs.
@@ -282,11 +271,11 @@ Belief: TypeAlias = frozenset[World]
 """The worlds that are consistent with all observations."""
 
 
-async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerdict:
+async def walk_graphs(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdict:
     """Walk every edge of every graph; stop at the first step that diverges from the model."""
     edges = of_edges = states = 0
     adapter = make()
-    for small in book.graphs(lacks_of(adapter), adapter.hops):
+    for small in book.graphs(adapter.lacks, adapter.hops):
         graph = _explored(book, small, adapter.hops)
         led = Led(make(), graph.outside, small.agreed)
         await led.open()
@@ -296,6 +285,8 @@ async def walk_graphs(book: Rulebook, rule: Rule, make: MakeAdapter) -> RuleVerd
             pass  # the last step says it
         finally:
             await led.close()
+        if (error := led.steps[-1].error) is not None:
+            return RuleVerdict.raised(rule, error, steps_in_words(led.steps)[-12:])
         if not led.steps[-1].is_right:
             # Try the shortest run to that state; it counts if the channel takes this path and diverges there, too.
             way, _ = _way(graph, graph.start, [_belief(led.outside, led.worlds)].__contains__)

@@ -45,15 +45,17 @@ class Seen(NamedTuple):
     """Chunks and barriers that wait to be sent, with their numbers, in the order in which they were offered."""
 
     def __str__(self) -> str:
-        return f"{_in_words(self.outcome)}, {' and '.join(self.waiting) or 'nobody'} waits"
+        who = " and ".join(self.waiting) or "nobody"
+        return f"{in_words(self.outcome)}, {who} {'wait' if len(self.waiting) > 1 else 'waits'}"
 
 
-def _in_words(outcome: Result) -> str:
+def in_words(outcome: Result) -> str:
+    """A move's outcome."""
     if isinstance(outcome, str):
         return outcome
     if outcome.kind is Kind.CHUNK:
         which = "a withdrawn chunk" if outcome.value == WITHDRAWN else f"chunk {outcome.value}"
-        return f"{which} of {outcome.rows} rows is taken"
+        return f"{which} of {outcome.rows} row{'' if outcome.rows == 1 else 's'} is taken"
     return "a barrier is taken" if outcome.kind is Kind.BARRIER else f"watermark {outcome.value} is taken"
 
 

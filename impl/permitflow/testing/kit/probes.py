@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from permitflow.testing.kit.adapter import Feature, lacks_of
+from permitflow.testing.kit.adapter import Feature
+from permitflow.testing.kit.bounded import MakeBounded
 from permitflow.testing.kit.leading import Step, lead, steps_in_words
 from permitflow.testing.kit.outside import Outside, Seen, World
-from permitflow.testing.kit.rules import MOST_WAITING, Lacks, MakeAdapter, Mistake, Outcome, Rule, Rulebook, RuleVerdict
+from permitflow.testing.kit.rules import MOST_WAITING, Lacks, Mistake, Outcome, Rule, Rulebook, RuleVerdict, counted
 from permitflow.testing.moves import Move
 
 # Limits of the search: a mistake that needs more states or more moves counts as invisible to applications.
@@ -58,8 +59,8 @@ def _search(right: Outside, wrong: Outside, alphabet: tuple[Move, ...]) -> Probe
             return None
         for move in right.moves(here[0], alphabet):
             due = right.make_in(here, move)
-            if len(due) > 1:
-                continue  # the model allows both views, so the run proves nothing
+            if len(due) != 1:
+                continue  # the model allows both views, or with its mistakes none, so the run proves nothing
             did = wrong.make_in(there, move)
             ((seen, after),) = due.items()
             if seen not in did:
@@ -94,12 +95,12 @@ class _Tried:
 class Probing:
     """All probes of one channel."""
 
-    def __init__(self, book: Rulebook, make: MakeAdapter) -> None:
+    def __init__(self, book: Rulebook, make: MakeBounded) -> None:
         self._book = book
         self._make = make
         adapter = make()
         self._hops = adapter.hops
-        self._lacks = lacks_of(adapter)
+        self._lacks = adapter.lacks
         self._without = self._lacks & {Feature.IDLE_FLUSH}  # what the model in a probe has to know of it
         self._known: tuple[Mistake, ...] | None = None
 
@@ -111,14 +112,19 @@ class Probing:
             if one.is_recognised:
                 return self._broken(rule, one.mistake.name, one)
         for one in wrong:
+            if (error := one.steps[-1].error) is not None:  # no mistake of the model explains it
+                return RuleVerdict.raised(rule, error, steps_in_words(one.steps))
+        for one in wrong:
             if (again := await self._besides(await self._all_known(), one)) is not None:
                 return self._broken(rule, *again)
         moves = sum(len(one.steps) for one in tried)
+        unseen = [one.mistake.name for one in tried if one.probe is None]
+        cannot = f"applications cannot see whether it {' or '.join(unseen)}" if unseen else ""
         if not moves:
-            names = " or ".join(one.mistake.name for one in tried)
-            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, f"applications cannot see whether it {names}")
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, cannot)
         if all(one.is_right for one in tried):
-            return RuleVerdict(rule, Outcome.HOLDS, f"{moves} moves, the shortest that would show a mistake")
+            finding = f"{counted(moves, 'move')}, the shortest that would show a mistake"
+            return RuleVerdict(rule, Outcome.HOLDS, "; ".join(filter(None, (finding, cannot))))
         return RuleVerdict(rule, Outcome.HOLDS, "what else is seen comes from mistakes against other rules")
 
     def _mistakes_of(self, rule: Rule) -> list[Mistake]:

@@ -8,6 +8,7 @@ import pytest
 
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
+from permitflow.testing.kit.bounded import close_runner, new_loop
 from permitflow.testing.kit.judging import PERMITS, RANDOM_RUNS, ChannelJudge, PairJudge
 from permitflow.testing.kit.rules import Outcome, Rule, Rulebook, RuleVerdict, rulebook_of
 from permitflow.testing.moves import PairAdapter
@@ -81,17 +82,30 @@ class ChannelKit(_Kit):
     judge: ClassVar[ChannelJudge | None] = None
     """The judge; by default one for each test class.  Set it to share its verdicts."""
     _own_runner: ClassVar[asyncio.Runner | None] = None
+    _told: ClassVar[frozenset[str]] = frozenset()
+    """Faults of the adapter that a test has told."""
 
     def make_adapter(self) -> ChannelAdapter:
         """A new adapter, for one run."""
         return type(self).adapter()
+
+    def check(self, rule: Rule) -> None:
+        """Judge a rule; what is wrong with the adapter, whatever the rule, fails the test in which it is seen."""
+        __tracebackhide__ = True
+        super().check(rule)
+        cls = type(self)
+        assert cls.judge is not None
+        for fault in cls.judge.faults([self.verdict(rule)]):
+            if fault not in cls._told:
+                cls._told |= {fault}
+                raise RuleBroken(fault)
 
     def verdict(self, rule: Rule) -> RuleVerdict:
         """The verdict about a rule, computed once for the class."""
         cls = type(self)
         if cls.judge is None:
             if cls.runner is None:
-                cls.runner = cls._own_runner = asyncio.Runner()
+                cls.runner = cls._own_runner = asyncio.Runner(loop_factory=new_loop)
             cls.judge = ChannelJudge(self.make_adapter, flow=cls.flow, runner=cls.runner, random_runs=self.random_runs)
         return cls.judge.verdict(rule)
 
@@ -99,7 +113,7 @@ class ChannelKit(_Kit):
     def teardown_class(cls) -> None:
         """Close the loop."""
         if cls._own_runner is not None:
-            cls._own_runner.close()
+            close_runner(cls._own_runner)
         cls.judge = cls._own_runner = None
 
 

@@ -6,6 +6,7 @@ The verdicts draw the same runs every time.  A failing run is shrunk; it prints 
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
@@ -19,19 +20,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from permitflow.testing.kit.adapter import lacks_of
+from permitflow.testing.kit.bounded import MakeBounded
 from permitflow.testing.kit.leading import Led
 from permitflow.testing.kit.rules import (
     FEW,
     Integer,
     Lacks,
-    MakeAdapter,
     MakePair,
     Outcome,
     Rule,
     Rulebook,
     RuleVerdict,
     alphabet_for,
+    counted,
 )
 from permitflow.testing.moves import Divergence, Move, attempt, compare, is_rule, moves_of, step
 from permitflow.testing.traces import judge
@@ -51,6 +52,16 @@ def integers(data: st.DataObject) -> Integer:
     return lambda least, most: data.draw(st.integers(least, most))
 
 
+@dataclass
+class Done:
+    """What was run, counted."""
+
+    runs: int = 0
+    moves: int = 0
+    traces: int = 0
+    """Recordings that were judged."""
+
+
 # More chunks than fit into the channel, so that several wait.
 WAITERS = 4
 
@@ -60,6 +71,7 @@ class PairMachine(RuleBasedStateMachine):
 
     book: ClassVar[Rulebook]
     make: ClassVar[MakePair]
+    done: ClassVar["Done"]
     agree: bool
     """False while a step is under way, and after one that failed."""
 
@@ -96,6 +108,7 @@ class PairMachine(RuleBasedStateMachine):
 
     def _step(self, move: Move) -> None:
         self.agree = False
+        type(self).done.moves += 1
         self.state = step(self.system, self.adapter, self.parameters, self.state, move)
         self.agree = True
 
@@ -104,6 +117,7 @@ class PairMachine(RuleBasedStateMachine):
     def withdraw(self, position: int) -> None:
         """Withdraw any waiting message, which takes the model several steps."""
         self.agree = False
+        type(self).done.moves += 1
         move = Move(self.book.outside.withdraw_action(tuple(self.state.waiting)[position]), (position,))
         attempt(self.adapter, move)
         for action, arguments in self.book.outside.withdrawal(self.state, position):
@@ -122,7 +136,9 @@ class PairMachine(RuleBasedStateMachine):
         """Check that the recording is a behaviour, in whatever order the two ends' logs are merged."""
         if not getattr(self, "agree", False):
             return  # the run did not begin, or the failing step says more
+        type(self).done.runs += 1
         for channel in self.trace.trace().channels.values():
+            type(self).done.traces += 1
             for by_end in (False, True):
                 verdict = judge(channel, by_end=by_end)
                 assert verdict.is_valid, verdict.describe()
@@ -130,13 +146,15 @@ class PairMachine(RuleBasedStateMachine):
 
 def machine_for(book: Rulebook, make: MakePair) -> type[PairMachine]:
     """The state machine for one implementation; run it with ``.TestCase`` or ``run_state_machine_as_test``."""
-    return cast("type[PairMachine]", type("Machine", (PairMachine,), {"book": book, "make": staticmethod(make)}))
+    return cast(
+        "type[PairMachine]", type("Machine", (PairMachine,), {"book": book, "make": staticmethod(make), "done": Done()})
+    )
 
 
 def _verdict_by_runs(
-    rule: Rule, machine: type[RuleBasedStateMachine], *, runs: int, moves: int, beside: str = ""
+    rule: Rule, machine: type[PairMachine] | type["ChannelRuns"], *, runs: int, moves: int
 ) -> RuleVerdict:
-    """Run the machine; ``beside`` names its checks besides the moves."""
+    """Run the machine, and say how much was run."""
     profile = settings(
         max_examples=runs,
         stateful_step_count=moves,
@@ -151,9 +169,16 @@ def _verdict_by_runs(
     try:
         run_state_machine_as_test(machine, settings=profile)
     except (Divergence, AssertionError) as problem:
+        run = tuple(str(problem).splitlines())
+        if problem.__cause__ is not None:
+            return RuleVerdict.raised(rule, problem.__cause__, run)
         finding = "does something else than the model in a random run"
-        return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(str(problem).splitlines()))
-    return RuleVerdict(rule, Outcome.HOLDS, f"{runs} runs of up to {moves} moves{beside}")
+        return RuleVerdict(rule, Outcome.BREAKS, finding, run)
+    done = machine.done
+    beside = f", {counted(done.traces, 'recording')} judged" if done.traces else ""
+    return RuleVerdict(
+        rule, Outcome.HOLDS, f"{counted(done.runs, 'run')}, {counted(done.moves, 'move')} in all{beside}"
+    )
 
 
 MOVES_OF_A_RUN = 30
@@ -163,18 +188,20 @@ class ChannelRuns(RuleBasedStateMachine):
     """Runs model and channel side by side; the class attributes name the channel and its loop."""
 
     book: ClassVar[Rulebook]
-    make: ClassVar[MakeAdapter]
+    make: ClassVar[MakeBounded]
     runner: ClassVar[asyncio.Runner]
+    done: ClassVar[Done]
     led: Led | None = None
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
         """Open a channel at rest."""
         adapter = type(self).make()
-        lacks = lacks_of(adapter) | self.book.not_modelled
+        lacks = adapter.lacks | self.book.not_modelled
         agreed, sizes = self.book.drawn(integers(data), lacks, adapter.hops)
         self.alphabet = alphabet_for(lacks, sizes)
         self.led = Led(adapter, self.book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
+        type(self).done.runs += 1
         self.runner.run(self.led.open())
 
     def moves(self) -> list[Move]:
@@ -186,6 +213,7 @@ class ChannelRuns(RuleBasedStateMachine):
     def step(self, move: Move) -> None:
         """Make a move, and compare the applications' view with the model's."""
         assert self.led is not None
+        type(self).done.moves += 1
         self.runner.run(self.led.make(move))
 
     def teardown(self) -> None:
@@ -194,9 +222,9 @@ class ChannelRuns(RuleBasedStateMachine):
             self.runner.run(self.led.close())
 
 
-def random_runs(book: Rulebook, rule: Rule, make: MakeAdapter, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
+def random_runs(book: Rulebook, rule: Rule, make: MakeBounded, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
     """Let Hypothesis lead the channel; the same runs every time."""
-    own = {"book": book, "make": staticmethod(make), "runner": runner}
+    own = {"book": book, "make": staticmethod(make), "runner": runner, "done": Done()}
     return _verdict_by_runs(rule, type("Runs", (ChannelRuns,), own), runs=runs, moves=MOVES_OF_A_RUN)
 
 
@@ -208,5 +236,4 @@ def random_pairs(book: Rulebook, rule: Rule, make: MakePair, *, runs: int, lacks
     if needed := book.used_by_pairs & lacks:
         finding = f"random runs use everything; lacks {', '.join(sorted(needed))}"
         return RuleVerdict(rule, Outcome.NOT_APPLICABLE, finding)
-    beside = ", refusals and traces included"
-    return _verdict_by_runs(rule, machine_for(book, make), runs=runs, moves=MOVES_OF_A_PAIR, beside=beside)
+    return _verdict_by_runs(rule, machine_for(book, make), runs=runs, moves=MOVES_OF_A_PAIR)

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from textwrap import indent
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from traceback import extract_tb, format_exception
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
+from permitflow.testing.kit.bounded import AdapterError
 from permitflow.testing.kit.outside import Outside, Perform
 from permitflow.testing.moves import Move, PairAdapter
 from permitflow_model.kernel.system import System
@@ -133,6 +136,7 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
     sent = "A send can be cancelled at every await: it has sent all or nothing, and no room is lost."
     recorded = "What the channel records of a run is a behaviour, and comes to rest at its end."
     end = "The end comes after everything that was sent, also what still waits."
+    end_again = "An end can be cancelled at every await, and asked for again: everything comes, and then the end."
     abort = "A receiver is told that the stream was given up; it does not look like an end."
     rule = partial(make_rule, module)
     of_barriers = [rule("cancelled-barrier", barrier, withdraw_barrier, needs="cancellation barriers")]
@@ -145,6 +149,7 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
         rule("observed-run", "What is seen of a run that nobody leads is explained by the model.", "Spec"),
         rule("recorded-run", recorded, "Spec", needs="recording"),
         Rule(module, "end-comes-last", end, "", _features("end"), contract="SendEnd.end"),
+        Rule(module, "cancelled-end", end_again, "", _features("end cancellation"), contract="SendEnd.end"),
         Rule(module, "abort-is-no-end", abort, "", _features("abort"), contract="SendEnd.abort"),
     )
 
@@ -296,6 +301,11 @@ def alphabet_for(lacks: Lacks, sizes: Iterable[int]) -> tuple[Move, ...]:
 # Verdicts.
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things: "1 move", "2 moves"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 class Outcome(StrEnum):
     """The kinds of verdicts about a rule."""
 
@@ -314,6 +324,13 @@ class RuleVerdict:
     """In words: the checks made, the recognised mistake, or the missing feature."""
     counterexample: tuple[str, ...] = ()
     """The numbered steps of the shortest run that breaks the rule; then the expected result."""
+    error: BaseException | None = None
+    """What the adapter has raised, if that is what breaks the rule."""
+
+    @classmethod
+    def raised(cls, rule: Rule, error: BaseException, run: Iterable[str] = ()) -> Self:
+        """The verdict about an adapter that raised what no channel raises here, perhaps in a run."""
+        return cls(rule, Outcome.BREAKS, raising(error), (*run, *_where(error)), error)
 
     @property
     def is_broken(self) -> bool:
@@ -324,8 +341,14 @@ class RuleVerdict:
         """The rule, its source, the finding, and the run."""
         lines = [f"{self.outcome.value} rule {self.rule.id!r}: {self.rule.statement}"]
         lines.append(f"({self.rule.clause})")
-        lines.append(f"It {self.finding}." if self.is_broken else f"{self.finding}.")
+        lines.append(f"{self._sentence()}.")
         return "\n".join((*lines, *self.counterexample))
+
+    def _sentence(self) -> str:
+        """The finding: what "it" does, what "your" call does, or what was checked."""
+        if not self.is_broken:
+            return self.finding
+        return f"Your{self.finding[4:]}" if self.finding.startswith("your ") else f"It {self.finding}"
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
@@ -339,6 +362,28 @@ class RuleVerdict:
         }
 
 
+def raising(error: BaseException) -> str:
+    """A finding."""
+    if isinstance(error, AdapterError):
+        return str(error)
+    return f"raises {type(error).__name__}: {error}"
+
+
+def _where(error: BaseException) -> list[str]:
+    """The last lines of code that it came through."""
+    if isinstance(error, AdapterError):
+        return []
+    return "".join(format_exception(error)[-3:]).rstrip().splitlines()
+
+
+def place_of(error: BaseException) -> str:
+    """The line of code that raised it; empty if that is the kit."""
+    frames = extract_tb(error.__traceback__)
+    if isinstance(error, AdapterError) or not frames:
+        return ""
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name}"
+
+
 @dataclass(frozen=True)
 class Report:
     """The verdicts about one adapter."""
@@ -348,11 +393,17 @@ class Report:
     lacks: frozenset[Feature] = frozenset()
     flow: str = ""
     """The protocol whose rules these are."""
+    unusable: str = ""
+    """Why nothing could be checked, as a phrase that follows the adapter's name."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with the adapter, whatever the rule: a sentence each."""
+    watched: str = ""
+    """How long the kit watched that nothing happens, if only a clock can tell."""
 
     @property
     def conforms(self) -> bool:
-        """Is no rule broken that applies?"""
-        return not self.broken
+        """Is no rule broken that applies, and nothing else wrong?"""
+        return not (self.broken or self.faults or self.unusable)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -399,16 +450,27 @@ class Report:
             if parts:
                 yield f"lacks {feature.value}; {'; '.join(parts)}"
 
+    def remarks(self) -> Iterator[str]:
+        """What is to be said besides the verdicts: a line each."""
+        yield from self.lacking()
+        yield from (f"Y{fault[1:]}." if fault.startswith("your ") else f"{fault}." for fault in self.faults)
+        if self.watched:
+            yield self.watched
+
     def summary(self) -> str:
         """One line."""
+        if self.unusable:
+            return f"{self.adapter} {self.unusable}; no rule was checked"
         counts = ((len(self.held), "hold"), (len(self.broken), "broken"), (len(self.not_checked), "not applicable"))
-        return f"{self.adapter}: {len(self.verdicts)} rules, " + ", ".join(f"{count} {what}" for count, what in counts)
+        return f"{self.adapter}: {counted(len(self.verdicts), 'rule')}, " + ", ".join(
+            f"{count} {what}" for count, what in counts
+        )
 
     def __str__(self) -> str:
         width = max((len(verdict.rule.id) for verdict in self.verdicts), default=0)
         table = [f"{v.rule.id:{width}}  {v.outcome.value:14}  {v.finding}" for v in self.verdicts]
         broken = [f"\n{indent(verdict.describe(), '  ').strip()}" for verdict in self.verdicts if verdict.is_broken]
-        return "\n".join((*table, *self.lacking(), *broken, self.summary()))
+        return "\n".join((*table, *self.remarks(), *broken, self.summary()))
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
@@ -416,6 +478,9 @@ class Report:
             "adapter": self.adapter,
             "flow": self.flow,
             "conforms": self.conforms,
+            "unusable": self.unusable,
+            "faults": list(self.faults),
+            "watched": self.watched,
             "lacks": sorted(feature.value for feature in self.lacks),
             "rules": [verdict.as_json() for verdict in self.verdicts],
         }
