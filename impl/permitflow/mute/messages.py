@@ -12,6 +12,7 @@ from struct import error as struct_error
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
+from permitflow.mute.sockets import Connection
 from permitflow.transports.framing import HEADER_BYTES, header, parse_header
 
 _DATA = Struct(">QQH")
@@ -102,7 +103,7 @@ def read_data(body: bytes) -> tuple[int, Lines]:
     return number, Lines(body[_DATA.size : end].decode(), first, body[end:].split(b"\n"))
 
 
-class Peer(asyncio.BufferedProtocol):
+class Peer(Connection):
     """The protocol of a connection that carries messages both ways; what cannot be written at once waits in it.
 
     A message that is not expected, or is too long, is refused by its header: no stranger fills memory.  Nothing is
@@ -131,8 +132,7 @@ class Peer(asyncio.BufferedProtocol):
         self._on_message, self._on_lost, self._on_open = on_message, on_lost, on_open
         self._handshake_seconds = handshake_seconds
         self._late: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport | None = None
-        self._buffer, self._filled = bytearray(_READ_BYTES), 0
+        self.buffer, self._filled = bytearray(_READ_BYTES), 0
         self._reason = ""
         self.lost = asyncio.Event()
         """Has the connection ended?"""
@@ -145,12 +145,12 @@ class Peer(asyncio.BufferedProtocol):
 
     def send(self, kind: Kind, body: bytes = b"") -> None:
         """Write a message; after the end of the connection it is dropped."""
-        if (transport := self._open_transport) is not None:
+        if (transport := self.open_transport) is not None:
             transport.write(header(kind, len(body)) + body)
 
     def refuse(self, reason: str) -> None:
         """End the connection, and tell the peer why if it takes that at once."""
-        if (transport := self._open_transport) is not None:
+        if (transport := self.open_transport) is not None:
             self._reason = reason
             self.send(Kind.REFUSED, reason.encode(errors="replace")[:_MOST_SHORT_BYTES])
             transport.close() if not transport.get_write_buffer_size() else transport.abort()
@@ -158,17 +158,10 @@ class Peer(asyncio.BufferedProtocol):
     def close(self) -> None:
         """End the connection now; ``on_lost`` is not called any more."""
         self._on_lost = lambda reason: None
-        if self._transport is not None:
-            self._transport.abort()
+        self.break_off()
 
-    @property
-    def _open_transport(self) -> asyncio.Transport | None:
-        return None if self._transport is None or self._transport.is_closing() else self._transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio``."""
-        assert isinstance(transport, asyncio.Transport)  # it is TCP
-        self._transport = transport
+    def on_made(self, transport: asyncio.Transport) -> None:
+        """See ``Connection``."""
         if self._handshake_seconds is not None:
             loop = asyncio.get_running_loop()
             reason = f"it has not said within {self._handshake_seconds:g} s who it is"
@@ -184,7 +177,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See ``asyncio``."""
-        return memoryview(self._buffer)[self._filled :]
+        return memoryview(self.buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See ``asyncio``."""
@@ -196,25 +189,25 @@ class Peer(asyncio.BufferedProtocol):
 
     def _take_messages(self) -> None:
         start, needed = 0, 0
-        while (transport := self._open_transport) is not None and self._filled - start >= HEADER_BYTES:
+        while (transport := self.open_transport) is not None and self._filled - start >= HEADER_BYTES:
             kind, size = self._read_header(start)
             needed = HEADER_BYTES + size
             if self._filled - start < needed:
                 break
-            body = bytes(self._buffer[start + HEADER_BYTES : start + needed])
+            body = bytes(self.buffer[start + HEADER_BYTES : start + needed])
             start, needed = start + needed, 0
             if kind is Kind.REFUSED:
                 self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
                 transport.abort()
             else:
                 self._on_message(kind, body)
-        rest = self._buffer[start : self._filled]
-        if (size := max(_READ_BYTES, needed)) != len(self._buffer):
-            self._buffer = bytearray(size)  # asyncio has a view of the former: it cannot grow
-        self._buffer[: len(rest)], self._filled = rest, len(rest)
+        rest = self.buffer[start : self._filled]
+        if (size := max(_READ_BYTES, needed)) != len(self.buffer):
+            self.buffer = bytearray(size)  # asyncio has a view of the former: it cannot grow
+        self.buffer[: len(rest)], self._filled = rest, len(rest)
 
     def _read_header(self, start: int) -> tuple[Kind, int]:
-        found = memoryview(self._buffer)[start : start + HEADER_BYTES]
+        found = memoryview(self.buffer)[start : start + HEADER_BYTES]
         parsed = parse_header(found)
         if parsed is None or (kind := _KINDS.get(parsed[0])) is None:
             raise UndecodableDataError(what=repr(bytes(found)), reason="it is no message of a muted pipeline")

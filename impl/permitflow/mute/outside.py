@@ -5,13 +5,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from permitflow.mute.sockets import Address, Buffers, close_listening, connected, listening, sizes_of, transported
+from permitflow.mute.sockets import (
+    Address,
+    Buffers,
+    Connection,
+    close_listening,
+    connected,
+    listening,
+    sizes_of,
+    transported,
+)
 from permitflow.transports.accepting import accepted
 
 WORDS_AT_ONCE = 256
 
 
-class WordSender(asyncio.Protocol):
+class WordSender(Connection):
     """Sends words, one a line, as fast as the kernel takes them; then ends its stream."""
 
     def __init__(self, words: Iterable[bytes], buffers: Buffers, on_sent: Callable[[], None] = lambda: None) -> None:
@@ -19,7 +28,7 @@ class WordSender(asyncio.Protocol):
         self._words: Iterator[bytes] = iter(words)
         self._buffers, self._on_sent = buffers, on_sent
         self._made_bytes = 0
-        self._transport: asyncio.Transport | None = None
+        self.buffer = bytearray(1_024)
         self.sizes = buffers
         self.ended = asyncio.Event()
         """Has the kernel taken everything, or was the connection lost?"""
@@ -36,40 +45,34 @@ class WordSender(asyncio.Protocol):
         await transported(self, made)
         self._send_soon()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio``."""
-        assert isinstance(transport, asyncio.Transport)  # it is TCP
-        self._transport = transport
+    def on_made(self, transport: asyncio.Transport) -> None:
+        """See ``Connection``."""
         transport.set_write_buffer_limits(high=0)
-
-    @property
-    def _rest_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def sent_bytes(self) -> int:
         """Bytes that the kernel has taken."""
-        return self._made_bytes - self._rest_bytes
+        return self._made_bytes - self.rest_bytes
 
     @property
     def is_blocked(self) -> bool:
         """Does the kernel take no more?"""
-        return self._rest_bytes > 0
+        return self.rest_bytes > 0
 
     def _send_soon(self) -> None:
         # The loop has a turn between two writes.
         asyncio.get_running_loop().call_soon(self._send_more)
 
     def _send_more(self) -> None:
-        if self._transport is None or self.is_blocked or self.ended.is_set():
+        if self.transport is None or self.is_blocked or self.ended.is_set():
             return
         text = b"".join(word + b"\n" for word in islice(self._words, WORDS_AT_ONCE))
         if not text:
             self.ended.set()
-            self._transport.close()
+            self.transport.close()
             return
         self._made_bytes += len(text)
-        self._transport.write(text)
+        self.transport.write(text)
         self._on_sent()
         if not self.is_blocked:
             self._send_soon()
@@ -88,11 +91,10 @@ class WordSender(asyncio.Protocol):
     def close(self) -> None:
         """Break the connection off."""
         self.ended.set()
-        if self._transport is not None:
-            self._transport.abort()
+        self.break_off()
 
 
-class CountReader(asyncio.BufferedProtocol):
+class CountReader(Connection):
     """Listens for a sink, and reads counts; ``stand_still`` and ``go_on`` make it as slow as one likes."""
 
     def __init__(self, buffers: Buffers, address: Address = ("127.0.0.1", 0)) -> None:
@@ -113,8 +115,7 @@ class CountReader(asyncio.BufferedProtocol):
         self.ended = asyncio.Event()
         """Has a sink closed its connection?"""
         self._begun = b""
-        self._buffer = bytearray(65_536)
-        self._transport: asyncio.Transport | None = None
+        self.buffer = bytearray(65_536)
         self._is_reading = True
         self._accepting = asyncio.create_task(self._accept(), name=f"a reader at {self.address}")
 
@@ -131,10 +132,9 @@ class CountReader(asyncio.BufferedProtocol):
         """
         await transported(self, await connected(address, self._buffers))
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio``."""
-        assert isinstance(transport, asyncio.Transport)  # it is TCP
-        self._transport, self._begun = transport, b""
+    def on_made(self, transport: asyncio.Transport) -> None:
+        """See ``Connection``."""
+        self._begun = b""
         self.ended.clear()
         if not self._is_reading:
             transport.pause_reading()
@@ -142,22 +142,18 @@ class CountReader(asyncio.BufferedProtocol):
     def stand_still(self) -> None:
         """Read nothing more."""
         self._is_reading = False
-        if self._transport is not None:
-            self._transport.pause_reading()
+        if self.transport is not None:
+            self.transport.pause_reading()
 
     def go_on(self) -> None:
         """Read as fast as possible."""
         self._is_reading = True
-        if self._transport is not None:
-            self._transport.resume_reading()
-
-    def get_buffer(self, sizehint: int) -> bytearray:
-        """See ``asyncio``."""
-        return self._buffer
+        if self.transport is not None:
+            self.transport.resume_reading()
 
     def buffer_updated(self, nbytes: int) -> None:
         """See ``asyncio``: counts have come."""
-        *lines, self._begun = (self._begun + self._buffer[:nbytes]).split(b"\n")
+        *lines, self._begun = (self._begun + self.buffer[:nbytes]).split(b"\n")
         self.lines += len(lines)
         for line in lines:
             word, _, count = line.partition(b"\t")
@@ -172,9 +168,7 @@ class CountReader(asyncio.BufferedProtocol):
 
     def hang_up(self) -> None:
         """Break the connection off; a sink may come again."""
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
+        self.break_off()
 
     def close(self) -> None:
         """Listen no more, and break the connection off."""

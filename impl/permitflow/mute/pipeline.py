@@ -22,6 +22,7 @@ from permitflow.mute.sockets import (
     RECONNECT_SECONDS,
     Address,
     Buffers,
+    Connection,
     Listener,
     close_listening,
     dialled,
@@ -339,7 +340,7 @@ class TcpSource:
         """
         self._listener = Listener(self.address, self.buffers, self._admit, self.pipeline.hear, source=self.name)
         self.address, self.sizes = self._listener.address, self._listener.sizes
-        self.connections: dict[str, _Connection] = {}
+        self.connections: dict[str, _Sender] = {}
         self._admitted = self._next_line = 0
         self.pipeline.own(self)
 
@@ -348,7 +349,7 @@ class TcpSource:
         first, self._next_line = self._next_line, self._next_line + len(lines)
         self.feed(Lines(self.name, first, lines))
 
-    def _admit(self) -> "_Connection | None":
+    def _admit(self) -> "_Sender | None":
         if len(self.connections) >= self.most_connections:
             silent = next((each for each in self.connections.values() if each.may_be_replaced), None)
             if silent is None:
@@ -357,7 +358,7 @@ class TcpSource:
             silent.close(f"it has said nothing, and there are {self.most_connections} connections")
         self._admitted += 1
         name = f"{self.name}/{self._admitted}"
-        made = self.connections[name] = _Connection(self, name)
+        made = self.connections[name] = _Sender(self, name)
         return made
 
     def close(self) -> None:
@@ -367,21 +368,17 @@ class TcpSource:
             connection.close("the pipeline has ended")
 
 
-class _Connection(asyncio.BufferedProtocol):
-    """One outside sender: TCP stops it when it is not read, and the kernel's buffers are full."""
+class _Sender(Connection):
+    """An outside sender: TCP stops it when it is not read, and the kernel's buffers are full."""
 
     def __init__(self, source: TcpSource, name: str) -> None:
         self._source, self._name = source, name
-        self._buffer = bytearray(source.read_bytes)
+        self.buffer = bytearray(source.read_bytes)
         self._frames = Frames(b"\n", source.line_bytes, allow_truncation=True)
-        self._transport: asyncio.Transport | None = None
         self._since = asyncio.get_running_loop().time()
-        self._has_spoken = self._is_closed = False
-        self._reason = ""
+        self._has_spoken = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # it is TCP
-        self._transport = transport
+    def on_made(self, transport: asyncio.Transport) -> None:
         transport.pause_reading()
         pipeline = self._source.pipeline
         pipeline.hear({"event": "opened", "source": self._name})
@@ -389,20 +386,17 @@ class _Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """See ``Reads``."""
-        if self._transport is not None:
-            self._transport.resume_reading()
+        if self.transport is not None:
+            self.transport.resume_reading()
 
     def pause(self) -> None:
         """See ``Reads``."""
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+        if self.transport is not None:
+            self.transport.pause_reading()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._has_spoken = True
-        self._frames.gather(bytes(memoryview(self._buffer)[:nbytes]))
+        self._frames.gather(bytes(self.buffer[:nbytes]))
         self._emit_all(self._whole_lines)
 
     def eof_received(self) -> None:
@@ -424,10 +418,10 @@ class _Connection(asyncio.BufferedProtocol):
     @property
     def may_be_replaced(self) -> bool:
         """Has it gone unnoticed, or said nothing for long?"""
-        if self._transport is None or self._has_spoken:
+        if self.transport is None or self._has_spoken:
             return False
         try:
-            with self._transport.get_extra_info("socket").dup() as connection:  # asyncio's own does not read
+            with self.transport.get_extra_info("socket").dup() as connection:  # asyncio's own does not read
                 first = peeked(connection)  # while it is muted, its words wait in the kernel
         except OSError:
             return False
@@ -439,8 +433,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """End it now."""
-        if self._transport is not None:
-            self._transport.abort()
+        self.break_off()
         self._end(reason)
 
     def _end(self, reason: str) -> None:
@@ -458,7 +451,7 @@ class Sink(Protocol):
 
 
 @dataclass(kw_only=True)
-class TcpSink(asyncio.BufferedProtocol):
+class TcpSink(Connection):
     """Writes to an outside reader; mutes while there is none, and while the kernel does not take all that it writes.
 
     It connects to its reader, or with ``listens`` waits for one at a time to connect.  A reader that is lost is looked
@@ -488,8 +481,7 @@ class TcpSink(asyncio.BufferedProtocol):
             self.address = self._listening.getsockname()
         self.pipeline.graph.add_muter(self.name, Marks(high_mark=self.high_mark))
         self.pipeline.set_open(self.name, False)
-        self._transport: asyncio.Transport | None = None
-        self._dropped = bytearray(1_024)
+        self.buffer = bytearray(1_024)
         self._has_left = asyncio.Event()
         self.sizes = self.buffers
         """Of the socket, as the kernel has set them; valid once it is connected."""
@@ -523,10 +515,8 @@ class TcpSink(asyncio.BufferedProtocol):
         event = "unreachable" if self.listens else "dials"
         self.pipeline.hear({"event": event, "sink": self.name, "at": list(self.address), "reason": reason})
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio``."""
-        assert isinstance(transport, asyncio.Transport)  # it is TCP
-        self._transport = transport
+    def on_made(self, transport: asyncio.Transport) -> None:
+        """See ``Connection``."""
         transport.set_write_buffer_limits(high=0)
         self.pipeline.hear({"event": "opened", "sink": self.name})
         self.on_open()
@@ -534,9 +524,9 @@ class TcpSink(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See ``asyncio``."""
-        if self._transport is None:  # it was closed here
+        if self.transport is None:  # it was closed here
             return
-        self._transport = None
+        self.transport = None
         self.pipeline.hear({"event": "lost", "sink": self.name, "reason": str(error or "it has left")})
         self.pipeline.set_open(self.name, False)
         self.pipeline.report(self.name, 0)
@@ -544,15 +534,7 @@ class TcpSink(asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """See ``asyncio``: what waits here is for nobody."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def get_buffer(self, sizehint: int) -> bytearray:
-        """See ``asyncio``."""
-        return self._dropped
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """See ``asyncio``."""
+        self.break_off()
 
     def pause_writing(self) -> None:
         """See ``asyncio``: a short write."""
@@ -564,17 +546,15 @@ class TcpSink(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """See ``Sink``; without a reader the data are dropped, as those that a lost reader has not read."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-            rest_bytes = self._transport.get_write_buffer_size()
-            self.peak_rest_bytes = max(self.peak_rest_bytes, rest_bytes)
-            self.pipeline.report(self.name, rest_bytes)
+        if (transport := self.open_transport) is not None:
+            transport.write(data)
+            self.peak_rest_bytes = max(self.peak_rest_bytes, self.rest_bytes)
+            self.pipeline.report(self.name, self.rest_bytes)
 
     def close(self) -> None:
         """Close it now."""
         self._serving.cancel()
         if self._listening is not None:
             close_listening(self._listening)
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
+        self.break_off()
+        self.transport = None

@@ -201,6 +201,45 @@ class Listener:
         close_listening(self._socket)
 
 
+class Connection(asyncio.BufferedProtocol):
+    """A protocol that is told of its connection, and what comes is read into one buffer of a stated size."""
+
+    transport: asyncio.Transport | None = None
+    """None before there is a connection."""
+    buffer: bytearray | memoryview
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio``."""
+        assert isinstance(transport, asyncio.Transport)  # it is TCP
+        self.transport = transport
+        self.on_made(transport)
+
+    def on_made(self, transport: asyncio.Transport) -> None:
+        """There is a connection."""
+
+    @property
+    def open_transport(self) -> asyncio.Transport | None:
+        """None also once the connection has ended."""
+        return None if self.transport is None or self.transport.is_closing() else self.transport
+
+    @property
+    def rest_bytes(self) -> int:
+        """Bytes that were written, and that the kernel has not taken."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def break_off(self) -> None:
+        """End the connection now, if there is one."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
+        """See ``asyncio``."""
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See ``asyncio``; what comes is dropped."""
+
+
 async def transported(protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
     """Give a connected socket to a protocol, which hears of it even if the peer has gone already."""
     await asyncio.get_running_loop().create_connection(lambda: protocol, sock=connection)
