@@ -496,10 +496,12 @@ class TcpSink(Connection):
             if peeked(connection) == b"":  # it has gone already, as one that only looks whether anybody listens
                 connection.close()
                 continue
-            self._has_left.clear()
             self.sizes = sizes_of(connection)
             await transported(self, connection)
             await self._has_left.wait()
+            self._has_left.clear()
+            if self.listens:
+                await asyncio.sleep(RECONNECT_SECONDS)  # those who come and go cause no storm of events
 
     async def _connections(self) -> AsyncGenerator[socket.socket]:
         if self._listening is None:
@@ -508,8 +510,6 @@ class TcpSink(Connection):
         else:
             async for connection, _ in accepted(self._listening, self._complain):
                 yield connection
-                if self._has_left.is_set():
-                    await asyncio.sleep(RECONNECT_SECONDS)  # those who come and go cause no storm of events
 
     def _complain(self, reason: str) -> None:
         event = "unreachable" if self.listens else "dials"

@@ -165,7 +165,9 @@ def killed_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kind | str], lis
     return kill
 
 
-@pytest.mark.parametrize("what", [*(kind for kind in Kind if kind is not Kind.REFUSED), COUNTS])
+@pytest.mark.parametrize(
+    "what", [*(kind for kind in Kind if kind is not Kind.REFUSED), COUNTS], ids=lambda what: getattr(what, "name", what)
+)
 async def test_a_peer_killed_within_a_write_stops_nobody_else(
     what: Kind | str,
     killed_within: Callable[[Kind | str], list[socket.socket]],
