@@ -103,8 +103,9 @@ streaming-read: setup  ## rows a second of a streaming query, with the default w
 trace-evidence: setup  ## two processes: recorded, judged by model and TLC; sabotage is found (a minute)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.record_two_processes --with-tlc
 
-kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times: no row is lost or comes twice (ten minutes)
+kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty times, and 120 kills of stages, calls and muted workers: nothing is lost or comes twice (a quarter of an hour)
 	@$(WITH_JAVA) $(BIN)/python -m tools.killed_pipeline
+	@$(BIN)/python -m tests.faults --kills --schedules 480 --subject stages --subject calls --subject mute
 
 hostile-peers: setup  ## what a neighbour notices of a peer that asks for too much: round trips and memory (a minute)
 	@$(BIN)/python -m benchmarks.hostile_peers

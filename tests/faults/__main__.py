@@ -104,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for subject in options.subject or Subject
         for number in options.only or range(options.schedules * CASTS[subject].shares // SHARES)
     ]
+    if options.kills:
+        schedules = [schedule for schedule in schedules if schedule.kills]
     folder = Path(tempfile.mkdtemp(prefix="permitflow-faults-"))
     began = time.monotonic()
     try:
@@ -129,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         "--subject", type=Subject, choices=Subject, action="append", help="may be repeated; default: all"
     )
     parser.add_argument("--schedules", type=int, default=240, help="how many of all subjects (default: 240)")
+    parser.add_argument("--kills", action="store_true", help="of these schedules only those that kill a process")
     parser.add_argument("--only", type=int, action="append", metavar="N", help="schedule N; may be repeated")
     parser.add_argument("--jobs", type=int, default=6, help="schedules at once: most of them wait (default: 6)")
     return parser

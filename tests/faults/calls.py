@@ -8,7 +8,7 @@ import json
 import signal
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -248,12 +248,12 @@ async def _serve(schedule: Schedule, address: str, journal: Journal) -> None:
     print(json.dumps({"event": "stopped"}), flush=True)
 
 
-def serve_calls(schedule: Schedule, address: str, folder: Path) -> None:
+def serve_calls(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: object) -> None:
     """The server, until SIGTERM."""
     journal = Journal(folder / f"{Party.SERVER}.journal")
     try:
         with suppress(asyncio.CancelledError):
-            asyncio.run(_serve(schedule, address, journal))
+            asyncio.run(_serve(schedule, addresses.get("address", "127.0.0.1:0"), journal))
     except BaseException:
         journal.tell("crashed", traceback=traceback.format_exc())
         raise

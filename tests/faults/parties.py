@@ -11,14 +11,14 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, count, pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +83,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         earlier = [json.loads(line) for line in path.read_text().splitlines()]
-        self.pid = os.getpid()
+        self.pid, self.path = os.getpid(), path
         self.rows = sum(event["rows"] for event in earlier if event["event"] == "took")
         """Rows that were taken in all lives."""
         self.last_progress = time.monotonic()
@@ -452,9 +452,12 @@ class Worker(Role):
         return is_over or self.has_taken or self.tries == MOST_TRIES
 
 
-def serve(schedule: Schedule, address: str, folder: Path) -> None:
+def serve(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: object) -> None:
     """The exchange, as its command line starts it."""
     from permitflow.cli import main
+
+    scheme = "tcp://" if schedule.carrier is Carrier.TCP else ""
+    address = addresses.get("address", f"{scheme}127.0.0.1:0")
 
     flow: tuple[str, ...] = ("--row-permits", str(schedule.row_permits))
     if schedule.is_gate:
@@ -470,7 +473,23 @@ def serve(schedule: Schedule, address: str, folder: Path) -> None:
     main()
 
 
-def play(make: type[Role], schedule: Schedule, port: int, folder: Path) -> None:
+class Plays(Protocol):
+    """An end."""
+
+    async def play(self) -> None:
+        """Until it is over."""
+
+
+class MakesEnd(Protocol):
+    """The class of an end."""
+
+    party: Party
+
+    def __call__(self, schedule: Schedule, port: int, journal: Journal) -> Plays:
+        """One that finds its server at this port."""
+
+
+def play(make: MakesEnd, schedule: Schedule, port: int, folder: Path) -> None:
     """An end that finds its server at this port."""
     journal = Journal(folder / f"{make.party}.journal")
     try:

@@ -18,7 +18,8 @@ from typing import Any
 from tests.faults.calls import CallingClient, serve_calls
 from tests.faults.parties import Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
-from tests.faults.schedules import Carrier, Kind, Party, Retention, Schedule, Subject
+from tests.faults.schedules import ADDRESSES, Kind, Party, Retention, Schedule
+from tests.faults.words import Reader, Sender, serve_worker
 
 # Processes are forked off one that has loaded what takes long, but not gRPC, which does not survive a fork.
 FORKING = multiprocessing.get_context("forkserver")
@@ -44,6 +45,10 @@ PLAYS: Mapping[Party, Callable[..., None]] = {
     Party.CLIENT: partial(play, CallingClient),
     Party.EXCHANGE: serve,
     Party.SERVER: serve_calls,
+    Party.SENDER: partial(play, Sender),
+    Party.READER: partial(play, Reader),
+    Party.FRONT: partial(serve_worker, Party.FRONT),
+    Party.BACK: partial(serve_worker, Party.BACK),
 }
 
 
@@ -112,11 +117,20 @@ async def run_schedule(schedule: Schedule, folder: Path) -> Evidence:
     return run.evidence()
 
 
+def _listening(output: Path, begin: int) -> dict[str, str] | None:
+    """What a server has said, behind this byte, of where it listens."""
+    for line in output.read_bytes()[begin:].splitlines(keepends=True) if output.exists() else ():
+        if line.endswith(b"\n") and (said := json.loads(line))["event"] in ("listening", "ready"):
+            return {name: address for name, address in said.items() if isinstance(address, str)}
+    return None
+
+
 class _Run:
     def __init__(self, schedule: Schedule, folder: Path) -> None:
         self.schedule, self.folder = schedule, folder
         self.lives: list[Life] = []
-        self.addresses: dict[Party, str] = {}
+        self.addresses: dict[Party, dict[str, str]] = {}
+        """What each server has said of itself."""
         self.fired: set[int] = set()
         self.loop = asyncio.get_running_loop()
         self.began_at = self.last_event = self.loop.time()
@@ -128,28 +142,29 @@ class _Run:
         return next(life for life in reversed(self.lives) if life.party is party)
 
     async def begin(self) -> None:
-        scheme = "tcp://" if self.schedule.carrier is Carrier.TCP else ""
         for server in self.schedule.cast.servers:
-            await self.start_server(server, f"{scheme}127.0.0.1:0")
+            await self.start_server(server)
             if server not in self.addresses:
                 raise RuntimeError(f"the {server} does not start: {(self.folder / f'{server}.errors').read_text()}")
             for party, target in self.schedule.cast.links.items():
                 if target is server:
-                    await self.proxy.listen(party, self.addresses[server].removeprefix("tcp://"))
+                    address = self.addresses[server][ADDRESSES.get(party, "address")]
+                    await self.proxy.listen(party, address.removeprefix("tcp://"))
         # All are there before a connection comes: faults have somebody whom they can hit.
         for party in reversed(self.schedule.cast.ends):
             self.start_end(party)
 
-    async def start_server(self, party: Party, address: str) -> None:
+    async def start_server(self, party: Party) -> None:
+        """At its addresses, if it has been there before."""
         said = self.folder / f"{party}.output"
         begin = said.stat().st_size if said.exists() else 0
-        life = self.start(party, self.schedule, address, self.folder)
+        life = self.start(party, self.schedule, self.addresses.get(party, {}), self.folder, self.proxy.ports)
         async with asyncio.timeout(SECONDS_TO_LISTEN):
-            while b"\n" not in (heard := said.read_bytes()[begin:] if said.exists() else b""):
+            while (heard := _listening(said, begin)) is None:
                 if life.status is not None:
                     return  # the judge says what that means
                 await asyncio.sleep(POLL_SECONDS)
-        self.addresses[party] = json.loads(heard.split(b"\n")[0])["address"]
+        self.addresses[party] = heard
 
     def start_end(self, party: Party) -> None:
         self.start(party, self.schedule, self.proxy.ports[party], self.folder)
@@ -190,8 +205,8 @@ class _Run:
         elif not await life.end(SECONDS_TO_STOP):
             pass  # the judge says so
         elif life.party in self.schedule.cast.servers:
-            if keeps or self.schedule.subject is Subject.CALLS:
-                await self.start_server(life.party, self.addresses[life.party])
+            if self.schedule.servers_return:
+                await self.start_server(life.party)
         elif keeps or life.party is not Party.PRODUCER:
             self.start_end(life.party)
         self.last_event = self.loop.time()
@@ -215,7 +230,7 @@ class _Run:
 
     async def stop_servers(self) -> None:
         """They are asked to end; an exchange says its last numbers."""
-        for party in self.schedule.cast.servers:
+        for party in reversed(self.schedule.cast.servers):
             life = self.life_of(party)
             life.signal(signal.SIGTERM)
             if not await life.end(SECONDS_TO_STOP):

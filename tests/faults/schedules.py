@@ -23,6 +23,8 @@ class Subject(StrEnum):
     """The same, with a worker that streams from one channel of the exchange into another."""
     CALLS = "calls"
     """A client and a server of a streaming method of gRPC."""
+    MUTE = "mute"
+    """A sender of words, two workers that mute it, a reader of counts."""
 
 
 class Carrier(StrEnum):
@@ -45,6 +47,10 @@ class Party(StrEnum):
     """Of stages, between two channels."""
     CLIENT = "client"
     SERVER = "server"
+    SENDER = "sender"
+    FRONT = "front"
+    BACK = "back"
+    READER = "reader"
 
 
 class Direction(StrEnum):
@@ -72,6 +78,9 @@ class Kind(StrEnum):
     KILL_WORKER = "kill worker"
     KILL_CLIENT = "kill client"
     KILL_SERVER = "kill server"
+    KILL_FRONT = "kill front"
+    KILL_BACK = "kill back"
+    KILL_READER = "kill reader"
     DELAY = "delay"
     THROTTLE = "throttle"
 
@@ -116,7 +125,7 @@ class Cast:
     @property
     def journals(self) -> tuple[Party, ...]:
         """Those who keep one: not the programs of the package."""
-        return tuple(party for party in self.parties if party is not Party.EXCHANGE)
+        return tuple(party for party in self.parties if party not in (Party.EXCHANGE, Party.FRONT, Party.BACK))
 
 
 CASTS: Mapping[Subject, Cast] = {
@@ -142,8 +151,18 @@ CASTS: Mapping[Subject, Cast] = {
         breaking=(*_DAMAGE, Kind.KILL_CLIENT, Kind.KILL_SERVER),
         shares=7,
     ),
+    # Plain TCP: nobody finds a flipped bit, and a peer that swallows everything is one that stands still.
+    Subject.MUTE: Cast(
+        ends=(Party.SENDER, Party.READER),
+        servers=(Party.BACK, Party.FRONT),
+        links={Party.SENDER: Party.FRONT, Party.FRONT: Party.BACK, Party.READER: Party.BACK},
+        breaking=(Kind.CUT, Kind.HALF_CLOSE, Kind.STOP, Kind.KILL_FRONT, Kind.KILL_BACK, Kind.KILL_READER),
+        shares=8,
+    ),
 }
 """Subjects as a table."""
+ADDRESSES = {Party.SENDER: "listen", Party.FRONT: "inlet", Party.READER: "out0"}
+"""By what name a server of several addresses tells the one that is dialled; others have one, ``address``."""
 SHARES = sum(cast.shares for cast in CASTS.values())
 
 SLOW = 0.6
@@ -261,6 +280,8 @@ class Schedule:
         if self.call:
             there, back = (Party.CLIENT, Party.SERVER), (Party.SERVER, Party.CLIENT)
             return {Method.SOURCE: (back,), Method.FLOW: (there, back), Method.SINK: (there,)}[self.call.method]
+        if self.subject is Subject.MUTE:
+            return ()
         way = (Party.PRODUCER, *((Party.WORKER,) if self.pipeline else ()), Party.CONSUMER)
         return tuple(pairwise(way))
 
@@ -269,7 +290,22 @@ class Schedule:
         """Does what is interrupted begin again, so that it comes to its end whatever breaks?"""
         if self.call:
             return True
+        if self.subject is Subject.MUTE:
+            # Who sends over plain TCP does not know what has come.
+            return not any(
+                fault.kind is Kind.KILL_FRONT or (fault.link, fault.kind) == (Party.SENDER, Kind.CUT)
+                for fault in self.faults
+            )
         return self.retention is Retention.REPLAY and not self.has_flips
+
+    @property
+    def kills(self) -> bool:
+        return any(fault.kind in _VICTIMS for fault in self.faults)
+
+    @property
+    def servers_return(self) -> bool:
+        """After they were killed."""
+        return self.subject in (Subject.CALLS, Subject.MUTE) or self.retention is Retention.REPLAY
 
     @property
     def has_tls(self) -> bool:
@@ -302,9 +338,7 @@ def _dice(subject: Subject, seed: int, number: int, party: str) -> Random:
 
 def draw(subject: Subject, seed: int, number: int) -> Schedule:
     """Schedule ``number`` of a subject and a seed."""
-    return {Subject.EXCHANGE: _draw_exchange, Subject.STAGES: _draw_stages, Subject.CALLS: _draw_calls}[subject](
-        seed, number
-    )
+    return _DRAWS[subject](seed, number)
 
 
 def _draw_exchange(seed: int, number: int) -> Schedule:
@@ -397,6 +431,34 @@ def _draw_calls(seed: int, number: int) -> Schedule:
     )
 
 
+def _draw_mute(seed: int, number: int) -> Schedule:
+    """Kinds in turn."""
+    dice = _dice(Subject.MUTE, seed, number, "schedule")
+    kinds = CASTS[Subject.MUTE].breaking
+    kind = kinds[number % len(kinds)]
+    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    rows = dice.randrange(1_000, 4_000) if Kind.DELAY in slow else dice.randrange(10_000, 60_000)
+    idle_seconds = dice.choice((0.0, 0.5, 1.5))
+    return Schedule(
+        subject=Subject.MUTE,
+        seed=seed,
+        number=number,
+        row_permits=rows,
+        rows=rows,
+        producer=_draw_end(dice, 1, rows, idle_seconds=0.0),
+        consumer=_draw_end(dice, 1, rows, idle_seconds=idle_seconds),
+        faults=_draw_faults(Subject.MUTE, [*slow, kind], dice, rows, rows),
+    )
+
+
+_DRAWS = {
+    Subject.EXCHANGE: _draw_exchange,
+    Subject.STAGES: _draw_stages,
+    Subject.CALLS: _draw_calls,
+    Subject.MUTE: _draw_mute,
+}
+
+
 def _cell(seed: int, number: int) -> tuple[Carrier, Retention, Sequence[Kind]]:
     """Of each cycle the first two thirds are bridged channels, the rest keep their rows; some are slow as well."""
     cycle, place = divmod(number, CYCLE)
@@ -441,9 +503,13 @@ def _draw_fault(
     subject: Subject, kind: Kind, dice: Random, rows: int, row_permits: int, method: Method | None
 ) -> Fault:
     cast = CASTS[subject]
-    link = dice.choice(tuple(cast.links))
+    # Half of a sender's connection is its end.
+    is_end = (subject, kind) == (Subject.MUTE, Kind.HALF_CLOSE)
+    link = dice.choice(tuple(party for party in cast.links if not (is_end and party is Party.SENDER)))
     # What comes back is all framing and counts, and flipped bits of data are mostly those of values.
     is_data = dice.random() < (0.4 if kind is Kind.BIT_FLIP else 0.75)
+    # Outside of its workers, a word count has nothing that comes back.
+    is_data |= link in (Party.SENDER, Party.READER)
     data = _data_of(link, method)
     way = data[0] if len(data) == 1 else dice.choice(data)
     direction = way if is_data or len(data) > 1 else _OPPOSITE[way]
@@ -474,7 +540,8 @@ def _data_of(link: Party, method: Method | None) -> Sequence[Direction]:
     """In which directions elements go."""
     if link is Party.WORKER or method is Method.FLOW:
         return tuple(Direction)
-    return (Direction.UP if link is Party.PRODUCER or method is Method.SINK else Direction.DOWN,)
+    up = link in (Party.PRODUCER, Party.SENDER, Party.FRONT) or method is Method.SINK
+    return (Direction.UP if up else Direction.DOWN,)
 
 
 def _draw_place(dice: Random, is_data: bool, rows: int, row_permits: int) -> int:
