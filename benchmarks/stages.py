@@ -20,7 +20,7 @@ from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Row, Series
 from permitflow.stages import Source
 
-Work = Callable[[Any], Any]
+Work = Callable[[Any], object]
 Stream = AsyncIterator[Any]
 
 CHUNK_ROWS = 1_024

@@ -77,7 +77,8 @@ async def stalled(
 
 def chain(producer: Producer) -> Source[pa.RecordBatch]:
     """Of stages that hold elements."""
-    return Source(producer.chunks()).map(lambda chunk: chunk).buffer(BUFFER).async_boundary(PREFETCH)
+    chunks: Source[pa.RecordBatch] = Source(producer.chunks()).map(lambda chunk: chunk)
+    return chunks.buffer(BUFFER).async_boundary(PREFETCH)
 
 
 async def at_the_end_of_a_chain(seconds: float) -> Report:

@@ -104,6 +104,15 @@ class InvalidParametersError(PermitflowError, ValueError):
     text = "{name} {rule}, not {value!r}"
 
 
+class AsyncFunctionError(PermitflowError, TypeError):
+    """A function was given whose results must be awaited, where nobody awaits them."""
+
+    place: str  # who calls it
+    given: str
+    hint: str
+    text = "{place} must be a plain function, not {given}; {hint}"
+
+
 class InvalidOptionError(PermitflowError, ValueError):
     """An option of a job is unknown, missing or out of its range."""
 
@@ -194,6 +203,57 @@ class SourceInterruptedError(StageError):
     text = (
         "the generator {source} was cancelled while it was asked for an element, which ends it; "
         "to cancel calls and go on, put an async_boundary behind it"
+    )
+
+
+class SpentSourceError(StageError):
+    """A stream reads a generator that another run has read, or reads: it would be empty, or get a part."""
+
+    source: str  # its name
+    text = (
+        "the generator {source} can be read by one run only, and another run has it, or has closed it; "
+        "Source.from_iterator({source}), with the function and not its result, makes a new one for each run"
+    )
+
+
+class NotAwaitableError(StageError, TypeError):
+    """A function whose results are awaited has returned something else."""
+
+    place: str  # who calls it
+    given: str  # its result's type
+    text = (
+        "{place} must return an awaitable, as an async def does, and has returned {given}; use map for a plain function"
+    )
+
+
+class IdleTimeoutError(StageError, TimeoutError):
+    """An element that a stage has asked for did not come in time."""
+
+    timeout_seconds: float
+    text = "no element has come for {timeout_seconds:g} s, though one was asked for; is what the stream reads stuck?"
+
+
+class StalledGraphError(StageError):
+    """Nothing can happen in a run any more: stages wait for each other, and nobody else can move them."""
+
+    chain: tuple[str, ...]  # who waits for whom
+    text = (
+        "the run stands still for ever: {waits}; put a buffer behind the broadcast that holds the difference between "
+        "its branches, or consume its branches at the same time"
+    )
+
+    def _worded(self) -> str:
+        return self.text.format(waits="; ".join(self.chain))
+
+
+class BlockedThreadError(StageError):
+    """A thread that reads for a stream does not come back from the iterable, so that it could not be closed."""
+
+    source: str  # what it reads
+    waited_seconds: float
+    text = (
+        "the thread that reads {source} has not come back from next() for {waited_seconds:g} s after the run had "
+        "ended; it is left, and closes what it reads when it comes back"
     )
 
 

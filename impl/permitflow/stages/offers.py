@@ -31,19 +31,20 @@ class Offered(Enum):
 class Offers(AsyncIterator[T]):
     """The handle of ``async_callback``, and the elements that its stream reads; for one consumer."""
 
-    def __init__(self, capacity: int, overflow: Overflow = Overflow.BLOCK, *, max_waiting: int = 1) -> None:
+    def __init__(self, capacity: int, overflow: Overflow = Overflow.BLOCK, *, max_waiting: int | None = None) -> None:
         """Take up to ``capacity`` elements ahead of the consumer.
 
         Args:
             capacity: at least 1; 0, with ``BLOCK``: an element is taken only if the consumer waits for it.
             overflow: the element that gives way in a full queue; with ``BLOCK`` and ``DROP_INCOMING``, an element that
                 was taken is never dropped.
-            max_waiting: calls of ``send`` that may wait at once.
+            max_waiting: calls of ``send`` that may wait at once; None: any number, each a task that stands still.
 
         Raises:
             InvalidParametersError: a number is out of its range.
         """
-        require_count(max_waiting, name="max_waiting")
+        if max_waiting is not None:
+            require_count(max_waiting, name="max_waiting")
         self._queue: DropQueue[T] = DropQueue(capacity, overflow)
         self._max_waiting = max_waiting
         # Held for moments only: by the consumer, and by threads that offer.
@@ -95,7 +96,7 @@ class Offers(AsyncIterator[T]):
             return self.offer(element)
         if not self._waiting and (answer := self.offer(element)) is not Offered.DROPPED:
             return answer
-        if len(self._waiting) >= self._max_waiting:
+        if self._max_waiting is not None and len(self._waiting) >= self._max_waiting:
             raise LocalProtocolError(
                 f"send: {len(self._waiting)} calls already wait for room, the most that may; await them first"
             )

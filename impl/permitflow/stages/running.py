@@ -6,21 +6,25 @@ All others have a task for each source (``Run``).  Both run the same stages over
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+from weakref import WeakSet
 
-from permitflow.errors import LocalProtocolError, SourceInterruptedError
+from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError
 from permitflow.stages.core.edges import Entry, Exit
-from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_READY, Island
+from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_READY, Connection, Island
 
 T = TypeVar("T")
 
 EVENTS_IN_A_TURN = 1_000
 """After so many events, other tasks have a turn."""
 ELEMENTS_IN_A_TURN = 64
-"""After so many elements of one source."""
+"""After so many elements of one source, or so many that a consumer was given without having to wait."""
+
+_read_generators: Final[WeakSet[Any]] = WeakSet()
+"""Those that a run reads or has read: each is for one run."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,24 @@ class _Iterated(AsyncIterator[T]):
             return element
         raise StopAsyncIteration
 
+    async def aclose(self) -> None:
+        if isinstance(self._iterator, Generator):
+            self._iterator.close()
+
+
+def opened(iterable: AsyncIterable[T] | Iterable[T]) -> AsyncIterator[T]:
+    """Begin to read.
+
+    Raises:
+        SpentSourceError: a generator that another run reads or has read, or that is at its end.
+    """
+    if isinstance(iterable, AsyncGenerator | Generator):
+        is_closed = getattr(iterable, "gi_frame", iterable) is None or getattr(iterable, "ag_frame", iterable) is None
+        if is_closed or iterable in _read_generators:
+            raise SpentSourceError(source=getattr(iterable, "__qualname__", type(iterable).__name__))
+        _read_generators.add(iterable)
+    return aiter(iterable) if isinstance(iterable, AsyncIterable) else _Iterated(iterable)
+
 
 class _Reading(Generic[T]):
     """One source that an entry reads."""
@@ -143,8 +165,7 @@ class _Reading(Generic[T]):
         """Ask the source for an element, and push it, or its end."""
         try:
             if self._iterator is None:
-                iterable = self._iterable
-                self._iterator = aiter(iterable) if isinstance(iterable, AsyncIterable) else _Iterated(iterable)
+                self._iterator = opened(self._iterable)
             element = await anext(self._iterator)
         except StopAsyncIteration:
             if self._is_interrupted:
@@ -152,6 +173,8 @@ class _Reading(Generic[T]):
             else:
                 self.port.complete()
         except Exception as error:
+            if isinstance(error, SpentSourceError) and self._iterator is None:
+                self._iterable = ()  # it is the other run's to close
             self.port.fail(error)
         except BaseException:
             self._is_interrupted = isinstance(self._iterator, AsyncGenerator)
@@ -163,7 +186,9 @@ class _Reading(Generic[T]):
         """Close the source, if that can be closed; no element is asked for any more."""
         opened = self._iterator or self._iterable
         self._iterator, self._iterable = None, ()
-        if (aclose := getattr(opened, "aclose", None)) is not None:
+        if isinstance(opened, Generator):  # nothing was read
+            opened.close()
+        elif (aclose := getattr(opened, "aclose", None)) is not None:
             await aclose()
 
 
@@ -175,7 +200,10 @@ class _OneTask(Elements[T]):
         self._island = plan.island
         (entry,) = plan.entries
         self._reading: _Reading[Any] = _Reading(*entry)
+        self._loop = asyncio.get_running_loop()
         self._is_started = False
+        self._since_turn = 0
+        """Elements read, or given to the consumer without a read, since others had a turn."""
 
     def start(self) -> None:
         if not self._is_started:
@@ -186,7 +214,13 @@ class _OneTask(Elements[T]):
         if not self._is_started:
             self.start()
         port, run, reading = self._port, self._island.run, self._reading
+        self._since_turn += 1
+        if self._since_turn > ELEMENTS_IN_A_TURN:
+            # Before anything is asked: a call that is cancelled here has taken nothing, and no source hears of it.
+            self._since_turn = 1
+            await asyncio.sleep(0)
         self._exit.ask(port)
+        is_first = True
         while True:
             # Flags, and no properties: this is the path of every element.
             if run(EVENTS_IN_A_TURN):
@@ -196,6 +230,13 @@ class _OneTask(Elements[T]):
             elif port.state & IN_CLOSED:
                 return False
             elif reading.port.state & OUT_READY:
+                if is_first:
+                    is_first = False
+                else:
+                    self._since_turn += 1
+                    if self._since_turn > ELEMENTS_IN_A_TURN:
+                        self._since_turn = 1
+                        await asyncio.sleep(0)
                 await reading.read()
             else:
                 raise LocalProtocolError(f"a stage neither emits, nor asks, nor ends, though it is asked: {port!r}")
@@ -207,6 +248,26 @@ class _OneTask(Elements[T]):
 
     async def _settle(self) -> None:
         await self._reading.close()
+
+    def __del__(self) -> None:
+        # A loop over a run was left by break or an error: nobody can ask any more.
+        if self._is_started and not self._port.is_in_closed and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_close_later, self._loop, self._island, self._port, self._reading)
+
+
+_closing: Final[set[asyncio.Task[None]]] = set()
+"""Tasks that close what a run has read which was left: the loop holds them weakly."""
+
+
+def _close_later(
+    loop: asyncio.AbstractEventLoop, island: Island, port: Connection[Any], reading: _Reading[Any]
+) -> None:
+    port.cancel()
+    while island.run(EVENTS_IN_A_TURN):
+        pass
+    task = loop.create_task(reading.close())
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 class _Feeder:
@@ -351,6 +412,8 @@ class _Fed(Elements[T]):
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._since_turn = 0
+        """Elements given to the consumer since it last waited."""
         exit_.when_changed = self._changed.set
 
     def start(self) -> None:
@@ -359,10 +422,15 @@ class _Fed(Elements[T]):
     async def _until_ready(self) -> bool:
         port, changed = self._port, self._changed
         self._run.start()
+        self._since_turn += 1
+        if self._since_turn > ELEMENTS_IN_A_TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
         self._exit.ask(port)
         self._run.advance()
         while not (port.is_available or port.is_in_closed):
             changed.clear()
+            self._since_turn = 0
             await changed.wait()
         return port.is_available
 

@@ -1,12 +1,14 @@
 """Streams as blueprints: ``Source(elements).map(f).buffer(16)`` describes a stream, and each iteration runs it anew."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import isasyncgenfunction
 from math import inf
 from types import TracebackType
-from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast
+from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast, overload
 
+from permitflow.callables import NoStream, plain, require_plain
 from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
 from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
 from permitflow.protocol.frames import EndOutcome
@@ -19,7 +21,7 @@ from permitflow.stages.core.framing import Frames, Rechunk
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
 from permitflow.stages.core.ports import Island, Stage
 from permitflow.stages.core.rates import Batch, Buffer, Expand, Supervision, Throttle, ThrottleMode
-from permitflow.stages.running import Elements, Plan, elements_of
+from permitflow.stages.running import Elements, Plan, elements_of, opened
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -55,7 +57,10 @@ class Source(Generic[T]):
     __slots__ = ("_outlet",)
 
     def __init__(self, elements: AsyncIterable[T] | Iterable[T]) -> None:
-        """The elements come from an iterable, asynchronous or not.  A run closes the iterator that it has opened."""
+        """The elements come from an iterable, asynchronous or not.  A run closes the iterator that it has opened.
+
+        A generator is for one run; a second one raises ``SpentSourceError``.  ``from_iterator`` takes what makes one.
+        """
         self._outlet = _Outlet(_Node(Entry, reads=elements), 0)
 
     @classmethod
@@ -63,6 +68,15 @@ class Source(Generic[T]):
         source = cls.__new__(cls)
         source._outlet = _Outlet(node, outlet)
         return source
+
+    @classmethod
+    def from_iterator(cls, make: Callable[[], AsyncIterable[U] | Iterable[U]]) -> "Source[U]":
+        """The elements of what ``make`` returns, such as a generator; it is called once in each run.
+
+        Raises:
+            AsyncFunctionError: ``make`` is a coroutine function.
+        """
+        return Source(_Made(make))
 
     @classmethod
     def receive(cls, receiver: ReceiveEnd[U]) -> "Source[Message[U]]":
@@ -75,17 +89,29 @@ class Source(Generic[T]):
 
     # Element by element.
 
-    def map(self, function: Callable[[T], U]) -> "Source[U]":
-        """Emit the function's result for each element."""
-        return self.via(lambda: Map(function))
+    @overload
+    def map(self, function: Callable[[T], Coroutine[Any, Any, Any]]) -> NoStream: ...  # type: ignore[overload-overlap]  # refused
 
-    def filter(self, predicate: Callable[[T], object]) -> "Source[T]":
+    @overload
+    def map(self, function: Callable[[T], U]) -> "Source[U]": ...
+
+    def map(self, function: Callable[[T], Any]) -> Any:
+        """Emit the function's result for each element."""
+        return self._checked(lambda: Map(function))
+
+    @overload
+    def filter(self, predicate: Callable[[T], Coroutine[Any, Any, Any]]) -> NoStream: ...  # type: ignore[overload-overlap]  # refused
+
+    @overload
+    def filter(self, predicate: Callable[[T], object]) -> "Source[T]": ...
+
+    def filter(self, predicate: Callable[[T], object]) -> Any:
         """Emit the elements for which the predicate holds."""
-        return self.via(lambda: Filter(predicate))
+        return self._checked(lambda: Filter(predicate))
 
     def map_concat(self, function: Callable[[T], Iterable[U]]) -> "Source[U]":
         """Emit all that the function makes of each element, one by one."""
-        return self.via(lambda: MapConcat(function))
+        return self._checked(lambda: MapConcat(function))
 
     # Framing.
 
@@ -180,7 +206,7 @@ class Source(Generic[T]):
 
     def expand(self, extrapolate: Callable[[T], Iterable[U]]) -> "Source[U]":
         """Emit, as often as the consumer asks, what the function makes of the newest element; it may be endless."""
-        return self.via(lambda: Expand(extrapolate))
+        return self._checked(lambda: Expand(extrapolate))
 
     def throttle(
         self,
@@ -196,7 +222,9 @@ class Source(Generic[T]):
         Args:
             cost: the elements that pass in ``per_seconds``, or their costs.
             per_seconds: of the loop's clock.
-            burst: by default what passes in a tenth of a second, and at least 1; 0: even the first one waits.
+            burst: by default what passes in a tenth of a second, and at least 1; 0: even the first one waits.  The loop
+                wakes a waiting element about a millisecond late, and tokens beyond ``burst`` are not kept meanwhile: to
+                keep a rate above some hundreds in a second, let ``burst`` be what passes in ten milliseconds or more.
             cost_of: the cost of an element; by default 1.
             mode: let early elements wait, or fail.
 
@@ -231,6 +259,7 @@ class Source(Generic[T]):
 
     def zip_with(self, other: "Source[Any]", combine: Callable[[T, Any], U]) -> "Source[U]":
         """Emit ``combine`` of an element of each, until one of the sources ends."""
+        Zip(combine)
         return self._joined(lambda: Zip(combine), other)
 
     def broadcast(self, branches: int) -> "tuple[Source[T], ...]":
@@ -247,10 +276,14 @@ class Source(Generic[T]):
 
     def via(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":
         """Add a stage of your own; each run makes one."""
+        require_plain(make, place="via(make)")
         return self._joined(make)
 
     def through(self, piece: Callable[["Source[T]"], U]) -> U:
-        """Apply a function of a source: a reusable piece of several stages, or the end of a stream."""
+        """Apply a function of a source: a reusable piece of several stages, or the end of a stream.
+
+        It may be asynchronous: then what it returns is awaited by you.
+        """
         return piece(self)
 
     def _joined(self, make: Callable[[], Stage[Any, U]], *others: "Source[Any]") -> "Source[U]":
@@ -315,6 +348,17 @@ async def _send(sender: SendEnd[Any], element: object) -> None:
             await sender.send(element.payload, element.rows)
         case _:
             await sender.send(element)
+
+
+class _Made(AsyncIterable[T]):
+    """Each iteration reads a new iterable."""
+
+    def __init__(self, make: Callable[[], AsyncIterable[T] | Iterable[T]]) -> None:
+        # An asynchronous generator is called, and what it returns iterated.
+        self._make = make if isasyncgenfunction(make) else plain(make, place="from_iterator(make)")
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return opened(self._make())
 
 
 class _Messages(AsyncIterator[Message[T]]):

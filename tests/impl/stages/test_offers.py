@@ -16,7 +16,7 @@ Settle = Callable[[], Awaitable[None]]
 
 
 async def test_v2_15_without_capacity_an_offer_waits_until_it_is_asked_for(settle: Settle) -> None:
-    offers: Offers[int] = Offers(0)
+    offers: Offers[int] = Offers(0, max_waiting=1)
     first = asyncio.create_task(offers.send(42))
     await settle()
     assert not first.done()
@@ -26,8 +26,15 @@ async def test_v2_15_without_capacity_an_offer_waits_until_it_is_asked_for(settl
     assert await first is TAKEN
 
 
+async def test_any_number_of_tasks_may_wait_for_room() -> None:
+    offers: Offers[int] = Offers(1)
+    sends = [asyncio.create_task(offers.send(number)) for number in range(5)]
+    assert [await anext(offers) for _ in sends] == [0, 1, 2, 3, 4]
+    assert [await send for send in sends] == [TAKEN] * 5
+
+
 async def test_v2_16_a_full_queue_lets_one_offer_wait(settle: Settle) -> None:
-    offers: Offers[int] = Offers(5)
+    offers: Offers[int] = Offers(5, max_waiting=1)
     assert [await offers.send(number) for number in range(1, 6)] == [TAKEN] * 5
     sixth = asyncio.create_task(offers.send(6))
     await settle()

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import grpc
 
+from permitflow.callables import plain_of_one
 from permitflow.errors import (
     CallError,
     CallMethodError,
@@ -119,7 +120,7 @@ class _Made:
         when_called: Callable[[grpc.aio.Call], object] | None,
     ) -> None:
         self._call = call
-        self._when_called = when_called
+        self._when_called = None if when_called is None else plain_of_one(when_called, place="when_called")
         self.method = method
         self.name = _name_of(method)
         self.counts = CallCounts() if counts is None else counts

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Generic, TypeVar
 
+from permitflow.callables import plain_of_one
 from permitflow.errors import BufferOverflowError
 from permitflow.stages.core.parameters import require_at_least, require_choice
 
@@ -43,6 +44,8 @@ class DropQueue(Generic[T]):
         self.overflow = overflow
         self.dropped = 0
         """Elements that gave way since the queue was made."""
+        if when_dropped is not None:
+            when_dropped = plain_of_one(when_dropped, place="when_dropped", hint="let it put the element into a queue")
         self._when_dropped = when_dropped
         self._elements: deque[T] = deque()
 

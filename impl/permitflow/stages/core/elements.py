@@ -1,12 +1,18 @@
 """Stages that look at one element at a time."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator
 from typing import TypeVar
 
+from permitflow.callables import plain_of_one, refuse_awaitable, require_plain
+from permitflow.errors import AsyncFunctionError
 from permitflow.stages.core.ports import EMPTY, Connection, HoldingStage, Stage
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+AWAITED_BY_MAP = "map_async(function, at_most=n) awaits it"
+_PAIRS = "map_async it to pairs of element and answer, and filter these"
+STREAMS_BY_FLAT_MAP = "flat_map(function) reads asynchronous streams"
 
 
 class Map(Stage[A, B]):
@@ -15,11 +21,18 @@ class Map(Stage[A, B]):
     def __init__(self, function: Callable[[A], B]) -> None:
         """An exception of ``function`` fails the stage."""
         super().__init__()
+        require_plain(function, place="map(function)", hint=AWAITED_BY_MAP)
         self._function = function
+        # The check of each result would cost a quarter of the stage: only a result of another type is looked at.
+        self._plain_type: type | None = None
 
     def on_push(self, inlet: Connection[A]) -> None:
         """Emit the result."""
-        self.outlet.push(self._function(inlet.grab()))
+        made = self._function(inlet.grab())
+        if type(made) is not self._plain_type:
+            refuse_awaitable(made, self._function, place="map(function)", hint=AWAITED_BY_MAP)
+            self._plain_type = type(made)
+        self.outlet.push(made)
 
 
 class Filter(Stage[A, A]):
@@ -28,12 +41,18 @@ class Filter(Stage[A, A]):
     def __init__(self, predicate: Callable[[A], object]) -> None:
         """An exception of ``predicate`` fails the stage."""
         super().__init__()
+        require_plain(predicate, place="filter(predicate)", hint=_PAIRS)
         self._predicate = predicate
+        self._plain_type: type | None = None
 
     def on_push(self, inlet: Connection[A]) -> None:
         """Emit the element, or ask for the next one."""
         element = inlet.grab()
-        if self._predicate(element):
+        answer = self._predicate(element)
+        if type(answer) is not self._plain_type:
+            refuse_awaitable(answer, self._predicate, place="filter(predicate)", hint=_PAIRS)
+            self._plain_type = type(answer)
+        if answer:
             self.outlet.push(element)
         else:
             inlet.pull()
@@ -45,7 +64,7 @@ class MapConcat(HoldingStage[A, B]):
     def __init__(self, function: Callable[[A], Iterable[B]]) -> None:
         """An exception of ``function``, or of what it returns, fails the stage."""
         super().__init__()
-        self._function = function
+        self._function = plain_of_one(function, place="map_concat(function)", hint=STREAMS_BY_FLAT_MAP)
         self._rest: Iterator[B] | None = None
 
     def holds(self) -> bool:
@@ -54,8 +73,18 @@ class MapConcat(HoldingStage[A, B]):
 
     def on_push(self, inlet: Connection[A]) -> None:
         """Begin with another element."""
-        self._rest = iter(self._function(inlet.grab()))
+        made = self._function(inlet.grab())
+        if isinstance(made, AsyncIterable):
+            given = f"one whose result is asynchronous, {type(made).__name__}"
+            raise AsyncFunctionError(place="map_concat(function)", given=given, hint=STREAMS_BY_FLAT_MAP)
+        self._rest = iter(made)
         self.on_pull(self.outlet)
+
+    def release(self) -> None:
+        """Close a generator that is not at its end."""
+        rest, self._rest = self._rest, None
+        if isinstance(rest, Generator):
+            rest.close()
 
     def on_pull(self, outlet: Connection[B]) -> None:
         """Emit the next one, or ask for another element."""

@@ -6,6 +6,7 @@ from functools import reduce
 from operator import add
 from typing import AnyStr, TypeVar
 
+from permitflow.callables import plain_of_one
 from permitflow.chunks import part, rows_of
 from permitflow.errors import FrameTooLongError, InvalidParametersError, TruncatedFrameError
 from permitflow.stages.core.parameters import require_at_least
@@ -166,7 +167,7 @@ class Rechunk(_Reframing[A, A]):
         super().__init__()
         require_at_least(1, rows=rows)
         self._rows = rows
-        self._join = join or joined
+        self._join = joined if join is None else plain_of_one(join, place="rechunk(join=…)")
         self._chunks: deque[A] = deque()
         self._offset = 0
         """Rows of the first chunk that have left."""

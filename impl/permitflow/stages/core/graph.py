@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from permitflow.callables import plain
 from permitflow.stages.core.ports import Connection, HoldingStage, Stage
 
 A = TypeVar("A")
@@ -78,7 +79,7 @@ class Zip(HoldingStage[Any, B]):
     def __init__(self, combine: Callable[..., B]) -> None:
         """``combine`` is called with an element of each inlet, in the order of the inlets."""
         super().__init__()
-        self._combine = combine
+        self._combine = plain(combine, place="zip_with(combine)", hint="zip, and then map_async, awaits it")
 
     def holds(self) -> bool:
         """May there still be a partner for the last element of the inlet that has ended?"""

@@ -242,8 +242,12 @@ class Stage(Generic[A, B]):
         if inlet.state & _ASKABLE == IN_READY and inlet.element is EMPTY:
             inlet.pull()
 
+    def release(self) -> None:
+        """The stage ends: give back what it has opened.  An exception fails the stage, if it has not failed."""
+
     def complete_stage(self) -> None:
         """Complete all outlets and cancel all inlets."""
+        self.release()
         self.island.forget_timer(self)
         for outlet in self.outlets:
             outlet.complete()
@@ -252,6 +256,10 @@ class Stage(Generic[A, B]):
 
     def fail_stage(self, error: BaseException) -> None:
         """Fail all outlets and cancel all inlets."""
+        try:
+            self.release()
+        except BaseException as another:
+            error.add_note(f"ending the stage has failed, too: {another!r}")
         self.island.forget_timer(self)
         for outlet in self.outlets:
             outlet.fail(error)

@@ -1,10 +1,11 @@
 """Stages between streams of different rates: they ask, or emit, by themselves."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum
 from math import inf
 from typing import ClassVar, TypeVar
 
+from permitflow.callables import plain, plain_of_one
 from permitflow.errors import InvalidParametersError, RateExceededError
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
 from permitflow.stages.core.parameters import require_above_0, require_at_least, require_choice
@@ -14,6 +15,7 @@ from permitflow.stages.core.token_bucket import TokenBucket
 A = TypeVar("A")
 B = TypeVar("B")
 
+_MAP_BEFORE = "map_async before this stage awaits it"
 _NANOSECONDS = 1_000_000_000
 _AUTOMATIC_BURST_NANOSECONDS = 100_000_000
 
@@ -101,9 +103,9 @@ class Batch(HoldingStage[A, B]):
             require_above_0(max_weight=max_weight)
         require_choice(Supervision, supervision=supervision)
         self._max_weight = max_weight
-        self._weigh = weigh
-        self._seed = seed
-        self._aggregate = aggregate
+        self._weigh = plain_of_one(weigh, place="batch_weighted(weigh=…)", hint=_MAP_BEFORE)
+        self._seed = plain_of_one(seed, place="seed", hint=_MAP_BEFORE)
+        self._aggregate = plain(aggregate, place="aggregate", hint=_MAP_BEFORE)
         self._supervision = supervision
         self._gathered: B = EMPTY
         self._left = max_weight
@@ -178,7 +180,7 @@ class Expand(HoldingStage[A, B]):
     def __init__(self, extrapolate: Callable[[A], Iterable[B]]) -> None:
         """``extrapolate`` makes of an element the ones that are emitted until the next one comes; it may be endless."""
         super().__init__()
-        self._extrapolate = extrapolate
+        self._extrapolate = plain_of_one(extrapolate, place="expand(extrapolate)", hint=_MAP_BEFORE)
         self._results: Iterator[B] = iter(())
         self._first: B = EMPTY
         """The first result of the newest element, while it has not left."""
@@ -193,12 +195,19 @@ class Expand(HoldingStage[A, B]):
 
     def on_push(self, inlet: Connection[A]) -> None:
         """Let the new element take over."""
+        self.release()
         self._results = iter(self._extrapolate(inlet.grab()))
         self._first = next(self._results, EMPTY)
         if self._first is EMPTY:
             inlet.pull()
         elif self.outlet.is_asked:
             self.on_pull(self.outlet)
+
+    def release(self) -> None:
+        """Close a generator that is not at its end."""
+        results, self._results = self._results, iter(())
+        if isinstance(results, Generator):
+            results.close()
 
     def on_pull(self, outlet: Connection[B]) -> None:
         """Emit the next result of the newest element."""
@@ -255,7 +264,9 @@ class Throttle(HoldingStage[A, A]):
             burst = max(1, _AUTOMATIC_BURST_NANOSECONDS // self._period)
         require_at_least(0, burst=burst)
         self._burst = burst
-        self._cost_of = cost_of
+        self._cost_of = (
+            None if cost_of is None else plain_of_one(cost_of, place="throttle(cost_of=…)", hint=_MAP_BEFORE)
+        )
         self._mode = mode
         self._bucket: TokenBucket
         self._held: A = EMPTY
