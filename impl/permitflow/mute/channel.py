@@ -143,7 +143,7 @@ class Sender(Dialling):
         Raises:
             InvalidParametersError: a line is too long for a message.
         """
-        for portion in in_messages(lines):
+        for portion in [*in_messages(lines)]:  # all of them, or none
             self._last += 1
             self._unacknowledged.append((self._last, portion))
             self._say(Kind.DATA, data_body(self._last, portion))

@@ -153,7 +153,7 @@ class Peer(Connection):
         if (transport := self.open_transport) is not None:
             self._reason = reason
             self.send(Kind.REFUSED, reason.encode(errors="replace")[:_MOST_SHORT_BYTES])
-            transport.close() if not transport.get_write_buffer_size() else transport.abort()
+            (transport.abort if transport.get_write_buffer_size() else transport.close)()
 
     def close(self) -> None:
         """End the connection now; ``on_lost`` is not called any more."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.errors import InvalidOptionError, PeerGoneError, SavedCountsError
-from permitflow.mute.batches import LogServer
+from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SavedCountsError
+from permitflow.mute.batches import LogServer, LogSink
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Marks
 from permitflow.mute.messages import Kind
@@ -318,6 +318,45 @@ async def test_a_log_that_breaks_its_connections_gets_each_batch_once() -> None:
         assert latest(counts.appended) == Counter(sent)
 
 
+async def test_a_write_beyond_a_message_leaves_in_several() -> None:
+    log, lines = LogServer([]), [b"%0999d" % number for number in range(1_000)]
+    pipeline = Pipeline()
+    LogSink(pipeline=pipeline, name="out", address=log.address).write(b"\n".join(lines) + b"\n")
+    await until(lambda: log.appended == lines)
+    pipeline.close()
+    log.close()
+
+
+async def test_a_line_beyond_a_message_is_refused() -> None:
+    with reserved_address() as nobody:
+        pipeline = Pipeline()
+        sink = LogSink(pipeline=pipeline, name="out", address=address_of(nobody))
+        with pytest.raises(InvalidParametersError, match="a line must be below 262,144 bytes, not 300001"):
+            sink.write(b"x" * 300_000 + b"\n")
+        pipeline.close()
+
+
+async def test_a_feed_that_fails_loses_its_connection_and_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of the house, not of the peer: it is logged, and what was not acknowledged comes again."""
+    taken: list[bytes] = []
+    failing = [ZeroDivisionError("a bug")]
+
+    def feed(lines: Lines) -> None:
+        if failing:
+            raise failing.pop()
+        taken.extend(lines.lines)
+
+    pipelines, saving = (Pipeline(), Pipeline()), Saving(None)
+    inlet = Inlet(pipeline=pipelines[1], name="inlet", feed=feed, downstream="count", saving=saving)
+    boundary = Boundary(pipeline=pipelines[0], name="boundary", address=inlet.address)
+    for number in range(3):
+        boundary.send(Lines("origin", number, [b"word %d" % number]))
+    await until(lambda: taken == [b"word 0", b"word 1", b"word 2"])
+    assert ["a bug" in str(record.exc_info) for record in caplog.records] == [True]
+    for pipeline in pipelines:
+        pipeline.close()
+
+
 async def test_a_log_behind_a_boundary_is_committed_when_the_next_worker_has_counted() -> None:
     sent = [*islice(cycle(WORDS), 1_000)]
     log, reader = LogServer(sent), CountReader(SMALL)
@@ -436,11 +475,14 @@ def test_saved_counts_that_are_something_else_are_refused_and_kept(tmp_path: Pat
         ({"listen": "h:1"}, "and not both"),
         ({"listen": "h:1", "sinks": ["h:1"], "next_worker": "h:1"}, "and not both"),
         ({"inlet": "h:1", "next_worker": "h:1"}, "a worker behind another counts"),
+        ({"listen": "h:1", "sinks": ["h:1"], "name": ""}, "must have 1 to 200 bytes"),
+        ({"listen": "h:1", "sinks": ["h:1"], "name": "n" * 201}, "must have 1 to 200 bytes"),
+        ({"listen": "h:1", "sinks": ["h:1"], "read_bytes": 1 << 20}, "must be 262,144 at most together"),
     ],
 )
 def test_settings_that_make_no_worker_are_refused(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(InvalidOptionError, match=complaint):
-        WorkerSettings(name="worker", **settings)  # type: ignore[arg-type]
+        WorkerSettings(**{"name": "worker", **settings})  # type: ignore[arg-type]
 
 
 def test_settings_and_addresses_that_are_none_are_refused() -> None:

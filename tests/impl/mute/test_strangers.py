@@ -207,6 +207,15 @@ async def test_a_connection_whose_words_wait_keeps_its_place() -> None:
     house.pipeline.close()
 
 
+async def test_a_dialler_is_not_its_own_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may give it the very port that it dials, where nobody listens."""
+    alone = Buffers().socket()
+    alone.bind(ANY)
+    monkeypatch.setattr(Buffers, "socket", lambda buffers, **options: alone)
+    with pytest.raises(ConnectionRefusedError, match="connected with itself"):
+        await connected(alone.getsockname(), Buffers())
+
+
 @pytest.mark.parametrize(("may_stand_still", "user_timeout_ms"), [(False, 30_000), (True, 0)])
 async def test_every_socket_is_kept_alive(may_stand_still: bool, user_timeout_ms: int) -> None:
     with listening(ANY, Buffers(), may_stand_still=may_stand_still) as listener:

@@ -17,7 +17,12 @@ from tests.support.turns import until
 async def test_a_worker_that_is_killed_is_reported_and_runs_again_at_its_address(tmp_path: Path) -> None:
     events: list[Event] = []
     reader = CountReader(Buffers())
-    settings = WorkerSettings(name="worker", listen="127.0.0.1:0", sinks=[text_of(reader.address)])
+    settings = WorkerSettings(
+        name="worker",
+        listen="127.0.0.1:0",
+        sinks=[text_of(reader.address)],
+        listening_sinks=["127.0.0.1:0"],
+    )
     worker = WorkerProcess(settings, tmp_path, events.append)
 
     def times_ready() -> int:
@@ -29,7 +34,7 @@ async def test_a_worker_that_is_killed_is_reported_and_runs_again_at_its_address
         former = worker.addresses
         worker.kill()
         await until(lambda: times_ready() == 2)
-        assert worker.addresses["listen"] == former["listen"]
+        assert [worker.addresses[port] for port in ("listen", "out1")] == [former["listen"], former["out1"]]
         assert (await worker.state())["counted"] == 0
         with pytest.raises(PeerGoneError, match="the worker at"):
             await ask(former["orders"], "state")
