@@ -436,11 +436,14 @@ class ChannelBusyError(HandshakeError):
 
 
 class ChannelSpentError(HandshakeError):
-    """The channel's data are gone: a consumer has read them, or left while it was reading."""
+    """The channel was used: its producer has ended it, or a consumer has read it, or left while it was reading."""
 
     channel: str
-    reason: str  # names the consumer: "it was read to its end by …"
-    text = "channel {channel!r} cannot be read any more: {reason}; a channel is read once"
+    reason: str  # names the other end: "it was read to its end by …"
+    text = (
+        "channel {channel!r} cannot be used again: {reason}; a channel is written and read once: take another one, "
+        "start the exchange again, or let it keep rows (permitflow serve --retention replay)"
+    )
 
 
 class VersionMismatchError(HandshakeError):
@@ -452,11 +455,17 @@ class VersionMismatchError(HandshakeError):
 
 
 class SchemaMismatchError(HandshakeError):
-    """The peer's schema differs from the channel's."""
+    """Two schemas differ: the channel's and a peer's, or a stream's and a batch's."""
 
     ours: str  # the fields in which they differ
     theirs: str
     text = "schemas differ: here {ours}; at the peer {theirs}"
+
+    @classmethod
+    def between(cls, first: tuple[str, str], second: tuple[str, str], *, hint: str) -> Self:
+        """The schemas of two owners, each with the fields in which it differs; ``hint`` says what to do."""
+        words = "; ".join(f"{owner} {fields}" for owner, fields in (first, second))
+        return restored(cls, f"schemas differ: {words}: {hint}", {"ours": first[1], "theirs": second[1]})
 
 
 class SameHostError(HandshakeError):

@@ -33,8 +33,9 @@ from permitflow.tracing.reader import read_trace
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.grpc_blocking import open_sink, open_source
 from permitflow.transports.remote_sender import RemoteSender
-from tests.impl.test_flows import CARRIERS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
+from tests.impl.test_flows import CARRIERS, CHUNK_ROWS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
 from tests.support.served import served
+from tests.support.turns import until
 
 PERMITS = ChannelParameters(row_permits=WINDOW_ROWS)
 WHY = "ten rows are enough"
@@ -96,6 +97,8 @@ async def test_all_producers_hear_of_it_and_the_channel_is_spent_and_not_broken(
             asyncio.TaskGroup() as group,
         ):
             sending = group.create_task(refusal_of(busy))
+            # What ``ended`` sends has to wait behind a full channel.
+            await until(lambda: channel.receiver.statistics().inbox_rows + CHUNK_ROWS > WINDOW_ROWS)
             await ended.send(chunk(0))
             ending = group.create_task(ended.end(closes_channel=False))
             async with get(address, "c") as receiver:

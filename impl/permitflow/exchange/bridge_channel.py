@@ -32,7 +32,7 @@ from permitflow.protocol.session import State
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from permitflow.transports.schemas import require_equal_schemas
+from permitflow.transports.schemas import OF_PRODUCER, require_equal_schemas
 
 
 class BridgeChannel:
@@ -106,13 +106,16 @@ class BridgeChannel:
         """Refuse a producer that is too late, or has another schema.
 
         Raises:
-            ChannelError: the channel is over; the type tells why.
+            ChannelError: the channel is broken, or its consumer needs no more; the type tells why.
+            ChannelSpentError: the channel was used before.
             SchemaMismatchError: the producer has another schema.
         """
+        if self._state in (BridgeState.ENDED, BridgeState.SPENT) and not self.is_cancelled:
+            raise ChannelSpentError(channel=self.name, reason=self._reason)
         if self._state is not BridgeState.OPEN:
             raise self.refusal()
         if self._schema is not None:
-            require_equal_schemas(ours=self._schema, theirs=schema)
+            require_equal_schemas(ours=self._schema, theirs=schema, owners=OF_PRODUCER)
 
     def refusal(self) -> ChannelError:
         """The error for a producer of a channel that is over."""
@@ -131,10 +134,14 @@ class BridgeChannel:
             self._schema = schema
             self._schema_known.set()
 
-    def end(self) -> None:
-        """End the channel: no producer may put, and the consumer reads the remaining messages, then the end."""
+    def end(self, by: str) -> None:
+        """End the channel: no producer may put, and the consumer reads the remaining messages, then the end.
+
+        Args:
+            by: who ends it, in words.
+        """
         if self._state is BridgeState.OPEN:
-            self._state = BridgeState.ENDED
+            self._state, self._reason = BridgeState.ENDED, f"it was ended by {by}"
             self._sender.end_nowait()
 
     async def outcome(self, until: EndOutcome | None) -> EndOutcome:
@@ -262,7 +269,7 @@ class _Producer(ProducerStream[BridgeChannel]):
                 await self.give_up(abort)
             case End() as end:
                 if end.closes_channel:
-                    channel.end()
+                    channel.end(f"the producer at {self.peer}")
                 self._has_finished = True
                 self._end_attempt()
                 outcome = await channel.outcome(end.until)

@@ -51,7 +51,7 @@ from permitflow.transports.arrow import owned
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from permitflow.transports.schemas import require_equal_schemas
+from permitflow.transports.schemas import OF_PRODUCER, require_equal_schemas
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
@@ -194,12 +194,12 @@ class ReplayChannel:
         if self._is_removed or self.state is not ChannelState.OPEN:
             raise self._refusal()
         if schema is not None and self.schema is not None:
-            require_equal_schemas(ours=self.schema, theirs=schema)
+            require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_PRODUCER)
 
     def _refusal(self) -> ChannelError:
         if self._is_removed or self.state is ChannelState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
-        return ChannelClosedError(end=f"sender of channel {self.name!r}")
+        return ChannelClosedError(end=f"sender of channel {self.name!r} (the channel has ended; send to another one)")
 
     async def declare(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer.

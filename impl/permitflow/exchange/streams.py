@@ -14,7 +14,7 @@ from permitflow.protocol.frames import Abort, Get, Put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
-from permitflow.transports.schemas import require_equal_schemas
+from permitflow.transports.schemas import OF_CONSUMER, require_equal_schemas
 
 # Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
@@ -189,5 +189,5 @@ class ConsumerStream(_Stream[C, RemoteSender]):
         await self._end.meet(self._same_host)
         schema = await self._channel.known_schema()
         if wanted is not None:
-            require_equal_schemas(ours=schema, theirs=wanted)
+            require_equal_schemas(ours=schema, theirs=wanted, owners=OF_CONSUMER)
         return schema

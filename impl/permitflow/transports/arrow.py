@@ -27,7 +27,7 @@ from permitflow.transports.arrow_metadata import (
     stream_messages,
 )
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.schemas import facts_of, require_equal_schemas
+from permitflow.transports.schemas import OF_BATCH, facts_of, require_equal_schemas
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
 # much memory is allocated before permits are checked.
@@ -111,7 +111,7 @@ class BatchCodec:
         """
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a remote channel carries pyarrow.RecordBatch, not {type(batch).__name__}")
-        require_equal_schemas(ours=self.schema, theirs=batch.schema)
+        require_equal_schemas(ours=self.schema, theirs=batch.schema, owners=OF_BATCH)
         _require_size(batch.num_rows, pa.ipc.get_record_batch_size(batch))
 
     def size_of(self, batch: pa.RecordBatch) -> int:

@@ -30,7 +30,7 @@ from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import available_codecs, log_answer
 from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
-from permitflow.transports.schemas import read_schema, require_equal_schemas
+from permitflow.transports.schemas import OF_CONSUMER, read_schema, require_equal_schemas
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames, told_reason
 from permitflow.transports.writing import SIGN_BYTES, Writing
 
@@ -412,7 +412,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._carrier.change_over()  # the acceptor has; errors of the agreement go there
         schema = read_schema(agreement.schema)
         if self._wanted_schema is not None:
-            require_equal_schemas(ours=self._wanted_schema, theirs=schema)
+            require_equal_schemas(ours=schema, theirs=self._wanted_schema, owners=OF_CONSUMER)
         if self.shares_memory:
             require_none_in_memory(self._session.compression)
         self._begin(BatchCodec(schema, self._session.compression.codec))

@@ -205,15 +205,35 @@ def _kinds(fields: Sequence[pa.Field]) -> Generator[None, None, tuple[int, int, 
     return count, dictionaries, has_text_views
 
 
-def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema) -> None:
-    """Refuse a peer whose names, types or nullability differ; metadata may.
+class Owners(NamedTuple):
+    """Whose two schemas are compared, in words, and what to do if they differ."""
+
+    ours: str
+    theirs: str
+    hint: str
+
+
+OF_PRODUCER = Owners(
+    "the channel has",
+    "this producer has",
+    "a channel keeps the schema of its first producer, or the declared one; fill the missing columns with nulls, cast, "
+    "or take another channel",
+)
+OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
+OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another folder")
+OF_BATCH = Owners("the stream has", "this batch has", "cast the batch, or open the stream with its schema")
+
+
+def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema, owners: Owners) -> None:
+    """Refuse schemas whose names, types or nullability differ; metadata may.
 
     Raises:
         SchemaMismatchError: they differ; the message shows in which fields.
     """
     if ours is not theirs and not ours.equals(theirs, check_metadata=False):
         mine, others = list(map(_text, ours)), list(map(_text, theirs))
-        raise SchemaMismatchError(ours=_differing(mine, others), theirs=_differing(others, mine))
+        first, second = (owners.ours, _differing(mine, others)), (owners.theirs, _differing(others, mine))
+        raise SchemaMismatchError.between(first, second, hint=owners.hint)
 
 
 def _text(field: pa.Field) -> str:

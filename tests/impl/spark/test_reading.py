@@ -70,7 +70,7 @@ def test_a_stream_is_read_once(driver: Driver, options: Options) -> None:
     first, text = driver.run(job)
     assert first == 20
     assert "permitflow.errors.ChannelSpentError" in text
-    assert "a channel is read once" in text
+    assert "a channel is written and read once" in text
 
 
 def test_a_reader_that_stops_early_fails_the_producer(driver: Driver, options: Options) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Coroutine
 from typing import Any
 
@@ -150,6 +151,26 @@ async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced()
         assert numbers(await read(server.address)) == [1]
         with pytest.raises(ChannelSpentError, match="it was read to its end by"):
             await read(server.address)
+
+
+async def _write(address: str) -> None:
+    async with put(address, "orders/0", SCHEMA):
+        pass
+
+
+async def test_a_used_channel_tells_writer_and_reader_what_to_do() -> None:
+    hint = "take another one, start the exchange again, or let it keep rows (permitflow serve --retention replay)"
+    async with serving() as (exchange, server):
+        async with put(server.address, "orders/0", SCHEMA) as sender:
+            await sender.send(batch(1))
+            await sender.end(closes_channel=True)
+        with pytest.raises(ChannelSpentError, match=f"it was ended by the producer at .*{re.escape(hint)}"):
+            await _write(server.address)
+        assert numbers(await read(server.address)) == [1]
+        await until(lambda: exchange.channel("orders/0").state is BridgeState.SPENT)
+        for use in (read, _write):
+            with pytest.raises(ChannelSpentError, match=f"it was read to its end by .*{re.escape(hint)}"):
+                await use(server.address)
 
 
 async def test_the_reason_is_heard_however_much_is_on_its_way() -> None:

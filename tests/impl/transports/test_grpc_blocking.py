@@ -233,7 +233,9 @@ def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange:
     channel = exchange.channel()
     words = pa.record_batch({"n": ["one"]})
     with sink_of(exchange, channel) as sink:
-        with pytest.raises(SchemaMismatchError, match=r"n: string(.|\n)*n: int64|n: int64(.|\n)*n: string"):
+        with pytest.raises(
+            SchemaMismatchError, match=r"channel has n: int64; this producer has n: string: .* another channel"
+        ):
             open_sink(exchange.address, channel, words.schema, timeout_seconds=PATIENCE_SECONDS)
         with pytest.raises(SchemaMismatchError):
             sink.send(words)

@@ -32,7 +32,7 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import KEPT_CHUNK_ROWS
 from permitflow.transports.arrow import BatchCodec, joined, runs
 from permitflow.transports.carrier import Buffer
-from permitflow.transports.schemas import read_schema, require_equal_schemas
+from permitflow.transports.schemas import OF_STORE, read_schema, require_equal_schemas
 
 __all__ = ["SqliteStore"]
 
@@ -433,7 +433,7 @@ class SqliteStore(Store):
             if (stored := self._stored.get(name)) is not None:
                 self._require_same(name, stored, parameters, consumers)
                 if schema is not None and (known := stored.load().schema) is not None:
-                    require_equal_schemas(ours=known, theirs=schema)
+                    require_equal_schemas(ours=known, theirs=schema, owners=OF_STORE)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
         places = {name: self._stored.pop(name) for name in names}
         for place in places.values():
