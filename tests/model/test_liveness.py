@@ -223,6 +223,15 @@ def test_a_fair_action_that_is_impossible_again_and_again_starves() -> None:
     assert "for ever steps 2 to 3" in str(lasso)
 
 
+def test_a_fair_step_that_changes_nothing_serves_nobody() -> None:
+    def serve_or_look(shop: Shop, _: None, serves: int) -> Shop:
+        require(shop.asked)
+        return shop._replace(asked=serves == 0)
+
+    action = Action[Shop, None]("serve", serve_or_look, lambda _: [(0,), (1,)], is_fair=True)
+    assert check_liveness(shop_of(ASK, action), None) == {"Served": None}
+
+
 def test_an_unknown_fair_action_is_refused() -> None:
     with pytest.raises(ModelError, match="fair names an action 'server', and the model has ask, serve"):
         check_liveness(shop_of(ASK, SERVE), None, fair=["server"])

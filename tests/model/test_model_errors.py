@@ -158,6 +158,7 @@ def test_an_initial_value_that_cannot_be_hashed_is_named() -> None:
     ("condition", "said"),
     [
         (lambda state, _: None, "it returned None; return whether it holds"),
+        (lambda state, _: require(state.n > 3), "`require` refuses, which is for actions; return whether it holds"),
         (lambda state, _: state.m < 3, "AttributeError: a state has no variable 'm'; it has n, seen"),
         (lambda state, _: 1 // (state.n - state.n) == 0, "ZeroDivisionError: "),
     ],

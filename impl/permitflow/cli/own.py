@@ -48,7 +48,8 @@ def own_run(
         option = "--graph" if with_graph else "--max-states"
         unusable(f"{option}: more than {error.limit:,} states can be reached; choose smaller parameters")
     except ModelError as error:
-        advice = "; name the parameters with --parameters" if given is None else ""
+        is_missing = given is None and "'NoneType'" in str(error)
+        advice = "; name the parameters with --parameters" if is_missing else ""
         unusable(f"{place}: {error}{advice}")
     return run, "" if found is None else f"{found}\n"
 

@@ -861,7 +861,10 @@ def truth_of(condition: Callable[[S, P], object], parameters: P, state: S) -> bo
     Raises:
         ModelError: it forgets to say so.
     """
-    holds = condition(state, parameters)
+    try:
+        holds = condition(state, parameters)
+    except Disabled:
+        raise ModelError("`require` refuses, which is for actions; return whether it holds") from None
     if holds is None:
         raise ModelError("it returned None; return whether it holds")
     return bool(holds)
