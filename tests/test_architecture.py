@@ -244,7 +244,13 @@ def test_a_worker_of_spark_does_not_load_what_only_drivers_use() -> None:
     """Each imports the data sources, and short jobs wait for it; gRPC must be imported after the fork."""
     loaded = modules_loaded_by("import pyspark_permitflow, pyspark_permitflow_grpc")
     assert {"pyspark", "permitflow.spark.source"} <= loaded
-    assert not loaded & {"grpc", "permitflow.audit", "permitflow.checking", "permitflow.pictures"}
+    assert not loaded & {"grpc", "permitflow.audit", "permitflow.checking", "permitflow.pictures", "permitflow.tracing"}
+
+
+def test_a_worker_of_a_channel_loads_no_calls() -> None:
+    loaded = modules_loaded_by("import pyspark_permitflow")
+    assert "permitflow.spark.source" in loaded
+    assert not [name for name in loaded if name.startswith("permitflow.spark.calls")]
 
 
 def test_packages_of_drivers_load_on_demand() -> None:

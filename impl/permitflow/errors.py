@@ -295,6 +295,16 @@ class PeerGoneError(ChannelError):
     undelivered: object = None
     text = "{who} is gone: {reason}"
 
+    @classmethod
+    def of_own_silence(cls, *, who: str, seconds: float) -> Self:
+        """For the end ``who`` that is gone, if it comes back: the other end has ended the stream."""
+        reason = f"it has given no sign of life for {seconds:.0f} s"
+        words = (
+            f"you were silent for {seconds:.0f} s, so the other end has ended the stream with {who}: was this process "
+            "stopped or suspended, or its network cut off?"
+        )
+        return restored(cls, words, {"who": who, "reason": reason, "undelivered": None})
+
 
 class PeerTimeoutError(PeerGoneError, TimeoutError):
     """The other end did not answer within its deadline."""

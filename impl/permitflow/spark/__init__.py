@@ -3,14 +3,13 @@
 many channels at once.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
-A short job waits for its workers to start, and each worker imports this package; so modules that only drivers use are
-loaded on first use.
+A short job waits for its workers to start, and each worker imports this package; so modules that a worker of a channel
+does not use are loaded on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from permitflow.spark.calls.source import GrpcDataSource
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener, plot_back_pressure
 from permitflow.spark.register import register
@@ -19,6 +18,7 @@ from permitflow.spark.source import PermitflowDataSource
 if TYPE_CHECKING:
     from permitflow.spark.auditing import SparkAudit, audit
     from permitflow.spark.calls.bidirectional import through
+    from permitflow.spark.calls.source import GrpcDataSource
     from permitflow.spark.sweeping import SparkSweep, sweep
 
 __all__ = [
@@ -39,16 +39,17 @@ __all__ = [
 ]
 
 # Names that equal their module's name are missing here: the import system would replace them by the module.
-_FOR_DRIVERS = {
+_ON_FIRST_USE = {
     "auditing": ("SparkAudit", "audit"),
     "calls.bidirectional": ("through",),
+    "calls.source": ("GrpcDataSource",),
     "sweeping": ("SparkSweep", "sweep"),
 }
 
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        for module, names in _FOR_DRIVERS.items():
+        for module, names in _ON_FIRST_USE.items():
             if name in names:
                 return getattr(import_module(f"{__name__}.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

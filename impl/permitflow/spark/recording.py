@@ -20,7 +20,6 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import RowsLostError, TraceWriteError
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.spark.stream_planning import Position, Positions, RowRange, StreamOffset
-from permitflow.tracing import FileTrace
 
 EVENTS_SUFFIX = ".query.ndjson"
 """Differs from the ending of stream traces, which may lie in the same folder."""
@@ -61,6 +60,9 @@ def recording(trace_dir: str | None, name: str) -> Iterator[StreamRecording]:
     if trace_dir is None:
         yield StreamRecording(None)
         return
+    # Loaded only to record: each worker imports this module.
+    from permitflow.tracing import FileTrace
+
     with FileTrace.in_directory(trace_dir, name) as trace:
         streams = StreamRecording(trace.recorder)
         place = trace.path.with_suffix(".statistics.json")

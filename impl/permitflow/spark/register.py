@@ -6,14 +6,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from threading import Timer
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from permitflow.errors import SparkSetupError
-from permitflow.spark.calls.source import GrpcDataSource
 from permitflow.spark.source import PermitflowDataSource
 
 _log = logging.getLogger(__name__)
@@ -33,6 +31,8 @@ def register(spark: SparkSession) -> None:
     Raises:
         SparkSetupError: the workers' Python cannot be run, cannot import this package, or has another release of it.
     """
+    from permitflow.spark.calls.source import GrpcDataSource
+
     context = getattr(spark, "_sc", None)  # a remote session has no context
     if context is not None:
         if context.master == "local" or context.master.startswith("local["):
@@ -120,6 +120,9 @@ def _question() -> Callable[[None], tuple[str, str, str]]:
 
 
 def _release() -> str:
+    # Workers import this module, and never ask.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("permitflow")
     except PackageNotFoundError:

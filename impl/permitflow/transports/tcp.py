@@ -125,6 +125,7 @@ class TcpStream(SocketCarrier):
         self._failure: PermitflowError | None = None
         self._is_broken = False  # can nothing be read and written any more?
         self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
+        self._silent_seconds = 0.0
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
         self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
         self._heartbeat = Heartbeat(
@@ -313,6 +314,8 @@ class TcpStream(SocketCarrier):
         Not within an unfinished message, whose rest it would seem to be: the peer gets ``PeerGoneError`` then.
         """
         await self.stop()
+        if self._silent_seconds and isinstance(error, PeerGoneError):
+            error = PeerGoneError.of_own_silence(who=self._who, seconds=self._silent_seconds)
         if self._is_broken or self._rest:
             self.close()
             return
@@ -330,6 +333,7 @@ class TcpStream(SocketCarrier):
                     pass
 
     def _give_up(self, silent_seconds: float) -> None:
+        self._silent_seconds = silent_seconds
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
         self._deliver()
 

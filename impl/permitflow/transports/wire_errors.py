@@ -78,6 +78,8 @@ STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
     errors.TooManyTasksError: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 """The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
+# gRPC's words at an end whose ping was not answered in time, also if it was itself stopped meanwhile.
+_PING_TIMEOUT = "ping timeout"
 _BY_NAME = {kind.__name__: kind for kind in STATUS}
 FACTS = {
     kind: {
@@ -146,6 +148,8 @@ def error_from_status(
             told = told_reason(value)
     stranger = stranger_behind_grpc(details or "")
     reason = f"{details or told or 'no details'} (gRPC status {code.name if code else 'unknown'}){stranger}"
+    if details == _PING_TIMEOUT:
+        reason += "; or was this process stopped or suspended?"
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PeerGoneError(who=who, reason=reason)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

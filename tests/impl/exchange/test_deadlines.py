@@ -158,7 +158,8 @@ async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_close
         error = status_in(await hears(connection))
         assert clock() - before >= SILENT_SECONDS
         assert isinstance(error, PeerGoneError)
-        assert "it has given no sign of life for" in str(error)
+        assert "you were silent for 3 s" in str(error)
+        assert "it has given no sign of life for 3 s" in error.reason
 
 
 # A full table of descriptors.

@@ -300,6 +300,13 @@ def ask(address: str, run: asyncio.Runner | None = None, seconds: float = GUARD_
 Dial = Callable[[str, asyncio.Runner], None]
 
 
+def test_an_end_that_was_stopped_is_asked_whether_it_was() -> None:
+    """gRPC says the same of both ends."""
+    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "ping timeout", (), who="the exchange")
+    assert isinstance(error, PeerGoneError)
+    assert "or was this process stopped or suspended?" in str(error)
+
+
 @pytest.mark.parametrize("dial", [dial_blocking, dial_asyncio, ask])
 @pytest.mark.parametrize(
     ("scheme", "greeting", "told"),

@@ -1,0 +1,130 @@
+"""What does a direct write of a Spark job cost, beside writing the same rows as Parquet?  In processor seconds.
+
+    python -m benchmarks.spark_write --rounds 2
+
+`permitflow serve` with the default window, a consumer that counts rows, and a session as `permitflow.spark.configure`
+makes it: all of them share the machine.  Counted are all processes of the session, the exchange, and the consumer.
+`--batch-rows N` tries other Arrow batches of Spark, `--row-permits N` other windows.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import Partner, in_turns, serving
+from benchmarks.results import Series, table
+from benchmarks.spark_peers import SLOTS
+from permitflow.channels.interface import stream_channels
+from permitflow.demo.spark_session import local_session
+
+STREAM = "orders"
+ROWS = 20_000_000
+COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# Java compiles the loops, and workers are started.
+WARM_UP_ROUNDS = 1
+
+
+async def consume(pipe: object, address: str) -> None:
+    """Count the rows of all channels, and say how many."""
+    import asyncio
+
+    from permitflow.transports.grpc_aio import get
+
+    async def count(channel: str) -> int:
+        async with get(address, channel) as receiver:
+            return sum([message.rows async for message in receiver])
+
+    counts = await asyncio.gather(*map(count, stream_channels(STREAM, SLOTS)))
+    pipe.send(sum(counts))  # type: ignore[attr-defined]  # a connection
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process and all of its descendants, those that have ended included."""
+    process = psutil.Process(pid)
+    return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
+
+
+def write_channels(data: DataFrame, rows: int, window: int | None) -> list[float]:
+    """Processor seconds of the session, the exchange and the consumer; and seconds."""
+    options = ("--stream", f"{STREAM}:{SLOTS}", *(() if window is None else ("--row-permits", str(window))))
+    with serving(*options, "--address", "127.0.0.1:0") as (address, exchange), Partner(consume, address) as consumer:
+        seconds, session = _measured(
+            lambda: (
+                data.write.format("permitflow")
+                .mode("append")
+                .options(address=address, stream=STREAM, channels=SLOTS)
+                .save()
+            )
+        )
+        assert (counted := consumer.hears()) == rows, f"{counted:,} of {rows:,} rows came"
+        return [session, processor_seconds(exchange), processor_seconds(consumer.pid), seconds]
+
+
+def write_parquet(data: DataFrame) -> list[float]:
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, session = _measured(lambda: data.write.mode("append").parquet(f"{folder}/table"))
+    return [session, 0.0, 0.0, seconds]
+
+
+def _measured(write: Callable[[], None]) -> tuple[float, float]:
+    """Seconds, and the processor seconds of the session's processes: its driver is a child of this one."""
+    (driver,) = (each.pid for each in psutil.Process().children() if each.name() == "java")
+    before, began = processor_seconds(driver), time.perf_counter()
+    write()
+    return time.perf_counter() - began, processor_seconds(driver) - before
+
+
+def _ways(spark: SparkSession, options: argparse.Namespace) -> dict[str, Callable[[], list[float]]]:
+    data = spark.range(0, options.rows, 1, SLOTS).selectExpr(*COLUMNS)
+    default = spark.conf.get(BATCH_ROWS) or ""
+
+    def channels(batch_rows: str, window: int | None) -> list[float]:
+        spark.conf.set(BATCH_ROWS, batch_rows)
+        return write_channels(data, options.rows, window)
+
+    ways: dict[str, Callable[[], list[float]]] = {
+        "parquet": partial(write_parquet, data),
+        "the defaults": partial(channels, default, None),
+    }
+    for rows in options.batch_rows:
+        for window in options.row_permits or [None]:
+            words = f"batches of {rows}, window {window or 'as by default'}"
+            ways[words] = partial(channels, str(rows), window)
+    return ways
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--batch-rows", type=int, action="append", default=[], help="may be repeated")
+    parser.add_argument("--row-permits", type=int, action="append", default=[], help="with these batches")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        local_session("write", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
+    ):
+        ways = _ways(spark, options)
+        in_turns(ways, WARM_UP_ROUNDS)
+        found = in_turns(ways, options.rounds)
+    heads = ("of the session", "of the exchange", "of the consumer", "seconds")
+    print(f"{options.rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
+    print(
+        table(
+            [
+                {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
+                for way, runs in found.items()
+            ]
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
