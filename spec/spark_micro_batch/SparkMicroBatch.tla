@@ -10,7 +10,9 @@
 (* can be read again: a replay buffer, which the permits bound.  A batch   *)
 (* is the rows [start, end) between two offsets.  The driver asks for the  *)
 (* latest offset, writes the batch to the offset log, runs it, publishes   *)
-(* what its tasks have staged, and writes it to the commit log.            *)
+(* what its tasks have staged, and writes it to the commit log.  An        *)
+(* attempt at a task has a name of its own: publishing names it, and so    *)
+(* does an abort.                                                          *)
 (* Acknowledged rows are forgotten, and their permits return.              *)
 (*                                                                         *)
 (* Rows are numbered from 0 since the channel was opened.  How permits     *)
@@ -48,28 +50,34 @@ VARIABLES
     end,               \* ... and the first row after it
     committed,         \* is this batch in the commit log?
     published,         \* has the sink published this batch?
-    running,           \* does an attempt run that the driver waits for?
+    attempts,          \* how many attempts have begun; the number is the name of the newest one
+    running,           \* does the newest attempt run, and the driver waits for it?
     late,              \* rows of an attempt that runs on though nobody waits for it
-    staged,            \* rows that are staged where the driver will publish from
+    staged,            \* the attempt that has staged last for a driver, and its rows; 0: they were removed
+    aborting,          \* the attempt that an abort names which is on its way from a dead driver; 0: there is none
     output,            \* rows in the published table, repetitions included
     misplaced,         \* how many of them are not where they belong: row n at position n
     faults             \* how many faults may still happen
 
-vars == <<waiting, produced, acknowledged, lost, phase, plan, start, end, committed, published, running, late,
-          staged, output, misplaced, faults>>
+vars == <<waiting, produced, acknowledged, lost, phase, plan, start, end, committed, published, attempts, running,
+          late, staged, aborting, output, misplaced, faults>>
 
 exchange == <<produced, acknowledged, lost>>
 logs == <<start, end, committed>>
 driver == <<phase, plan, logs>>
-tasks == <<running, late>>
+tasks == <<attempts, running, late>>
 table == <<output, misplaced>>
-sink == <<published, staged, table>>
+sink == <<published, staged, aborting, table>>
 
 -----------------------------------------------------------------------------
 
 Rows(from, to) == [start |-> from, end |-> to]
 
 NoRows == Rows(0, 0)
+
+Staged(attempt, from, to) == [attempt |-> attempt, start |-> from, end |-> to]
+
+NothingStaged == Staged(0, 0, 0)
 
 Min(a, b) == IF a < b THEN a ELSE b
 
@@ -84,7 +92,8 @@ Keeps(row) == acknowledged <= row /\ lost <= row
 Init ==
     /\ waiting = 0 /\ produced = 0 /\ acknowledged = 0 /\ lost = 0
     /\ phase = "idle" /\ plan = 0 /\ start = 0 /\ end = 0 /\ committed = TRUE
-    /\ published = TRUE /\ running = FALSE /\ late = NoRows /\ staged = NoRows
+    /\ published = TRUE /\ attempts = 0 /\ running = FALSE /\ late = NoRows
+    /\ staged = NothingStaged /\ aborting = 0
     /\ output = 0 /\ misplaced = 0
     /\ faults = Faults
 
@@ -131,7 +140,7 @@ WriteOffsetLog ==
     /\ start' = end /\ end' = plan /\ committed' = FALSE /\ published' = FALSE
     /\ plan' = 0
     /\ phase' = IF AcknowledgeIn = "commit" THEN "logged" ELSE "ready"
-    /\ UNCHANGED <<waiting, exchange, tasks, staged, table, faults>>
+    /\ UNCHANGED <<waiting, exchange, tasks, staged, aborting, table, faults>>
 
 \* Permits return.  latestOffset(start) is called at each trigger, new rows or not; commit only once the next batch
 \* is in the offset log, and not for a batch that is run again after a crash.
@@ -142,38 +151,41 @@ Acknowledge ==
               phase = "logged" /\ acknowledged' = start /\ phase' = "ready"
     /\ UNCHANGED <<waiting, produced, lost, plan, logs, tasks, sink, faults>>
 
-\* A task reads the rows of the batch.
+\* A task reads the rows of the batch, in an attempt whose name no other one has had or will have: not in an earlier run
+\* of the driver either.
 RunTask ==
     /\ phase = "ready" /\ ~running /\ Keeps(start)
     /\ running' = TRUE
+    /\ attempts' = attempts + 1
     /\ UNCHANGED <<waiting, exchange, driver, late, sink, faults>>
 
-\* The task has read and staged its rows, and the driver knows.
+\* The task has read its rows and staged them under its name, and the driver knows the name.
 Stage ==
     /\ phase = "ready" /\ running /\ Keeps(start)
-    /\ staged' = Rows(start, end)
+    /\ staged' = Staged(attempts, start, end)
     /\ running' = FALSE
     /\ phase' = "staged"
-    /\ UNCHANGED <<waiting, exchange, plan, logs, late, published, table, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, attempts, late, published, aborting, table, faults>>
 
-\* The sink makes the staged rows part of the table, unless it has done so before.
+\* The sink makes the rows of the attempt that the driver names part of the table, unless it has published the batch
+\* before.  It refuses an attempt whose rows are not there.
 Publish ==
-    /\ phase = "staged"
+    /\ phase = "staged" /\ staged.attempt = attempts
     /\ IF published
        THEN UNCHANGED table
        ELSE /\ output' = output + (staged.end - staged.start)
             /\ misplaced' = IF staged.start = output THEN misplaced ELSE misplaced + (staged.end - staged.start)
     /\ published' = TRUE
     /\ phase' = "published"
-    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, staged, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, tasks, staged, aborting, faults>>
 
 \* The batch is done; the rest of its staged data is removed.
 WriteCommitLog ==
     /\ phase = "published"
     /\ committed' = TRUE
-    /\ staged' = NoRows
+    /\ staged' = NothingStaged
     /\ phase' = "idle"
-    /\ UNCHANGED <<waiting, exchange, plan, start, end, tasks, published, table, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, start, end, tasks, published, aborting, table, faults>>
 
 \* The driver starts again, and runs the last batch again if it is not in the commit log.
 Restart ==
@@ -186,7 +198,7 @@ ReportLoss ==
     /\ phase \in {"idle", "ready"} /\ ~Keeps(CommittedEnd)
     /\ phase' = "failed"
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, plan, logs, late, sink, faults>>
+    /\ UNCHANGED <<waiting, exchange, plan, logs, attempts, late, sink, faults>>
 
 -----------------------------------------------------------------------------
 (* What goes wrong.                                                        *)
@@ -197,26 +209,27 @@ Fault == faults > 0 /\ faults' = faults - 1
 FailTask ==
     /\ Fault /\ running
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, driver, late, sink>>
+    /\ UNCHANGED <<waiting, exchange, driver, attempts, late, sink>>
 
 \* The driver takes an attempt for dead, or starts a faster one; it runs on.
 AbandonTask ==
     /\ Fault /\ running /\ late = NoRows
     /\ running' = FALSE
     /\ late' = Rows(start, end)
-    /\ UNCHANGED <<waiting, exchange, driver, sink>>
+    /\ UNCHANGED <<waiting, exchange, driver, attempts, sink>>
 
 \* An attempt that nobody waits for has staged its rows, in a place of its own.
 StageLate ==
     /\ late # NoRows
     /\ late' = NoRows
-    /\ UNCHANGED <<waiting, exchange, driver, running, sink, faults>>
+    /\ UNCHANGED <<waiting, exchange, driver, attempts, running, sink, faults>>
 
-\* An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since, while the next
-\* one runs the same batch again.  It names the attempts that it gives up, so it never removes rows that will be published.
+\* The abort of a driver that has died arrives: perhaps after its batch was published, perhaps when the next driver has
+\* staged the batch again.  It removes the attempt that it names, wherever the next driver is.
 AbortLate ==
-    /\ staged # NoRows /\ phase # "staged"
-    /\ staged' = NoRows
+    /\ aborting # 0
+    /\ staged' = IF staged.attempt = aborting THEN NothingStaged ELSE staged
+    /\ aborting' = 0
     /\ UNCHANGED <<waiting, exchange, driver, tasks, published, table, faults>>
 
 \* The query was stopped, and its source is asked no more: a process that knows what the commit log has acknowledges it in
@@ -226,13 +239,15 @@ AcknowledgeForDriver ==
     /\ acknowledged' = CommittedEnd
     /\ UNCHANGED <<waiting, produced, lost, driver, tasks, sink, faults>>
 
-\* The driver dies, and with it everything that is in no log.
+\* The driver dies, and with it everything that is in no log.  Its last word may be an abort of the attempt that it knew
+\* to be staged; of two such words that are on their way, the earlier one is lost.
 CrashDriver ==
     /\ Fault /\ DriverCrashes /\ phase \notin {"down", "failed"}
     /\ phase' = "down"
     /\ plan' = 0
     /\ running' = FALSE
-    /\ UNCHANGED <<waiting, exchange, logs, late, sink>>
+    /\ aborting' = IF phase \in {"staged", "published"} THEN attempts ELSE aborting
+    /\ UNCHANGED <<waiting, exchange, logs, attempts, late, published, staged, table>>
 
 \* An exchange that keeps its rows in memory crashes: unacknowledged rows are gone.
 CrashExchange ==
@@ -279,7 +294,9 @@ TypeOK ==
     /\ phase \in Phases
     /\ IF phase = "planned" THEN end < plan /\ plan <= produced ELSE plan = 0
     /\ {committed, published, running} \subseteq BOOLEAN
-    /\ IsRows(late) /\ IsRows(staged)
+    /\ attempts \in Nat /\ aborting \in 0..attempts
+    /\ IsRows(late) /\ IsRows(Rows(staged.start, staged.end))
+    /\ DOMAIN staged = {"attempt", "start", "end"} /\ staged.attempt \in 0..attempts
 
 \* The exchange keeps no more rows than there are permits, and room for staged rows.
 Bounded == produced - acknowledged <= RowPermits + StagingRows
@@ -289,6 +306,9 @@ AcknowledgedIsCommitted == acknowledged <= CommittedEnd
 
 \* The table holds each row of the published batches once, in order, and nothing else.
 PublishedOnceInOrder == misplaced = 0 /\ output = (IF published THEN end ELSE start)
+
+\* What the driver is about to publish is there: no abort of another driver has removed it.
+ToPublishIsStaged == phase = "staged" => staged = Staged(attempts, start, end)
 
 \* The commit log has no batch that the table has not.
 CommittedIsPublished == committed => published

@@ -17,6 +17,9 @@ NeverPublishedBeforeProbe == phase = "staged" => ~published
 \* An attempt of an earlier batch may still run while a later one is staged.
 NoLateAttemptProbe == (phase = "staged" /\ late # NoRows) => late.start = start
 
+\* The abort of a dead driver may come when the next driver has staged the same batch.
+NoAbortWhileStagedProbe == phase = "staged" => aborting = 0
+
 \* An exchange in memory may crash without harm: what it lost was published already, though not acknowledged.
 CrashAlwaysHarmsProbe == (lost > acknowledged /\ phase = "idle") => lost > end
 
