@@ -73,6 +73,15 @@ class Rows(NamedTuple):
     end: int
 
 
+class Staged(NamedTuple):
+    """An attempt, and the rows ``[start, end)`` that it has staged."""
+
+    attempt: int
+    """Its name; 0: nothing is staged."""
+    start: int
+    end: int
+
+
 class State(NamedTuple):
     """The variables of the specification; rows are numbered from 0 since the channel was opened."""
 
@@ -96,12 +105,16 @@ class State(NamedTuple):
     """Is this batch in the commit log?"""
     published: bool
     """Has the sink published this batch?"""
+    attempts: int
+    """How many attempts have begun; the number is the name of the newest one."""
     running: bool
-    """Is there an attempt for which the driver waits?"""
+    """Does the newest attempt run, and the driver waits for it?"""
     late: Rows
     """Rows of an attempt that runs on although the driver no longer waits for it."""
-    staged: Rows
-    """Staged rows that the driver will publish."""
+    staged: Staged
+    """The attempt that has staged last for a driver."""
+    aborting: int
+    """The attempt that an abort names which is on its way from a dead driver; 0: there is none."""
     output: int
     """Rows in the published table, repetitions included."""
     misplaced: int
@@ -111,6 +124,8 @@ class State(NamedTuple):
 
 
 NO_ROWS = Rows(0, 0)
+
+NOTHING_STAGED = Staged(0, 0, 0)
 
 
 def initial(parameters: Parameters) -> State:
@@ -126,9 +141,11 @@ def initial(parameters: Parameters) -> State:
         end=0,
         committed=True,
         published=True,
+        attempts=0,
         running=False,
         late=NO_ROWS,
-        staged=NO_ROWS,
+        staged=NOTHING_STAGED,
+        aborting=0,
         output=0,
         misplaced=0,
         faults=parameters.faults,
@@ -216,24 +233,26 @@ def acknowledge(state: State, parameters: Parameters) -> State:
 
 
 def run_task(state: State, _parameters: Parameters) -> State:
-    """A task reads the rows of the batch."""
+    """A task reads the rows of the batch, in an attempt whose name is unique, also after a restart of the driver."""
     require(state.phase == "ready")
     require(not state.running)
     require(keeps(state, state.start))
-    return state._replace(running=True)
+    return state._replace(attempts=state.attempts + 1, running=True)
 
 
 def stage(state: State, _parameters: Parameters) -> State:
-    """The task has read and staged its rows, and the driver knows."""
+    """The task has read its rows and staged them under its name, and the driver knows the name."""
     require(state.phase == "ready")
     require(state.running)
     require(keeps(state, state.start))
-    return state._replace(staged=Rows(state.start, state.end), running=False, phase="staged")
+    staged = Staged(state.attempts, state.start, state.end)
+    return state._replace(staged=staged, running=False, phase="staged")
 
 
 def publish(state: State, _parameters: Parameters) -> State:
-    """The sink makes the staged rows part of the table, unless it has done so before."""
+    """The sink makes the rows of the attempt that the driver names part of the table, unless it has done so before."""
     require(state.phase == "staged")
+    require(state.staged.attempt == state.attempts)
     after = state._replace(published=True, phase="published")
     if state.published:
         return after
@@ -247,7 +266,7 @@ def publish(state: State, _parameters: Parameters) -> State:
 def write_commit_log(state: State, _parameters: Parameters) -> State:
     """The batch is done; the rest of its staged data is removed."""
     require(state.phase == "published")
-    return state._replace(committed=True, staged=NO_ROWS, phase="idle")
+    return state._replace(committed=True, staged=NOTHING_STAGED, phase="idle")
 
 
 def restart(state: State, _parameters: Parameters) -> State:
@@ -291,13 +310,14 @@ def stage_late(state: State, _parameters: Parameters) -> State:
 
 
 def abort_late(state: State, _parameters: Parameters) -> State:
-    """An abort arrives late: of a batch that was published meanwhile, or from a driver that has died since.
+    """The abort of a dead driver arrives: perhaps after its batch was published, or when the next one has staged it.
 
-    It names the attempts to remove, so it never removes rows that are to be published.
+    It removes the attempt that it names.
     """
-    require(state.staged != NO_ROWS)
-    require(state.phase != "staged")
-    return state._replace(staged=NO_ROWS)
+    require(state.aborting != 0)
+    if state.staged.attempt == state.aborting:
+        return state._replace(staged=NOTHING_STAGED, aborting=0)
+    return state._replace(aborting=0)
 
 
 def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
@@ -312,11 +332,15 @@ def acknowledge_for_driver(state: State, parameters: Parameters) -> State:
 
 
 def crash_driver(state: State, parameters: Parameters) -> State:
-    """The driver dies, and forgets everything that is in no log."""
+    """The driver dies, and forgets everything that is in no log.
+
+    Its last word may be an abort of the attempt that it knew to be staged; of two such words, the earlier one is lost.
+    """
     require(parameters.driver_crashes)
     require(state.phase != "down")
     require(state.phase != "failed")
-    return _with_a_fault(state)._replace(phase="down", plan=0, running=False)
+    aborting = state.attempts if state.phase == "staged" or state.phase == "published" else state.aborting
+    return _with_a_fault(state)._replace(phase="down", plan=0, running=False, aborting=aborting)
 
 
 def crash_exchange(state: State, parameters: Parameters) -> State:
@@ -375,6 +399,8 @@ def type_ok(state: State, _parameters: Parameters) -> bool:
         (0, state.start, state.end, state.produced),
         (0, state.late.start, state.late.end, state.end),
         (0, state.staged.start, state.staged.end, state.end),
+        (0, state.staged.attempt, state.attempts),
+        (0, state.aborting, state.attempts),
     )
     return all(low <= high for line in lines for low, high in pairwise(line))
 
@@ -392,6 +418,11 @@ def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:
 def published_once_in_order(state: State, _parameters: Parameters) -> bool:
     """The table holds each row of the published batches once, in order, and nothing else."""
     return state.misplaced == 0 and state.output == (state.end if state.published else state.start)
+
+
+def to_publish_is_staged(state: State, _parameters: Parameters) -> bool:
+    """What the driver is about to publish is there: no abort of another driver has removed it."""
+    return state.phase != "staged" or state.staged == Staged(state.attempts, state.start, state.end)
 
 
 def committed_is_published(state: State, _parameters: Parameters) -> bool:
@@ -443,6 +474,7 @@ _PROBES: Mapping[str, Callable[[State, Parameters], bool]] = {
     "NoLateAttemptProbe": lambda state, _: (
         state.phase != "staged" or state.late == NO_ROWS or state.late.start == state.start
     ),
+    "NoAbortWhileStagedProbe": lambda state, _: state.phase != "staged" or state.aborting == 0,
     "CrashAlwaysHarmsProbe": lambda state, _: (
         state.lost <= state.acknowledged or state.phase != "idle" or state.lost > state.end
     ),
@@ -461,6 +493,7 @@ SYSTEM: System[State, Parameters] = System(
         "Bounded": bounded,
         "AcknowledgedIsCommitted": acknowledged_is_committed,
         "PublishedOnceInOrder": published_once_in_order,
+        "ToPublishIsStaged": to_publish_is_staged,
         "CommittedIsPublished": committed_is_published,
         "BatchCapped": batch_capped,
         "NeverFails": never_fails,

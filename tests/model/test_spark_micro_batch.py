@@ -12,7 +12,7 @@ from permitflow_model.exploration import explore_model
 from permitflow_model.kernel.explore import Graph, explore
 from permitflow_model.kernel.system import require
 from permitflow_model.manifest import read_manifest
-from permitflow_model.spark_micro_batch import PHASES, SYSTEM, Parameters, Rows, State
+from permitflow_model.spark_micro_batch import PHASES, SYSTEM, Parameters, Rows, Staged, State
 from permitflow_proofs import catalogue
 
 SPEC = Path(__file__).parents[2] / "spec"
@@ -130,7 +130,11 @@ def test_a_sink_that_forgets_repeats_a_batch_after_a_crash_between_publishing_an
 
 def test_a_late_attempt_replaces_the_rows_of_the_next_batch_in_a_shared_place() -> None:
     stage_late = SYSTEM.action("StageLate").perform
-    actions = actions_into_a_repetition("StageLate", lambda state, p: stage_late(state, p)._replace(staged=state.late))
+
+    def in_a_shared_place(state: State, parameters: Parameters) -> State:
+        return stage_late(state, parameters)._replace(staged=Staged(state.attempts, *state.late))
+
+    actions = actions_into_a_repetition("StageLate", in_a_shared_place)
     assert actions[-3:] == ["Stage", "StageLate", "Publish"]
     assert actions.count("WriteOffsetLog") == 2
 
@@ -155,6 +159,11 @@ BROKEN_STATES = {
     "rows of a batch that is not committed are forgotten": ("AcknowledgedIsCommitted", LOGGED._replace(acknowledged=3)),
     "a row is published twice": ("PublishedOnceInOrder", LOGGED._replace(output=3, misplaced=1)),
     "a row is left out": ("PublishedOnceInOrder", LOGGED._replace(output=1)),
+    "what is to be published has other rows": (
+        "ToPublishIsStaged",
+        LOGGED._replace(phase="staged", attempts=2, staged=Staged(2, 0, 0)),
+    ),
+    "an abort names an attempt that has not begun": ("TypeOK", LOGGED._replace(aborting=1)),
     "committed, and not published": ("CommittedIsPublished", LOGGED._replace(committed=True)),
     "a batch above the cap": ("BatchCapped", LOGGED._replace(start=1, output=1, acknowledged=1)),
     "the exchange has all rows, and the query fails": ("NeverFails", LOGGED._replace(phase="failed")),
