@@ -12,7 +12,6 @@ from permitflow_model.kernel.runs import Move
 from permitflow_model.spark_micro_batch import (
     SYSTEM,
     Parameters,
-    Rows,
     State,
     committed_end,
     is_stuck,
@@ -25,7 +24,6 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import (
     Sizes,
     assume,
-    equal,
     implies,
     natural,
 )
@@ -61,11 +59,16 @@ def phases_agree(state: State, parameters: Parameters) -> bool:
             implies(state.phase == "logged", parameters.acknowledge_in == "commit"),
             implies(state.published, state.phase != "logged"),
             implies(state.phase == "published", state.published),
-            implies(state.phase == "staged", equal(state.staged, Rows(state.start, state.end))),
             implies(state.running, state.phase == "ready"),
             implies(state.start == state.end, state.committed),
         )
     )
+
+
+def names_are_unique(state: State, _parameters: Parameters) -> bool:
+    """An abort that is on its way names an older attempt than the one that runs, or that is to be published."""
+    is_new = state.running or state.phase == "staged" or state.phase == "published"
+    return implies(is_new, state.aborting < state.attempts)
 
 
 def acknowledged_in_time(state: State, parameters: Parameters) -> bool:
@@ -97,11 +100,13 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {
             "Bounded",
             "AcknowledgedIsCommitted",
             "PublishedOnceInOrder",
+            "ToPublishIsStaged",
             "CommittedIsPublished",
             "BatchCapped",
             "NeverFails",
         )
     },
+    "NamesAreUnique": names_are_unique,
     "PhasesAgree": phases_agree,
     "AcknowledgedInTime": acknowledged_in_time,
     "WaitingIsOffered": waiting_is_offered,
@@ -162,6 +167,22 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
             "whatever crashes, is retried or is late.",
             lambda s, _: s._replace(output=s.output + 1, misplaced=s.misplaced + 1),
             "after the step one row is there twice",
+        ),
+        _CHAPTER.kept(
+            "to-publish",
+            "ToPublishIsStaged",
+            "What a driver is about to publish is there: an abort that arrives late, from a driver that has died, "
+            "removes the attempt that it names, and no other.",
+            lambda s, _: s._replace(phase="staged", staged=s.staged._replace(attempt=s.attempts + 1)),
+            "another attempt is there",
+        ),
+        _CHAPTER.kept(
+            "names",
+            "NamesAreUnique",
+            "No abort that is on its way names the attempt that runs, or that is to be published.",
+            lambda s, _: s._replace(running=True, aborting=s.attempts),
+            "it names the newest one",
+            about="AbortLate",
         ),
         _CHAPTER.kept(
             "committed",
@@ -248,7 +269,7 @@ def filled(parameters: Parameters, rows: int) -> State:
 def unacknowledged(parameters: Parameters, rows: int, faults: int) -> State:
     """So many rows were read, each in a batch of its own, and none was acknowledged; so many faults are left."""
     return SYSTEM.initial(parameters)._replace(
-        produced=rows, start=rows - 1 if rows > 0 else 0, end=rows, output=rows, faults=faults
+        produced=rows, start=rows - 1 if rows > 0 else 0, end=rows, attempts=rows, output=rows, faults=faults
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from permitflow_model.spark_micro_batch import SYSTEM, Parameters, Rows, State
+from permitflow_model.spark_micro_batch import NOTHING_STAGED, SYSTEM, Parameters, Staged, State
 from permitflow_proofs.spark_micro_batch import INVARIANT, QUERY
 from tests.support.faults import Fault, is_kept, with_fault
 
@@ -26,7 +26,7 @@ def acknowledges_what_runs(state: State, parameters: Parameters) -> State:
 
 
 def stages_from_the_beginning(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("Stage", state, parameters)._replace(staged=Rows(0, state.end))
+    return SYSTEM.perform("Stage", state, parameters)._replace(staged=Staged(state.attempts, 0, state.end))
 
 
 def publishes_again(state: State, parameters: Parameters) -> State:
@@ -51,7 +51,11 @@ def aborts_what_is_published(state: State, parameters: Parameters) -> State:
 
 
 def aborts_what_is_to_be_published(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("AbortLate", state._replace(phase="ready"), parameters)._replace(phase=state.phase)
+    return SYSTEM.perform("AbortLate", state, parameters)._replace(staged=NOTHING_STAGED)
+
+
+def names_attempts_anew(state: State, parameters: Parameters) -> State:
+    return SYSTEM.perform("RunTask", state, parameters)._replace(attempts=state.attempts)
 
 
 def acknowledges_the_last_batch(state: State, parameters: Parameters) -> State:
@@ -68,12 +72,13 @@ FAULTS = [
     Fault("ProduceBatch", publishes_without_asking, "Bounded"),
     Fault("PlanBatch", plans_all_there_is, "BatchCapped"),
     Fault("RunTask", acknowledges_what_runs, "AcknowledgedIsCommitted"),
-    Fault("Stage", stages_from_the_beginning, "PhasesAgree"),
+    Fault("Stage", stages_from_the_beginning, "ToPublishIsStaged"),
     Fault("Publish", publishes_again, "PublishedOnceInOrder"),
     Fault("Publish", commits_unpublished, "CommittedIsPublished"),
     Fault("Restart", begins_anew, "PhasesAgree"),
     Fault("AbortLate", aborts_what_is_published, "PublishedOnceInOrder"),
-    Fault("AbortLate", aborts_what_is_to_be_published, "PhasesAgree"),
+    Fault("AbortLate", aborts_what_is_to_be_published, "ToPublishIsStaged"),
+    Fault("RunTask", names_attempts_anew, "NamesAreUnique"),
     Fault("AcknowledgeForDriver", acknowledges_the_last_batch, "AcknowledgedIsCommitted"),
     Fault("CrashDriver", loses_what_it_keeps, "NothingLostIfDurable"),
 ]
