@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults reruns hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,9 @@ hostile-peers: setup  ## what a neighbour notices of a peer that asks for too mu
 
 faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops and kills: nothing is lost in silence (ten minutes)
 	@$(BIN)/python -m tests.faults
+
+reruns: setup  ## Spark jobs whose stages are run again, fifty times: each row once, or a failed job (twenty minutes)
+	@$(WITH_JAVA) $(BIN)/python -m tests.reruns
 
 java: setup  ## compile the Java programs of interop/java, into build/java; needs a JDK and jars: interop/java/README.md
 	@$(BIN)/python -m tools.java_peers build

@@ -42,6 +42,8 @@ class Driver:
 
     def __init__(self, connection: Connection, log: Path) -> None:
         self._connection = connection
+        self.folder = log.parent
+        """Where the session writes."""
         self._log = log
 
     def run(self, job: Callable[[SparkSession], T]) -> T:
