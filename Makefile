@@ -107,7 +107,7 @@ kills: setup  ## a streaming pipeline at scale 1 whose parts are killed fifty ti
 	@$(WITH_JAVA) $(BIN)/python -m tools.killed_pipeline
 	@$(BIN)/python -m tests.faults --kills --schedules 480 --subject stages --subject calls --subject mute
 
-hostile-peers: setup  ## what a neighbour notices of a peer that asks for too much: round trips and memory (a minute)
+hostile-peers: setup  ## what a neighbour notices of a peer that asks for too much, or for all it may: round trips and memory (four minutes)
 	@$(BIN)/python -m benchmarks.hostile_peers
 
 faults: setup  ## 240 seeded schedules of cuts, black holes, flipped bits, stops and kills: nothing is lost in silence (ten minutes)
