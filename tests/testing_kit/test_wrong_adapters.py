@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import time
 
 import pytest
@@ -88,6 +89,20 @@ def test_a_blocked_loop_is_named_with_its_stack() -> None:
     assert verdict.finding == "blocks the event loop in offer_chunk: nothing else could run for 0.2 s"
     assert any(line.strip() == "self.queue.put((serial, rows))" for line in verdict.counterexample)
     assert report.faults == ("1 rule not run, because the adapter blocks the event loop",)
+
+
+def test_no_handler_of_the_tests_own_is_replaced() -> None:
+    def handle(number: int, frame: object) -> None:
+        pass
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGALRM, signal.SIGUSR2)}
+    try:
+        report = judge_adapter(wrong.Blocks, only=["window"], blocked_seconds=0.2)
+        assert report.broken == ("window",)
+        assert {signal.getsignal(number) for number in before} == {handle}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class ComputesLong(CountedQueue):

@@ -62,19 +62,20 @@ class LoopWatch:
     def over(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Watch this loop, which runs in this thread, until the end of the block."""
         state = _Watching(loop, threading.get_ident())
-        can_interrupt = threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill")
-        before = signal.signal(signal.SIGALRM, _interrupt) if can_interrupt else None
-        watching = threading.Thread(target=self._watch, args=(state, can_interrupt), name="loop watch", daemon=True)
+        number = _free_signal()
+        if number is not None:
+            signal.signal(number, _interrupt)
+        watching = threading.Thread(target=self._watch, args=(state, number), name="loop watch", daemon=True)
         watching.start()
         try:
             yield
         finally:
             state.end()
-            if can_interrupt:
+            if number is not None:
                 watching.join()  # it sends no signal any more
-                signal.signal(signal.SIGALRM, before)
+                signal.signal(number, signal.SIG_DFL)
 
-    def _watch(self, state: "_Watching", can_interrupt: bool) -> None:
+    def _watch(self, state: "_Watching", number: int | None) -> None:
         interrupted = False
         while not state.is_over.wait(self._seconds / 4):
             stack = None if state.is_alive(self._seconds) else self._stack_of(state)
@@ -82,9 +83,9 @@ class LoopWatch:
                 interrupted = False
                 continue
             self._note(stack)
-            if can_interrupt and not interrupted:
+            if number is not None and not interrupted:
                 interrupted = True
-                signal.pthread_kill(state.thread, signal.SIGALRM)
+                signal.pthread_kill(state.thread, number)
             else:
                 self._when_stuck("\n".join((f"It {self.sentence}, and it cannot be interrupted.", *self.blocked)))
                 return
@@ -105,6 +106,17 @@ class LoopWatch:
                 return None
             stack = _own_part(frame)
         return stack
+
+
+def _free_signal() -> int | None:
+    """A signal that nobody handles, to interrupt this thread with; None if it cannot be interrupted.
+
+    The alarm comes last: test runners use it for their own time-outs.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_kill"):
+        return None
+    numbers = (signal.SIGUSR2, signal.SIGUSR1, signal.SIGALRM)
+    return next((number for number in numbers if signal.getsignal(number) is signal.SIG_DFL), None)
 
 
 class _Watching:
