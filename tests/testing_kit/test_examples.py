@@ -8,12 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, judge_pair
+from permitflow.testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, Received, judge_pair
 from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import ChannelJudge
+from permitflow.testing.kit.outside import Seen
 from permitflow.testing.kit.rules import Outcome, rulebook_of
 from tests.support.memory_streams import CountedStream, StreamChannel
 from tools import conformance_table
@@ -147,6 +149,18 @@ def test_a_counterexample_is_short_and_names_the_clause(judge_of: JudgeOf) -> No
         "2. OfferChunk(2): done, nobody waits",
         "   expected: done, chunk 1 waits",
     )
+
+
+def test_a_run_that_is_not_explained_says_what_was_expected(judge_of: JudgeOf) -> None:
+    head, *_, last, expected = judge_of(QueueChannel).report()["observed-run"].counterexample
+    assert head.split() == ["event", "chunk", "rows"]
+    assert last.split(maxsplit=2) == ["left", "2", "<- not explained"]
+    assert expected == "expected: chunk 2 waits"
+
+
+def test_a_view_is_told_in_whole_sentences() -> None:
+    taken = Received(Kind.CHUNK, 0, 1)
+    assert str(Seen(taken, ("chunk 2", "chunk 3"))) == "chunk 0 of 1 row is taken, chunk 2 and chunk 3 wait"
 
 
 def test_two_cancellations_of_anyios_stream_go_wrong_where_it_was_woken(judge_of: JudgeOf) -> None:
