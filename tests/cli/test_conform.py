@@ -62,17 +62,26 @@ main()
 """
 
 
-def test_a_verdict_is_printed_as_soon_as_it_is_there() -> None:
-    """The second rule never comes to its end; a signal ends the command at once."""
-    command = [sys.executable, "-c", IMPATIENT.replace("0.3", "1000.0"), "conform", f"{WRONG}Blocks"]
-    rules = ["--rule", "oversize-costs-max-chunk-cost", "--rule", "none-lost"]
-    blocking = subprocess.Popen([*command, *rules], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize(
+    ("adapter", "rules", "first", "number"),
+    [
+        ("Blocks", ["oversize-costs-max-chunk-cost", "none-lost"], "oversize", signal.SIGTERM),
+        ("BlocksForGood", ["window"], "sending", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_what_blocks_after_verdicts_were_printed(
+    adapter: str, rules: list[str], first: str, number: signal.Signals
+) -> None:
+    """The second rule never comes to its end; or the adapter catches even what Ctrl-C raises."""
+    command = [sys.executable, "-c", IMPATIENT.replace("0.3", "1000.0"), "conform", f"{WRONG}{adapter}"]
+    only = [word for rule in rules for word in ("--rule", rule)]
+    blocking = subprocess.Popen([*command, *only], stdout=subprocess.PIPE, text=True)
     assert blocking.stdout is not None
     try:
-        while not (line := blocking.stdout.readline()).startswith("oversize"):
+        while not (line := blocking.stdout.readline()).startswith(first):
             assert line
-        blocking.send_signal(signal.SIGTERM)
-        assert blocking.wait(timeout=60) == 143
+        blocking.send_signal(number)
+        assert blocking.wait(timeout=60) == 128 + number
     finally:
         blocking.kill()
         blocking.communicate()

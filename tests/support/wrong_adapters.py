@@ -125,9 +125,10 @@ class Blocks(ChannelAdapter):
 
 
 class BlocksForGood(Blocks):
-    """It cannot be interrupted."""
+    """It cannot be interrupted; it says when it begins."""
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
+        print("sending", flush=True)
         while True:
             try:
                 time.sleep(0.1)  # noqa: ASYNC251  # the mistake
