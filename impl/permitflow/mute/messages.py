@@ -1,13 +1,16 @@
 """Messages on a TCP connection between processes of a pipeline, or to a log that acknowledges in batches.
 
-They are framed as those of an exchange over TCP, and their kinds are others.  Numbers are big-endian.
+They are framed as those of an exchange over TCP, and their kinds are others.  Each ends with a checksum, whose seed is
+the message's number in its direction, from 0: an altered, lost or repeated one is found.  Numbers are big-endian.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
+from itertools import count
 from struct import Struct
 from struct import error as struct_error
+from zlib import crc32
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
@@ -18,6 +21,7 @@ from permitflow.transports.framing import HEADER_BYTES, header, parse_header
 _DATA = Struct(">QQH")
 _SIGNAL = Struct(">q")
 _NUMBER = Struct(">Q")
+_CHECKSUM = Struct(">I")
 MOST_DATA_BYTES = 256 << 10
 """Of the lines in one message."""
 _MOST_SHORT_BYTES = 1_024
@@ -47,6 +51,16 @@ class Kind(IntEnum):
 
 
 _KINDS = {int(kind): kind for kind in Kind}
+
+
+def message(kind: Kind, body: bytes = b"", number: int = 0) -> bytes:
+    """A message as it is sent: the ``number``-th of its direction."""
+    head = header(kind, len(body) + _CHECKSUM.size)
+    return head + body + _CHECKSUM.pack(_checksum(body, number))
+
+
+def _checksum(body: bytes, number: int) -> int:
+    return crc32(body, number & 0xFFFF_FFFF)
 
 
 def number_body(number: int) -> bytes:
@@ -134,6 +148,7 @@ class Peer(Connection):
         self._late: asyncio.TimerHandle | None = None
         self.buffer, self._filled = bytearray(_READ_BYTES), 0
         self._reason = ""
+        self._sent, self._received = count(), count()
         self.lost = asyncio.Event()
         """Has the connection ended?"""
 
@@ -146,7 +161,7 @@ class Peer(Connection):
     def send(self, kind: Kind, body: bytes = b"") -> None:
         """Write a message; after the end of the connection it is dropped."""
         if (transport := self.open_transport) is not None:
-            transport.write(header(kind, len(body)) + body)
+            transport.write(message(kind, body, next(self._sent)))
 
     def refuse(self, reason: str) -> None:
         """End the connection, and tell the peer why if it takes that at once."""
@@ -194,7 +209,10 @@ class Peer(Connection):
             needed = HEADER_BYTES + size
             if self._filled - start < needed:
                 break
-            body = bytes(self.buffer[start + HEADER_BYTES : start + needed])
+            end = start + needed - _CHECKSUM.size
+            body = bytes(self.buffer[start + HEADER_BYTES : end])
+            if _CHECKSUM.unpack_from(self.buffer, end) != (_checksum(body, next(self._received)),):
+                raise UndecodableDataError(what=kind.name, reason="it was altered on the way, or one before it is lost")
             start, needed = start + needed, 0
             if kind is Kind.REFUSED:
                 self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
@@ -214,7 +232,9 @@ class Peer(Connection):
         size = parsed[1]
         if kind not in (*self._expects, Kind.REFUSED):
             raise UndecodableDataError(what=f"{kind.name}", reason="it does not belong here")
-        most = _DATA.size + _MOST_SHORT_BYTES + MOST_DATA_BYTES if kind is Kind.DATA else _MOST_SHORT_BYTES
-        if size > most:
-            raise UndecodableDataError(what=f"{kind.name} of {size:,} bytes", reason=f"{most:,} are the most")
+        least, most = _CHECKSUM.size, _CHECKSUM.size + _MOST_SHORT_BYTES
+        if kind is Kind.DATA:
+            most += _DATA.size + MOST_DATA_BYTES
+        if not least <= size <= most:
+            raise UndecodableDataError(what=f"{kind.name} of {size:,} bytes", reason=f"it has {least} to {most:,}")
         return kind, size

@@ -14,7 +14,7 @@ from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGo
 from permitflow.mute.batches import LogServer, LogSink
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Marks
-from permitflow.mute.messages import Kind
+from permitflow.mute.messages import Kind, message
 from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Event, Lines, Pipeline, pipeline_bound
 from permitflow.mute.sockets import Buffers
@@ -137,6 +137,31 @@ async def test_a_worker_that_dies_is_replaced_and_no_line_is_lost_or_counted_twi
             back = Started(name=f"back#{start}", inlet=inlet, sinks=[text_of(reader.address)], saved=saved)
         async with ending(back):
             await until(exact(reader, sent))
+
+
+async def test_a_bit_flipped_between_workers_changes_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = socket.socket.send
+    flipped: list[bytes] = []
+
+    def flipping(connection: socket.socket, data: bytes) -> int:
+        parsed = parse_header(memoryview(data)) if len(data) >= HEADER_BYTES else None
+        if parsed is not None and parsed[0] == Kind.DATA and len(flipped) < 3:
+            flipped.append(data)
+            altered = bytearray(data)
+            altered[-20] ^= 1  # in a word
+            return send(connection, altered)
+        return send(connection, data)
+
+    monkeypatch.setattr(socket.socket, "send", flipping)
+    sent, reader = [*islice(cycle(WORDS), 1_000)], CountReader(SMALL)
+    back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
+    front = Started(name="front", listen="127.0.0.1:0", next_worker=(await back.ready())["inlet"])
+    sender = WordSender(sent, SMALL)
+    async with ending(front, back, reader, sender):
+        await sender.connect(address_of((await front.ready())["listen"]))
+        await until(exact(reader, sent))
+    assert len(flipped) == 3
+    assert "altered on the way" in str(front.events)
 
 
 COUNTS = "counts"
@@ -439,10 +464,12 @@ async def test_several_inputs_and_outputs_of_both_kinds() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        (header(Kind.WELCOME), "WELCOME cannot be decoded: it does not belong here"),
-        (header(Kind.DATA, 40) + b"x" * 40, "DATA cannot be decoded: it does not belong here"),
-        (header(Kind.HELLO, 1) + b"\xff", "something else than messages"),
-        (header(Kind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: 1,024 are the most"),
+        (message(Kind.WELCOME), "WELCOME cannot be decoded: it does not belong here"),
+        (message(Kind.DATA, b"x" * 40), "DATA cannot be decoded: it does not belong here"),
+        (message(Kind.HELLO, b"\xff"), "something else than messages"),
+        (header(Kind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: it has 4 to 1,028"),
+        (header(Kind.HELLO), "HELLO of 0 bytes cannot be decoded: it has 4 to 1,028"),
+        (message(Kind.HELLO, b"front", number=1), "HELLO cannot be decoded: it was altered on the way"),
         (header(ExchangeKind.GET), "it is no message of a muted pipeline"),
         (b"GET / HTTP/1.1\r\n\r\n", "it is no message of a muted pipeline"),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 from permitflow.errors import InvalidParametersError
 from permitflow.mute.channel import Boundary, Inlet
-from permitflow.mute.messages import Kind
+from permitflow.mute.messages import Kind, message
 from permitflow.mute.outside import CountReader
 from permitflow.mute.pipeline import Event, Lines, Pipeline, TcpSink, TcpSource
 from permitflow.mute.sockets import Address, Buffers, connected, listening
@@ -264,7 +264,7 @@ async def test_without_descriptors_it_waits_and_says_so_once(house: House, failu
     failures.extend([errno.ENFILE, errno.EMFILE, errno.EMFILE, errno.ECONNABORTED])
     _, writer = await asyncio.open_connection(*getattr(house, part).address)
     await until(lambda: not failures)
-    writer.write(header(Kind.HELLO))
+    writer.write(message(Kind.HELLO))
     await until(lambda: house.has_heard("opened"))
     (complaint,) = (event for event in house.events if event["event"] == "unreachable")
     assert "ulimit -n" in str(complaint["reason"])
