@@ -48,6 +48,24 @@ def two_scores(score: Any) -> list[tuple[int, str]]:
     return [(score.number, "once"), (score.number, "again")]
 
 
+def no_row(given: Any) -> None:
+    """A function that returns nothing."""
+
+
+def short_rows(sample: Any) -> list[tuple[int]]:
+    return [(sample.number,)]
+
+
+async def asynchronous(row: dict[str, Any]) -> Any:
+    return Sample(number=row["number"])
+
+
+def thirds_fail(sample: Any) -> bytes:
+    if sample.number == 3:
+        raise LookupError("3 cannot be serialized")
+    return bytes(sample.SerializeToString())
+
+
 def failing(row: dict[str, Any]) -> Any:
     raise LookupError(f"no sample for {row}")
 
@@ -89,6 +107,8 @@ class Service:
         self.dies_after: int | None = None
         self.answers_each, self.answers_late = 1, 0
         """Rate answers each request so often, and one that comes now when so many more have come."""
+        self.open_calls = 0
+        """Of Rate."""
         self.calls = self.given = self.consumed = self.most_ahead = 0
         self.recorded: list[Any] = []
         self.attempts: list[dict[str, Any]] = []
@@ -124,12 +144,20 @@ class Service:
         return Received(samples=received)
 
     async def rate(self, samples: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        self.calls += 1
+        self.attempts.append(dict(context.invocation_metadata()))
+        self.open_calls += 1
+        try:
+            async for score in self.rated(samples, context):
+                yield score
+        finally:
+            self.open_calls -= 1
+
+    async def rated(self, samples: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         import asyncio
 
         import grpc
 
-        self.calls += 1
-        self.attempts.append(dict(context.invocation_metadata()))
         waiting, received = list[Any](), 0
         async for sample in samples:
             received += 1

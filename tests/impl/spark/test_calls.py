@@ -78,6 +78,23 @@ def test_a_field_that_is_not_set_is_null_only_where_protobuf_keeps_that(service:
     assert (row["text"], row["number"], row["values"], row["light"]) == ("", 0, [], "7")
 
 
+@pytest.mark.parametrize("function", ["no_row", "short_rows"])
+def test_what_is_no_row_of_a_users_function_is_named(service: Service, function: str) -> None:
+    method = method_of(ReadCallOptions.parse(service.options("Watch")).call, client_streams=False)
+    made = Rows(
+        method, f"tests.support.samples_service:{function}", StructType().add("number", "long").add("word", "string")
+    )
+    with pytest.raises(SchemaMismatchError, match=r"here number, word; .* from the function of option 'rows', which"):
+        made.batch([Sample(number=3)])
+
+
+def test_what_is_no_message_of_a_users_function_is_named(service: Service) -> None:
+    method = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
+    made = Messages(method, "tests.support.samples_service:no_row", StructType().add("id", "long"))
+    with pytest.raises(SchemaMismatchError, match="here NoneType from the function of option 'message'"):
+        made.of(pa.record_batch({"id": [5]}))
+
+
 def test_a_message_that_contains_itself_needs_a_function(service: Service) -> None:
     with pytest.raises(SchemaMismatchError, match="name a function with option 'rows' or 'message'"):
         GrpcDataSource(service.options("Grow")).schema()
@@ -341,6 +358,18 @@ def test_a_service_that_answers_early_has_not_acknowledged_the_rows_behind(rows:
             writer(service).send(counted(service, rows, together=50), ())
         assert len(service.recorded) == 30
         assert service.given <= 30 + 4 * 50  # it takes no more from Spark
+
+
+def test_a_serializer_that_fails_sends_nothing_in_its_place(service: Service) -> None:
+    functions = {"message": "named", "serializer": "thirds_fail", "deserializer": "deserializer"}
+    options = service.options(
+        "Record", **{name: f"tests.support.samples_service:{it}" for name, it in functions.items()}
+    )
+    del options["module"]
+    sending = CallWriter(WriteCallOptions.parse(options), StructType().add("id", "long"))
+    with pytest.raises(LookupError, match="3 cannot be serialized"):
+        sending.send(counted(service, 10, together=1), ())
+    assert [sample.text for sample in service.recorded if not sample.text] == []
 
 
 def test_a_task_without_rows_is_answered_too(service: Service) -> None:

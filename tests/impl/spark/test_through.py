@@ -125,12 +125,13 @@ def test_a_service_that_reads_slowly_holds_the_rows_back() -> None:
 
 
 def test_a_job_that_stands_still_holds_the_service_back(service: Service) -> None:
-    answers = task(service, batch_messages=10, window_bytes=5).exchanged(orders(10_000), begin)
+    service.answers_each = 10_000
+    options: dict[str, Any] = {"one_to_one": False, "keep": [], "batch_messages": 10, "window_bytes": 5}
+    answers = task(service, given=NUMBERS, **options).exchanged(numbers(1), begin)
     assert next(answers).num_rows == 10
-    # Other calls go to and fro: the service could give more meanwhile.
-    for _ in range(3):
-        assert len(rows(task(service).exchanged(orders(1), begin))) == 1
-    assert service.given <= 3 + 10 + 2 * 64
+    with Service().served() as other:  # calls go to and fro: the service could give more meanwhile
+        assert len(rows(task(other).exchanged(orders(20), begin))) == 20
+    assert service.given <= 2 * 10 + 5
     answers.close()  # type: ignore[attr-defined]  # a generator
 
 
@@ -146,8 +147,11 @@ def test_a_service_that_waits_for_more_than_may_be_in_flight_is_told_of(service:
 def test_a_call_of_which_nobody_wants_more_is_cancelled(service: Service) -> None:
     answers = task(service, batch_messages=10).exchanged(orders(10_000), begin)
     next(answers)
+    assert service.open_calls == 1
     answers.close()  # type: ignore[attr-defined]  # a generator
-    assert service.given < 10_000
+    with Service().served() as other:
+        assert len(rows(task(other).exchanged(orders(20), begin))) == 20
+    assert service.open_calls == 0
 
 
 # Ends.
@@ -211,6 +215,7 @@ def test_a_null_that_the_request_cannot_keep_is_refused(service: Service) -> Non
         ({"in_flight": 0}, "option 'in_flight' must be a whole number from 1"),
         ({"nulls": "zero"}, "option 'nulls' must be one of refuse, default"),
         ({"rows": "tests.support.samples_service:two_scores"}, "option 'rows' needs the schema of its rows"),
+        ({"message": "tests.support.samples_service:asynchronous"}, "option 'message' must be no async function"),
         ({"channel": "tests.support.samples_service:no"}, "option 'channel' must be a function"),
     ],
 )

@@ -579,6 +579,19 @@ async def test_a_request_that_cannot_be_sent_is_refused() -> None:
             await values(numbers.through(calls.flow(stub.Double)))
 
 
+async def test_a_request_whose_value_cannot_be_sent_is_refused() -> None:
+    def serializer(message: Any) -> bytes:
+        if message == number(2):
+            raise ValueError("2 is odd here")
+        return bytes(message.SerializeToString())
+
+    async with serving(Sum=add) as stub:
+        method = stub.Sum
+        method._request_serializer = serializer
+        with pytest.raises(InvalidParametersError, match="2 is odd here"):
+            await Source([number(1), number(2), number(3)]).through(calls.sink(method))
+
+
 async def test_a_response_that_cannot_be_decoded_is_an_error() -> None:
     """grpc.aio gives None instead."""
     async with serving(Count=count) as stub:

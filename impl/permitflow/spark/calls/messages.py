@@ -8,7 +8,8 @@ whose absence protobuf keeps, is null.  Where it does not, a null is refused, or
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any, NamedTuple, TypeAlias
+from inspect import isasyncgenfunction, iscoroutinefunction
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import pyarrow as pa
 from google.protobuf import json_format
@@ -96,7 +97,7 @@ def function_of(option: str, name: str) -> Callable[..., Any]:
     """The user's function with this name, as in ``module:function``.
 
     Raises:
-        InvalidOptionError: it cannot be imported.
+        InvalidOptionError: it cannot be imported, or is asynchronous.
     """
     module, _, attribute = name.partition(":")
     found = getattr(_imported(option, name, module), attribute, None)
@@ -104,6 +105,8 @@ def function_of(option: str, name: str) -> Callable[..., Any]:
         raise InvalidOptionError(
             option=option, value=name, reason=f"must be a function: {module} has none of this name"
         )
+    if iscoroutinefunction(found) or isasyncgenfunction(found):
+        raise InvalidOptionError(option=option, value=name, reason="must be no async function: it is called as it is")
     return found  # type: ignore[no-any-return]  # the user's
 
 
@@ -259,12 +262,22 @@ class Rows:
     def _rows_of(self, message: object) -> Iterable[Mapping[str, object]]:
         given = self._rows(message)
         single = isinstance(given, Mapping | Row) or (isinstance(given, tuple) and len(given) == len(self._names))
+        if not single and not isinstance(given, Iterable):
+            self._refuse(given)
         return map(self._named, [given] if single else given)
 
     def _named(self, row: Any) -> Mapping[str, object]:
         if isinstance(row, Row):
             return row.asDict(recursive=True)
-        return row if isinstance(row, Mapping) else dict(zip(self._names, row, strict=True))
+        if isinstance(row, Mapping):
+            return row
+        if not isinstance(row, Sequence) or len(row) != len(self._names):
+            self._refuse(row)
+        return dict(zip(self._names, row, strict=True))
+
+    def _refuse(self, given: object) -> NoReturn:
+        theirs = f"{given!r} from the function of option 'rows', which is no row of these columns"
+        raise SchemaMismatchError(ours=", ".join(self._names), theirs=theirs)
 
 
 def _chosen(descriptor: _Fields, schema: StructType) -> Sequence[_Field]:
@@ -336,9 +349,16 @@ class Messages:
             SchemaMismatchError: a value does not fit into its field.
         """
         if self._function is not None:
-            return [self._function(row) for row in rows.to_pylist()]
+            return [self._own(self._function(row)) for row in rows.to_pylist()]
         assert self._kind is not None
         return [self._message(self._kind.DESCRIPTOR, row) for row in rows.to_pylist()]
+
+    def _own(self, message: object) -> object:
+        """The message that the user's function has made."""
+        if self._kind is not None and not isinstance(message, self._kind):
+            ours = f"{type(message).__name__} from the function of option 'message'"
+            raise SchemaMismatchError(ours=ours, theirs=self._kind.DESCRIPTOR.full_name)
+        return message
 
     def _message(self, descriptor: _Fields, row: Mapping[str, Any]) -> Message:
         fields = descriptor.fields_by_name

@@ -11,7 +11,7 @@ once.  Rows that were sent cannot be taken back: a job that fails has sent some.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,6 +22,9 @@ from permitflow.errors import EarlyAnswerError
 from permitflow.spark.calls.attempts import Attempts, Metadata
 from permitflow.spark.calls.messages import Messages, Method, method_of, require_channel
 from permitflow.spark.calls.options import CallOptions, WriteCallOptions
+
+if TYPE_CHECKING:
+    import grpc
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +82,8 @@ class _Sending:
         try:
             for batch in batches:
                 for at in range(0, batch.num_rows, _ROWS_TOGETHER):
-                    part = messages.of(batch.slice(at, _ROWS_TOGETHER))
+                    # Serialized here: where a serializer fails, gRPC would send an empty message.
+                    part = list(map(method.serialize, messages.of(batch.slice(at, _ROWS_TOGETHER))))
                     loop.run(lambda part=part: call.give(part))  # type: ignore[misc]  # binds the loop's value
                     rows += len(part)
             loop.run(call.end)
@@ -101,8 +105,8 @@ class _Call:
 
         self._offers: Offers[list[Any]] = Offers(1)
         self._channel = open_channel(self._options, ())
-        stub = self._channel.stream_unary(
-            self._method.name, request_serializer=self._method.serialize, response_deserializer=self._method.deserialize
+        stub: grpc.aio.StreamUnaryMultiCallable[bytes, object] = self._channel.stream_unary(
+            self._method.name, response_deserializer=self._method.deserialize
         )
         self._counts = calls.CallCounts()
         sink = calls.sink(stub, counts=self._counts, timeout=self._options.deadline_seconds, metadata=self._attempt)

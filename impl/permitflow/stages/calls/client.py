@@ -234,7 +234,7 @@ class _Run:
 
 
 class _Checked:
-    """Refuses requests of a type that the method cannot send.
+    """Refuses requests that the method cannot send.
 
     If a serializer fails, grpc.aio logs it and sends an empty message instead.
     """
@@ -242,23 +242,19 @@ class _Checked:
     def __init__(self, method: object) -> None:
         self._name = _name_of(method)
         self._serialize: Callable[[Any], object] | None = getattr(method, "_request_serializer", None)
-        self._types = set[type]()
 
     def require(self, request: object) -> None:
-        """Serialize the first request of each type.
+        """Serialize a request, which gRPC does once more.
 
         Raises:
             InvalidParametersError: the serializer fails.
         """
-        if type(request) in self._types:
-            return
         if self._serialize is not None:
             try:
                 self._serialize(request)
             except Exception as error:
                 rule = f"must be one that {self._name} can send ({type(error).__name__}: {error})"
                 raise InvalidParametersError(name="a request", value=request, rule=rule) from error
-        self._types.add(type(request))
 
 
 class _CallOverError(Exception):
