@@ -134,6 +134,8 @@ class ProducerStream(_Stream[C, RemoteReceiver]):
             raise
 
     def _rows_so_far(self) -> int:
+        if not self.name:  # both ends have not agreed yet
+            return 0
         numbers = self._end.statistics()
         return numbers.consumed_rows + numbers.inbox_rows
 

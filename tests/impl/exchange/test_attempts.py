@@ -14,14 +14,19 @@ from permitflow.errors import (
     ChannelSpentError,
     InvalidParametersError,
     JobTotalError,
+    ProtocolError,
     TaskRetryError,
 )
-from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.frames import End, Ended, EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.protocol.permits import PERMITS, ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports.carrier import Conversation
+from permitflow.transports.codec import decode_downstream
+from permitflow.transports.connection import PUT_STREAM
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_sender import RemoteSender
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
+from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 from tests.support.served import served
 
 SOON_SECONDS = 10.0
@@ -71,6 +76,25 @@ async def test_tasks_that_send_once_come_to_a_clean_end(retention: Retention, li
             await job.send(partition, partition)
         await job.commit(30)
         assert await job.read() == 30
+
+
+@BOTH
+async def test_an_attempt_counts_once_its_end_is_answered(retention: Retention) -> None:
+    """Its stream is still open when the job ends."""
+    async with (
+        served("orders/0", schema=BATCH.schema, retention=retention) as (_, address),
+        dialling(address, PUT_STREAM) as carrier,
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        await carrier.write([encoded(PUT_STREAM, put_frame(attempt=TaskAttempt("job", 0, 1)))])
+        await carrier.read()  # the agreement
+        for frame in (data(), End(1, 3, 0, until=EndOutcome.ACCEPTED)):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        while Ended(EndOutcome.ACCEPTED) not in decode_downstream(await carrier.read() or b"", PERMITS):
+            pass
+        async with put(address, "orders/0", BATCH.schema, total=JobTotal("job", 3)) as sender:
+            assert await sender.end(until=EndOutcome.ACCEPTED) is EndOutcome.ACCEPTED
+        carrier.half_close()
 
 
 @BOTH
@@ -133,6 +157,26 @@ async def test_a_late_attempt_does_not_break_what_its_job_has_ended(retention: R
         with pytest.raises(ChannelClosedError if retention is Retention.REPLAY else ChannelSpentError):
             await job.send(3)
         assert await job.read() == 10
+
+
+@BOTH
+async def test_an_attempt_that_breaks_the_rules_at_once_hears_of_it(retention: Retention) -> None:
+    """It has begun, and sends rows before both ends have agreed."""
+    async with (
+        served("orders/0", schema=BATCH.schema, retention=retention) as (_, address),
+        dialling(address, PUT_STREAM) as carrier,
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        for frame in (put_frame(attempt=TaskAttempt("job", 0, 1)), data(), put_frame()):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        carrier.half_close()
+        with pytest.raises(ProtocolError):
+            await read_to_the_end(carrier)
+
+
+async def read_to_the_end(carrier: Conversation) -> None:
+    while await carrier.read() is not None:
+        pass
 
 
 async def test_staged_rows_have_an_attempt_of_their_own(listen: str) -> None:
