@@ -216,6 +216,8 @@ def nobody_runs_ahead(evidence: Evidence) -> Iterator[str]:
 
 def bounds(schedule: Schedule) -> Iterator[tuple[tuple[Party, str], tuple[Party, str], int]]:
     """Who does what ahead of whom, by at most how many rows; of streams that begin once."""
+    # A blocking producer queues a window, and a blocking consumer returns permits before it can write down the rows.
+    has_blocking = Client.BLOCKING in (schedule.producer.client, schedule.consumer.client)
     if schedule.call:
         from permitflow.stages.calls import Window
 
@@ -224,8 +226,7 @@ def bounds(schedule: Schedule) -> Iterator[tuple[tuple[Party, str], tuple[Party,
         for giver, taker in schedule.hops:
             # gRPC takes one more message of a call whose connection has broken.
             yield (giver, "gave"), (taker, "took"), (most + 1) * rows
-    # A blocking consumer returns permits when it is given rows, before it can write them down.
-    elif (schedule.retention, schedule.consumer.client) == (Retention.ONCE, Client.ASYNCIO) and not schedule.is_gate:
+    elif schedule.retention is Retention.ONCE and not schedule.is_gate and not has_blocking:
         largest = schedule.producer.largest_chunk_rows
         if schedule.pipeline is not None:
             held = schedule.pipeline.rechunk_rows * (schedule.pipeline.prefetch + 1)
