@@ -340,7 +340,7 @@ class TcpSource:
         """
         self._listener = Listener(self.address, self.buffers, self._admit, self.pipeline.hear, source=self.name)
         self.address, self.sizes = self._listener.address, self._listener.sizes
-        self.connections: dict[str, _Sender] = {}
+        self.connections: dict[str, _OutsideSender] = {}
         self._admitted = self._next_line = 0
         self.pipeline.own(self)
 
@@ -349,7 +349,7 @@ class TcpSource:
         first, self._next_line = self._next_line, self._next_line + len(lines)
         self.feed(Lines(self.name, first, lines))
 
-    def _admit(self) -> "_Sender | None":
+    def _admit(self) -> "_OutsideSender | None":
         if len(self.connections) >= self.most_connections:
             silent = next((each for each in self.connections.values() if each.may_be_replaced), None)
             if silent is None:
@@ -358,7 +358,7 @@ class TcpSource:
             silent.close(f"it has said nothing, and there are {self.most_connections} connections")
         self._admitted += 1
         name = f"{self.name}/{self._admitted}"
-        made = self.connections[name] = _Sender(self, name)
+        made = self.connections[name] = _OutsideSender(self, name)
         return made
 
     def close(self) -> None:
@@ -368,7 +368,7 @@ class TcpSource:
             connection.close("the pipeline has ended")
 
 
-class _Sender(Connection):
+class _OutsideSender(Connection):
     """An outside sender: TCP stops it when it is not read, and the kernel's buffers are full."""
 
     def __init__(self, source: TcpSource, name: str) -> None:
