@@ -431,8 +431,10 @@ class Worker(Role):
             self.journal.note(sender.statistics())
 
     def passed_on(self, receiver: Any, pipeline: Pipeline) -> Source[pa.RecordBatch]:
-        rows = Source.receive(receiver).map(self.taken).rechunk(pipeline.rechunk_rows)
-        return (rows.async_boundary(pipeline.prefetch) if pipeline.prefetch else rows).map(self.given)
+        rows: Source[pa.RecordBatch] = Source.receive(receiver).map(self.taken).rechunk(pipeline.rechunk_rows)
+        given: Source[pa.RecordBatch]
+        given = (rows.async_boundary(pipeline.prefetch) if pipeline.prefetch else rows).map(self.given)
+        return given
 
     def taken(self, message: Message[pa.RecordBatch]) -> pa.RecordBatch:
         self.has_taken = True

@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.channels.waiting import ParkedSend, ReceiveLine, SendLine, Stopwatch
+from permitflow.channels.waiting import BoundLoop, ParkedSend, ReceiveLine, SendLine, Stopwatch
 from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
 from permitflow.errors import (
     ChannelAbortedError,
@@ -125,9 +125,10 @@ class _Channel(Generic[T]):
         self.accepts = True
         """May messages be sent?  Both ends are open and the stream has not been ended."""
         self._waiting, self._stopped = Stopwatch(clock), Stopwatch(clock)
-        self.takers: ReceiveLine[T] = ReceiveLine(self.receiver)
+        loop = BoundLoop(f"channel {name!r}")
+        self.takers: ReceiveLine[T] = ReceiveLine(self.receiver, loop)
         self._deliver = _delivery(self.sender, self.takers, self._stopped)
-        self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting)
+        self.line: SendLine[T] = SendLine(self.sender, self._deliver, self._waiting, loop)
         self._clock = clock
         self._opened_at = clock()
         self._over_at: float | None = None

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from permitflow.errors import LocalProtocolError
 from permitflow.protocol.flow import Inbound, Outbound
 from permitflow.protocol.messages import Message, Offered
 
@@ -53,6 +54,32 @@ class Stopwatch:
         return self._total + (self._clock() - self._since if self.running else 0.0)
 
 
+class BoundLoop:
+    """The event loop of the tasks that wait: the first one's, as for ``asyncio.Queue``."""
+
+    __slots__ = ("_loop", "_what")
+
+    def __init__(self, what: str) -> None:
+        """``what`` is bound, for error messages."""
+        self._what = what
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def require(self) -> None:
+        """Require that the loop that runs is the one in which others have waited.
+
+        Raises:
+            LocalProtocolError: it is another one.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise LocalProtocolError(
+                f"{self._what} is bound to another event loop, in which a task has waited: both ends belong to one; "
+                "between loops and threads use an exchange (serve, put, get), or async_callback"
+            )
+
+
 class ParkedSend(Generic[T]):
     """A waiting send: one message, or the slices of a chunk."""
 
@@ -92,10 +119,13 @@ class ParkedSend(Generic[T]):
 class SendLine(Generic[T]):
     """Waiting sends, oldest first: in the order in which the core holds their messages."""
 
-    __slots__ = ("_core", "_deliver", "_waiting", "parked")
+    __slots__ = ("_core", "_deliver", "_loop", "_waiting", "parked")
 
-    def __init__(self, core: Outbound[T], deliver: Callable[[Message[T]], None], waiting: Stopwatch) -> None:
+    def __init__(
+        self, core: Outbound[T], deliver: Callable[[Message[T]], None], waiting: Stopwatch, loop: BoundLoop
+    ) -> None:
         """The core decides; ``deliver`` passes a message to the receiver."""
+        self._loop = loop
         self.parked: deque[ParkedSend[T]] = deque()
         self._core = core
         self._deliver = deliver
@@ -115,6 +145,7 @@ class SendLine(Generic[T]):
         """
         self._waiting.start()
         try:
+            self._loop.require()
             while not parked.is_over:
                 await parked.sleep()
                 self.go(parked)
@@ -173,10 +204,11 @@ class SendLine(Generic[T]):
 class ReceiveLine(Generic[T]):
     """The receiver's inbox and the tasks that wait for a message, oldest first."""
 
-    __slots__ = ("_inbox", "_reserved", "futures")
+    __slots__ = ("_inbox", "_loop", "_reserved", "futures")
 
-    def __init__(self, inbox: Inbound[T]) -> None:
+    def __init__(self, inbox: Inbound[T], loop: BoundLoop) -> None:
         """Begin without waiting tasks."""
+        self._loop = loop
         self._inbox = inbox
         self.futures: deque[asyncio.Future[bool]] = deque()
         """Tasks that have not been woken."""
@@ -190,6 +222,7 @@ class ReceiveLine(Generic[T]):
 
     async def until_woken(self) -> None:
         """Wait, behind all other tasks, until there is a message for this task, or none can arrive."""
+        self._loop.require()
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
         try:

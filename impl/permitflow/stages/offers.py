@@ -9,12 +9,19 @@ from enum import Enum
 from typing import TypeVar
 
 from permitflow.channels.interface import require_count
-from permitflow.errors import BufferOverflowError, LocalProtocolError
+from permitflow.errors import BufferOverflowError, LocalProtocolError, StalledGraphError
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
 from permitflow.stages.core.ports import EMPTY
 from permitflow.stages.source import Source
+from permitflow.stages.standing import Look
 
 T = TypeVar("T")
+
+_OWN_QUEUE = (
+    "send waits for room in the queue of async_callback",
+    "the queue waits until its consumer asks for an element",
+    "the consumer does not ask: it is this task, or waits for it",
+)
 
 
 class Offered(Enum):
@@ -91,6 +98,7 @@ class Offers(AsyncIterator[T]):
 
         Raises:
             LocalProtocolError: ``max_waiting`` calls already wait.
+            StalledGraphError: nothing in this event loop can make room: the consumer awaits its own queue.
         """
         if self._queue.overflow is not Overflow.BLOCK or self._is_over:
             return self.offer(element)
@@ -102,15 +110,26 @@ class Offers(AsyncIterator[T]):
             )
         turn = asyncio.Event()
         self._waiting.append(turn)
+        is_stalled = False
+
+        def stall() -> None:
+            nonlocal is_stalled
+            is_stalled = True
+            turn.set()
+
+        look = Look(stall)
         try:
             while True:
                 await turn.wait()
                 turn.clear()
+                if is_stalled:
+                    raise StalledGraphError(chain=_OWN_QUEUE)
                 with self._lock:
                     answer = Offered.CLOSED if self._is_closed else self._add(element)
                 if answer is not Offered.DROPPED:
                     return answer
         finally:
+            look.end()
             self._waiting.remove(turn)
             self._wake_sender()
             self._wake_consumer()

@@ -6,15 +6,28 @@ All others have a task for each source (``Run``).  Both run the same stages over
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
-from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError
+from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError, StalledGraphError
 from permitflow.stages.core.edges import Entry, Exit
-from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_READY, Connection, Island
+from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_CLOSED, OUT_READY, Connection, Island, Stage
+from permitflow.stages.core.stalling import waiting_chain
+from permitflow.stages.standing import Look
 
 T = TypeVar("T")
 
@@ -239,7 +252,7 @@ class _OneTask(Elements[T]):
                         await asyncio.sleep(0)
                 await reading.read()
             else:
-                raise LocalProtocolError(f"a stage neither emits, nor asks, nor ends, though it is asked: {port!r}")
+                raise StalledGraphError(chain=waiting_chain(self._exit))
 
     def _advance(self) -> None:
         # Cancellations make no work for others.
@@ -286,6 +299,17 @@ class _Feeder:
         self._asked.set()
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._feed())
+
+    @property
+    def is_asked(self) -> bool:
+        """Is the source to give an element?"""
+        return self._reading.port.state & (OUT_READY | OUT_CLOSED) == OUT_READY
+
+    @property
+    def is_over(self) -> bool:
+        """Has its task ended, without an error to tell?"""
+        task = self.task
+        return task is not None and task.done() and (task.cancelled() or task.exception() is None)
 
     def cancel(self) -> None:
         """End the task.  If it is this task that runs, it sees by itself that its port is closed."""
@@ -337,6 +361,11 @@ class Run:
         self._island = plan.island
         self._exits = plan.exits
         self._feeders = [_Feeder(self, entry, iterable) for entry, iterable in plan.entries]
+        self._calls: set[asyncio.Task[None]] = set()
+        self.waiting: set[Exit[Any]] = set()
+        """Exits at which a call waits."""
+        self._look: Look | None = None
+        plan.island.outside = self
         self._timer: asyncio.TimerHandle | None = None
         self._is_started = False
         self._is_due = False
@@ -360,6 +389,72 @@ class Run:
             self._is_due = True
             self._loop.call_soon(self._go_on)
         self._set_timer()
+        if self.waiting and not is_left:
+            self.look_for_a_stall()
+
+    def look_for_a_stall(self) -> None:
+        """If no source is asked, no call and no timer runs, only a call at another exit can move the run."""
+        for feeder in self._feeders:
+            if feeder.is_asked:
+                return
+        if self._calls or self._timer is not None or self._is_due:
+            return
+        open_exits = [exit_ for exit_ in self._exits if not exit_.inlet.is_in_closed]
+        if not open_exits:
+            return
+        if any(exit_.inlet.is_available and exit_ in self.waiting for exit_ in open_exits):
+            return  # it is woken
+        if any(exit_ not in self.waiting for exit_ in open_exits):
+            # Somebody may still come for the others, if anything can happen in this loop.
+            if self._look is None:
+                self._look = Look(self._stall)
+            return
+        self._stall()
+
+    def _stall(self) -> None:
+        for exit_ in [*self.waiting]:
+            if not exit_.inlet.is_available and not exit_.inlet.is_in_closed:
+                exit_.failure = StalledGraphError(chain=waiting_chain(exit_))
+                exit_.inlet.cancel()
+                exit_.when_changed()
+        self.advance()
+
+    def end_look(self) -> None:
+        """A wait is over: the run moves."""
+        if self._look is not None:
+            self._look.end()
+            self._look = None
+
+    # What the island's stages ask of the outside.
+
+    def call(
+        self, made: Awaitable[T], stage: Stage[Any, Any], done: Callable[[T, BaseException | None], None]
+    ) -> Callable[[], object]:
+        """Await something in a task."""
+
+        async def awaited() -> T:
+            return await made
+
+        def on_done(task: asyncio.Task[T]) -> None:
+            self._calls.discard(task)
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            try:
+                done(EMPTY if error is not None else task.result(), error)
+            except BaseException as raised:
+                stage.fail_stage(raised)
+            self.advance()
+
+        # A coroutine itself, so that it ends properly where it is cancelled before it has begun.
+        task: asyncio.Task[T] = self._loop.create_task(made if isinstance(made, Coroutine) else awaited())
+        self._calls.add(task)  # type: ignore[arg-type]  # a task of whatever
+        task.add_done_callback(on_done)
+        return task.cancel
+
+    def read(self, entry: Stage[Any, Any], reads: AsyncIterable[Any] | Iterable[Any]) -> None:
+        """A task for a source that has come while the island runs."""
+        assert isinstance(entry, Entry), "only entries read"
+        self._feeders = [feeder for feeder in self._feeders if not feeder.is_over]
+        self._feeders.append(_Feeder(self, entry, reads))
 
     def _go_on(self) -> None:
         self._is_due = False
@@ -394,6 +489,8 @@ class Run:
         """
         if not all(exit_.inlet.is_in_closed for exit_ in self._exits):
             return
+        if self._calls:
+            await asyncio.wait(self._calls)
         errors: list[Exception] = []
         for feeder in self._feeders:
             try:
@@ -428,10 +525,19 @@ class _Fed(Elements[T]):
             await asyncio.sleep(0)
         self._exit.ask(port)
         self._run.advance()
-        while not (port.is_available or port.is_in_closed):
-            changed.clear()
-            self._since_turn = 0
-            await changed.wait()
+        if port.is_available or port.is_in_closed:
+            return port.is_available
+        run = self._run
+        run.waiting.add(self._exit)
+        try:
+            run.look_for_a_stall()  # one that was there before
+            while not (port.is_available or port.is_in_closed):
+                changed.clear()
+                self._since_turn = 0
+                await changed.wait()
+        finally:
+            run.waiting.discard(self._exit)
+            run.end_look()
         return port.is_available
 
     def _advance(self) -> None:

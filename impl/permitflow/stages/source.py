@@ -1,6 +1,6 @@
 """Streams as blueprints: ``Source(elements).map(f).buffer(16)`` describes a stream, and each iteration runs it anew."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isasyncgenfunction
@@ -13,20 +13,23 @@ from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
 from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
 from permitflow.protocol.frames import EndOutcome
 from permitflow.protocol.messages import Kind, Message
+from permitflow.stages.core.asynchronous import FlatMap, GroupedWithin, IdleTimeout, MapAsync
 from permitflow.stages.core.boundary import AsyncBoundary
 from permitflow.stages.core.drop_queue import Overflow
 from permitflow.stages.core.edges import Entry, Exit
-from permitflow.stages.core.elements import Filter, Map, MapConcat
+from permitflow.stages.core.elements import Filter, Map, MapConcat, Take
 from permitflow.stages.core.framing import Frames, Rechunk
-from permitflow.stages.core.graph import Broadcast, Merge, Zip
+from permitflow.stages.core.graph import Broadcast, Concat, Merge, Zip
 from permitflow.stages.core.ports import Island, Stage
 from permitflow.stages.core.rates import Batch, Buffer, Expand, Supervision, Throttle, ThrottleMode
 from permitflow.stages.running import Elements, Plan, elements_of, opened
+from permitflow.stages.threads import InThread
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 DEFAULT_PREFETCH = 16
+CLOSING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,26 @@ class Source(Generic[T]):
         return Source(_Made(make))
 
     @classmethod
+    def in_thread(
+        cls, iterable: Iterable[U], *, ahead: int = DEFAULT_PREFETCH, closing_seconds: float = CLOSING_SECONDS
+    ) -> "Source[U]":
+        """The elements of an iterable that blocks, such as a cursor or a file: a thread of each run reads it.
+
+        The thread begins with the first element that is asked for.  When the run is over, it closes the iterator, if
+        that has ``close``, and the run waits for it.
+
+        Args:
+            iterable: the thread alone uses it.
+            ahead: elements that it reads before they are asked for.
+            closing_seconds: how long a run that is over waits for a thread that does not come back from ``next``; then
+                it raises ``BlockedThreadError``, and the thread is left.
+
+        Raises:
+            InvalidParametersError: a number is out of its range.
+        """
+        return Source(InThread(iterable, ahead, closing_seconds))
+
+    @classmethod
     def receive(cls, receiver: ReceiveEnd[U]) -> "Source[Message[U]]":
         """The messages of a channel, until its end; ``message.payload`` is what was sent.
 
@@ -112,6 +135,50 @@ class Source(Generic[T]):
     def map_concat(self, function: Callable[[T], Iterable[U]]) -> "Source[U]":
         """Emit all that the function makes of each element, one by one."""
         return self._checked(lambda: MapConcat(function))
+
+    def take(self, count: int) -> "Source[T]":
+        """Emit ``count`` elements, and end; a further one is not asked for.
+
+        Raises:
+            InvalidParametersError: ``count`` is below 0.
+        """
+        return self._checked(lambda: Take(count))
+
+    def map_async(
+        self,
+        function: Callable[[T], Awaitable[U]],
+        at_most: int,
+        *,
+        is_ordered: bool = True,
+        supervision: Supervision = Supervision.STOP,
+    ) -> "Source[U]":
+        """Emit what the function's result gives when it is awaited, for at most ``at_most`` elements at a time.
+
+        Calls that run are cancelled, and awaited, when the run ends, and when a call before them fails; the results
+        before a failed call leave first.
+
+        Args:
+            function: a coroutine function, as a rule.
+            at_most: calls that run, and results that wait for the consumer, together.
+            is_ordered: in the order of the elements; else as the results come.
+            supervision: RESUME and RESTART drop an element whose call fails.
+
+        Raises:
+            InvalidParametersError: ``at_most`` is below 1.
+            NotAwaitableError: in a run: a result cannot be awaited.
+        """
+        return self._checked(lambda: MapAsync(function, at_most, is_ordered=is_ordered, supervision=supervision))
+
+    def flat_map(
+        self, function: "Callable[[T], Source[U] | AsyncIterable[U] | Iterable[U]]", at_most: int = 1
+    ) -> "Source[U]":
+        """Emit the elements of the streams that the function makes: one after the other, or ``at_most`` at a time.
+
+        Raises:
+            InvalidParametersError: ``at_most`` is below 1.
+        """
+        require_plain_stream(function)
+        return self._checked(lambda: FlatMap(function, _connect_stream, at_most))
 
     # Framing.
 
@@ -233,6 +300,22 @@ class Source(Generic[T]):
         """
         return self._checked(lambda: Throttle(cost, per_seconds, burst=burst, cost_of=cost_of, mode=mode))
 
+    def grouped_within(self, max_elements: int, seconds: float) -> "Source[list[T]]":
+        """Emit lists of up to ``max_elements``: when one is full, or ``seconds`` after its first element has come.
+
+        Raises:
+            InvalidParametersError: a number is out of its range.
+        """
+        return self._checked(lambda: GroupedWithin(max_elements, seconds))
+
+    def idle_timeout(self, seconds: float) -> "Source[T]":
+        """Fail with ``IdleTimeoutError`` if an element that was asked for does not come within ``seconds``.
+
+        Raises:
+            InvalidParametersError: ``seconds`` is not above 0.
+        """
+        return self._checked(lambda: IdleTimeout(seconds))
+
     def async_boundary(self, prefetch: int = DEFAULT_PREFETCH) -> "Source[T]":
         """Let the stages before this one run ahead, by up to ``prefetch`` elements, a power of two.
 
@@ -252,6 +335,10 @@ class Source(Generic[T]):
     def merge_preferred(self, *others: "Source[T]") -> "Source[T]":
         """As ``merge``, but an element of this source overtakes those of the others."""
         return self._joined(partial(Merge, prefers_first=True), *others)
+
+    def concat(self, *others: "Source[T]") -> "Source[T]":
+        """Emit the elements of this source, then those of the others, each when the one before it has ended."""
+        return self._joined(Concat, *others)
 
     def zip(self, other: "Source[U]") -> "Source[tuple[T, U]]":
         """Emit pairs, until one of the sources ends."""
@@ -415,14 +502,40 @@ def open_run(*sources: Source[T]) -> OpenRun[T]:
     return OpenRun(sources)
 
 
+def require_plain_stream(function: object) -> None:
+    """Require what ``flat_map`` takes: an asynchronous generator makes a stream, a coroutine function does not."""
+    if not isasyncgenfunction(function):
+        require_plain(function, place="flat_map(function)", hint="map_async, then flat_map, awaits it")
+
+
 def _plan(outlets: Sequence[_Outlet]) -> Plan:
     """Make the stages of a blueprint, and connect them."""
     island = Island()
     exits: list[Exit[Any]] = [Exit() for _ in outlets]
+    entries, _ = _connect(island, outlets, exits)
+    return Plan(island, entries, exits)
+
+
+def _connect_stream(island: Island, made: object, consumer: Stage[Any, Any]) -> list[Stage[Any, Any]]:
+    """Add the stages of another stream to an island that runs."""
+    source = made if isinstance(made, Source) else Source(cast("Iterable[Any]", made))
+    entries, stages = _connect(island, [source._outlet], [consumer])
+    for entry, reads in entries:
+        island.outside.read(entry, reads)
+    return stages
+
+
+_Entries = list[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]]
+
+
+def _connect(
+    island: Island, outlets: Sequence[_Outlet], consumers: Sequence[Stage[Any, Any]]
+) -> tuple[_Entries, list[Stage[Any, Any]]]:
+    stages: list[Stage[Any, Any]] = []
     entries: list[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]] = []
     shared: dict[_Node, tuple[Stage[Any, Any], set[int]]] = {}
     # Depth first, so that the inlets of a stage are connected in their order.
-    ahead: list[tuple[_Outlet, Stage[Any, Any]]] = [*zip(outlets, exits, strict=True)]
+    ahead: list[tuple[_Outlet, Stage[Any, Any]]] = [*zip(outlets, consumers, strict=True)]
     ahead.reverse()
     while ahead:
         (node, number), consumer = ahead.pop()
@@ -430,6 +543,7 @@ def _plan(outlets: Sequence[_Outlet]) -> Plan:
             stage, used = shared[node]
         else:
             stage, used = node.make(), set()
+            stages.append(stage)
             if node.outlets > 1:
                 shared[node] = (stage, used)
             if isinstance(stage, Entry):
@@ -443,4 +557,4 @@ def _plan(outlets: Sequence[_Outlet]) -> Plan:
         if len(used) != node.outlets:
             rule = f"must all be in one run: join them again, or open all {node.outlets} with open_run"
             raise InvalidParametersError(name="branches of a broadcast", value=sorted(used), rule=rule)
-    return Plan(island, entries, exits)
+    return entries, stages

@@ -10,7 +10,7 @@ from typing import cast
 import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.channels.waiting import ParkedSend, SendLine, Stopwatch
+from permitflow.channels.waiting import BoundLoop, ParkedSend, SendLine, Stopwatch
 from permitflow.chunks import slices, tail
 from permitflow.errors import (
     ChannelCancelledError,
@@ -60,7 +60,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._is_optimistic = self._core.is_optimistic
         self._writer = MessageWriter(self._codec, self.parameters)
         self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
-        self._line = SendLine(self._core, self._post, self._waiting)
+        self._line = SendLine(self._core, self._post, self._waiting, BoundLoop(f"channel {self.name!r}"))
 
     # Sending.
 

@@ -31,8 +31,19 @@ PASSING: dict[str, Callable[[Numbers], Numbers]] = {
     "merge": lambda s: s.merge(Source(()), Source(())),
     "merge_preferred": lambda s: s.merge_preferred(Source(())),
     "zip": lambda s: s.zip_with(Source(range(10_000)), lambda n, _: n),
+    "concat": lambda s: s.concat(Source(()), Source(())),
+    "take": lambda s: s.take(10_000),
+    "map_async": lambda s: s.map_async(lambda n: after(n % 3 / 10, n), at_most=3),
+    "flat_map": lambda s: s.flat_map(lambda n: Source([n]).buffer(1)),
+    "grouped_within": lambda s: s.grouped_within(3, 0.5).map_concat(iter),
+    "idle_timeout": lambda s: s.idle_timeout(100.0),
     "diamond": lambda s: diamond(s),
 }
+
+
+async def after(seconds: float, number: int) -> int:
+    await asyncio.sleep(seconds)
+    return number
 
 
 def diamond(stream: Numbers) -> Numbers:

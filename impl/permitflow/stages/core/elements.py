@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from permitflow.callables import plain_of_one, refuse_awaitable, require_plain
 from permitflow.errors import AsyncFunctionError
+from permitflow.stages.core.parameters import require_at_least
 from permitflow.stages.core.ports import EMPTY, Connection, HoldingStage, Stage
 
 A = TypeVar("A")
@@ -56,6 +57,32 @@ class Filter(Stage[A, A]):
             self.outlet.push(element)
         else:
             inlet.pull()
+
+
+class Take(Stage[A, A]):
+    """Emits so many elements, then completes: a further one is not asked for."""
+
+    def __init__(self, count: int) -> None:
+        """``count`` may be 0.
+
+        Raises:
+            InvalidParametersError: ``count`` is below 0.
+        """
+        super().__init__()
+        require_at_least(0, count=count)
+        self._left = count
+
+    def start(self) -> None:
+        """Of no elements, the first is not asked for."""
+        if not self._left:
+            self.complete_stage()
+
+    def on_push(self, inlet: Connection[A]) -> None:
+        """Emit the element, and complete behind the last one."""
+        self._left -= 1
+        self.outlet.push(inlet.grab())
+        if not self._left:
+            self.complete_stage()
 
 
 class MapConcat(HoldingStage[A, B]):

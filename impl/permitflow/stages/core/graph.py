@@ -70,6 +70,45 @@ class Merge(HoldingStage[A, A]):
             super().on_upstream_finish(inlet)
 
 
+class Concat(HoldingStage[A, A]):
+    """Emits the elements of its inlets, one inlet after the other; a later one is not asked before its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = 0
+        self._failures: dict[Connection[A], BaseException] = {}
+
+    def holds(self) -> bool:
+        """An inlet whose turn has not come may have elements."""
+        return self._turn < len(self.inlets)
+
+    def on_push(self, inlet: Connection[A]) -> None:
+        """Emit the element."""
+        self.outlet.push(inlet.grab())
+
+    def on_pull(self, outlet: Connection[A]) -> None:
+        """Ask the inlet whose turn it is."""
+        self.ask(self.inlets[self._turn])
+
+    def on_upstream_finish(self, inlet: Connection[A]) -> None:
+        """The next inlet that is open has its turn; the end, or the failure, of a later one waits for its turn."""
+        while self.holds() and self.inlets[self._turn].is_in_closed:
+            failure = self._failures.get(self.inlets[self._turn])
+            if failure is not None:
+                self.fail_stage(failure)
+                return
+            self._turn += 1
+        if not self.holds():
+            self.complete_stage()
+        elif self.outlet.is_asked:
+            self.ask(self.inlets[self._turn])
+
+    def on_upstream_failure(self, inlet: Connection[A], error: BaseException) -> None:
+        """Fail when it is the inlet's turn."""
+        self._failures[inlet] = error
+        self.on_upstream_finish(inlet)
+
+
 class Zip(HoldingStage[Any, B]):
     """Emits one element made of one element of each inlet.
 

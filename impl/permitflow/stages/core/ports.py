@@ -9,7 +9,8 @@ the other, so that a long chain needs no deep stack.  Names and rules are those 
 """
 
 from collections import deque
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from permitflow.errors import LocalProtocolError
 
@@ -304,8 +305,25 @@ class HoldingStage(Stage[A, B]):
         self.on_upstream_finish(inlet)
 
 
+class Outside(Protocol):
+    """What the island's shell does for its stages."""
+
+    def call(
+        self, made: Awaitable[B], stage: Stage[Any, Any], done: Callable[[B, BaseException | None], None]
+    ) -> Callable[[], object]:
+        """Await something, then call ``done`` for the stage, and run the island; returns what cancels it."""
+        ...
+
+    def read(self, entry: Stage[Any, Any], reads: Any) -> None:
+        """Read for an entry that was added while the island runs."""
+        ...
+
+
 class Island:
     """Stages that run together, one event after the other."""
+
+    outside: Outside
+    """Where stages act alone."""
 
     def __init__(self) -> None:
         self._queue: deque[Connection[Any]] = deque()
@@ -341,11 +359,7 @@ class Island:
     def start(self, now: float) -> None:
         """Begin the run; ``run`` must follow."""
         self.now = now
-        for stage in self._stages:
-            try:
-                stage.start()
-            except BaseException as error:
-                stage.fail_stage(error)
+        self.begin(self._stages)
 
     def run(self, most_events: int, now: float = 0.0) -> bool:
         """Run the events in the queue, and those that follow from them.
@@ -402,6 +416,21 @@ class Island:
             # Otherwise both ends have closed it: they need not hear of each other.
         except BaseException as error:
             stage.fail_stage(error)
+
+    # Stages that come and go while the island runs.
+
+    def begin(self, stages: Iterable[Stage[Any, Any]]) -> None:
+        """Begin with stages that were connected meanwhile."""
+        for stage in stages:
+            try:
+                stage.start()
+            except BaseException as error:
+                stage.fail_stage(error)
+
+    def forget(self, stages: Iterable[Stage[Any, Any]]) -> None:
+        """Keep no stage that is over."""
+        for stage in stages:
+            self._stages.pop(stage, None)
 
     # Time.
 
