@@ -40,6 +40,8 @@ def _with_subcommands(name: str, command: Command) -> Iterator[tuple[str, Comman
     if isinstance(command, TyperGroup):
         for child_name, child in command.commands.items():
             assert isinstance(child, TyperCommand | TyperGroup)
+            if child.hidden:
+                continue
             yield from _with_subcommands(f"{name} {child_name}", child)
 
 

@@ -63,7 +63,7 @@ def test_only_possible_sizes_are_drawn_and_all_of_a_few(sizes: ChunkSizes) -> No
         (lambda: WeightedSizes([]), "rows must name at least one size"),
         (lambda: WeightedSizes([0]), "rows must name a size above 0"),
         (lambda: WeightedSizes([1, -2]), "rows must not be negative, not -2"),
-        (lambda: WeightedSizes([1, 2], [1]), "weights must be 2, one for each size"),
+        (lambda: WeightedSizes([1, 2], [1]), "weights must have 2 values, one for each size"),
         (lambda: WeightedSizes([1, 2], [1, 0]), "weights must all be above 0"),
         (lambda: UniformSizes(5, 4), "most must be at least 5, not 4"),
         (lambda: UniformSizes(0, 0), "most must be at least 1, not 0"),
