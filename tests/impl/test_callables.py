@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from mypy import api
 
+from permitflow import open_channel
 from permitflow.callables import plain, require_plain
 from permitflow.errors import AsyncFunctionError, InvalidParametersError
+from permitflow.mute.pipeline import Pipeline
+from permitflow.mute.scheduler import MuteScheduler
 from permitflow.stages import Overflow, Source
 
 STREAM: Any = Source([1, 2, 3, 4])
@@ -65,6 +68,25 @@ def test_a_function_that_must_be_awaited_is_refused_at_once(place: str, colour: 
         return  # it makes the stream that is wanted
     with pytest.raises(AsyncFunctionError, match=PLACES_TOLD.get(place, place.partition("(")[0])):
         PLACES[place](COLOURED[colour])
+
+
+def pipeline(function: Callable[..., Any]) -> None:
+    Pipeline(hear=function)
+
+
+OTHERS: dict[str, Callable[[Any], object]] = {
+    "open_channel": lambda f: open_channel(record=f),
+    "hear": pipeline,
+    "choose": lambda f: MuteScheduler(f),
+    "behaviour": lambda f: MuteScheduler[int]().spawn("actor", f),
+}
+
+
+@pytest.mark.parametrize("colour", COLOURED)
+@pytest.mark.parametrize("place", OTHERS)
+async def test_channels_and_mute_refuse_what_must_be_awaited(place: str, colour: str) -> None:
+    with pytest.raises(AsyncFunctionError, match=place):
+        OTHERS[place](COLOURED[colour])
 
 
 @pytest.mark.parametrize("place", PLACES)

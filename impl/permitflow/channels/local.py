@@ -12,6 +12,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
+from permitflow.callables import require_plain
 from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, ReceiveLine, SendLine, Stopwatch
@@ -57,6 +58,8 @@ def open_channel(
     if not isinstance(parameters, Parameters):
         rule = "must be the parameters of a flow, such as ChannelParameters"
         raise InvalidParametersError(name="parameters", value=parameters, rule=rule)
+    if record is not None:
+        require_plain(record, place="open_channel(record=…)")
     channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock(), group=group)
     return LocalSender(channel), LocalReceiver(channel)
 

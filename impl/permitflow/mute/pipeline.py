@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
 
+from permitflow.callables import plain_of_one
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
@@ -168,7 +169,7 @@ class Pipeline:
         if not 0 < stall_seconds < inf:  # NaN neither
             raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0, and finite")
         self.graph = MuteGraph()
-        self.hear = hear
+        self.hear = plain_of_one(hear, place="hear")
         self._stall_seconds = stall_seconds
         self._loop = asyncio.get_running_loop()
         self._sources: dict[str, _Source] = {}
@@ -212,7 +213,7 @@ class Pipeline:
         """Add an upstream of another process; it is told by ``send`` who mutes, now and later."""
         self.graph.add_remote(name)
         self.graph.connect(name, downstream)
-        self._remotes[name] = downstream, send
+        self._remotes[name] = downstream, plain_of_one(send, place="add_remote(send=…)")
         self.settle()
 
     def remove_remote(self, name: str) -> None:

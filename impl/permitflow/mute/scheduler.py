@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
+from permitflow.callables import plain, plain_of_one
 from permitflow.errors import InvalidParametersError, LocalProtocolError
 
 M = TypeVar("M")
@@ -62,7 +63,7 @@ class MuteScheduler(Generic[M]):
         """
         if batch < 1:
             raise InvalidParametersError(name="batch", value=batch, rule="must be at least 1")
-        self._choose, self._batch = choose, batch
+        self._choose, self._batch = plain_of_one(choose, place="choose"), batch
         self._actors: dict[str, _Actor[M]] = {}
         self._ready: list[str] = []
         self._running: str | None = None
@@ -72,11 +73,12 @@ class MuteScheduler(Generic[M]):
         """Add an actor.
 
         Raises:
+            AsyncFunctionError: the behaviour is a coroutine function, which nobody would await.
             LocalProtocolError: the name is taken.
         """
         if name in self._actors:
             raise LocalProtocolError(f"there is an actor {name!r} already; each needs a name of its own")
-        self._actors[name] = _Actor(behaviour)
+        self._actors[name] = _Actor(plain(behaviour, place="behaviour"))
 
     def send(self, to: str, message: M) -> None:
         """Deliver a message; if an actor that runs has sent it, that one may be muted.
