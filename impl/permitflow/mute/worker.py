@@ -38,6 +38,7 @@ from permitflow.mute.wordcount import Saving, WordCount
 MOST_ORDER_BYTES = 4_096
 MOST_ANSWER_BYTES = 1 << 20
 _SHOWN_BYTES = 80
+_LAST_PORT = 65_535
 _MOST_NAME_BYTES = 200
 
 
@@ -125,9 +126,14 @@ def address_of(text: str) -> Address:
         InvalidOptionError: it is none.
     """
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
+    try:
+        host.encode("idna")  # as a name lookup does
+        number = int(port) if port.isascii() and port.isdecimal() else -1
+    except ValueError:
+        number = -1
+    if not host or not 0 <= number <= _LAST_PORT:
         raise InvalidOptionError(option="address", value=text, reason="must be host:port")
-    return host, int(port)
+    return host, number
 
 
 def text_of(address: Address) -> str:

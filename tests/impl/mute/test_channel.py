@@ -515,5 +515,6 @@ def test_settings_that_make_no_worker_are_refused(settings: dict[str, object], c
 def test_settings_and_addresses_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="are no settings"):
         WorkerSettings.from_json('{"colour": "red"}')
-    with pytest.raises(InvalidOptionError, match="must be host:port"):
-        address_of("localhost")
+    for text in ("localhost", ":5", "localhost:65536", "localhost:" + "9" * 5_000, "a..b:5"):
+        with pytest.raises(InvalidOptionError, match="must be host:port"):
+            address_of(text)
