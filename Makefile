@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults reruns hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all test-random check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults reruns hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ test: check  ## check, then all tests but those that take long: twelve minutes o
 
 test-all: check  ## check, then all tests: before a release, or when Spark, pictures or the specification are concerned
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15
+
+test-random: setup  ## the drawn tests, drawn anew and ten times as many; failures are kept in .hypothesis and tried first (a quarter of an hour)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope -m hypothesis --hypothesis-profile=random
 
 check: setup  ## style, types, architecture
 	@$(BIN)/ruff check
@@ -45,7 +48,7 @@ mutants-of: setup  ## mistakes in one file, made by cosmic-ray: make mutants-of 
 	@$(BIN)/python -m pip install --quiet --editable ".[mutants]"
 	@$(WITH_JAVA) $(BIN)/python tools/mutants.py --of $(FILE) $(TESTS)
 
-matrix: setup  ## the oldest and the newest releases of what we need; writes docs/reference/versions.md (half an hour)
+matrix: setup  ## the oldest and the newest releases of what we need; writes docs/reference/versions.md (a quarter of an hour)
 	@$(WITH_JAVA) $(BIN)/python tools/version_matrix.py
 
 proto: setup  ## regenerate the protobuf modules
