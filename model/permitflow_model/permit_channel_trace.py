@@ -1,4 +1,4 @@
-"""Recorded runs of a permit channel as behaviours of ``PermitChannel``.
+"""Recorded runs of a permit channel as behaviours of ``PermitChannel``: of both ends, or of one end alone.
 
 A trace event is one action at one end, with the chunk's rows and the permits concerned.  Most events are one step of
 the model.  Where an implementation does more at once than the specification, the event is explained by several

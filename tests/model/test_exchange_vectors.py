@@ -55,7 +55,6 @@ def rows(count: int) -> tuple[Permits]:
 
 
 def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> None:
-    """V1.5."""
     channel.send(255)
     assert channel.receive() == ()
     assert (channel.state.unreturned, channel.state.permits.rows) == (255, 1793)
@@ -65,7 +64,7 @@ def test_the_largest_chunk_fits_beside_the_largest_residue(channel: Channel) -> 
 
 
 def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
-    """V1.7: a chunk costs at most 8 - 4 at the sender, the receiver returns at 8."""
+    """A chunk costs at most 8 - 4 at the sender, the receiver returns at 8."""
     channel = Channel(Parameters(row_permits=8, permit_batch=8, max_chunk_cost=4, sizes=(3, 4)))
     channel.send(4)
     assert channel.receive() == ()
@@ -78,7 +77,7 @@ def test_a_receiver_with_a_larger_batch_hangs_the_sender() -> None:
 
 @pytest.mark.parametrize("permit_batch_up", range(6))
 def test_different_batches_are_live_up_to_one_above_the_senders(permit_batch_up: int) -> None:
-    """V1.7, exhaustively for a window of 6."""
+    """Exhaustively for a window of 6."""
     for permit_batch_down in range(1, 9):
         max_chunk_cost = 6 - permit_batch_up
         parameters = Parameters(
@@ -96,7 +95,7 @@ def test_different_batches_are_live_up_to_one_above_the_senders(permit_batch_up:
 
 
 def test_configurations_without_room_for_a_chunk_are_refused() -> None:
-    """V1.8: permit_batch = row_permits leaves a max_chunk_cost of 0, a larger one a negative one."""
+    """A ``permit_batch = row_permits`` leaves a max_chunk_cost of 0, a larger one a negative one."""
     for permit_batch in (4, 5):
         with pytest.raises(ValueError, match="max_chunk_cost must be at least 1"):
             Parameters(row_permits=4, permit_batch=permit_batch, max_chunk_cost=4 - permit_batch, sizes=(1,))

@@ -52,6 +52,8 @@ class Marks:
     """When a muter mutes: with a backlog above ``high_mark``; and when it unmutes: at ``low_mark``, or below.
 
     With marks of 0 a sink mutes after each write that the kernel did not take whole, as Wallaroo's does.
+
+    Spec: High, Low of Mute.
     """
 
     high_mark: int = 0
@@ -145,6 +147,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: an end is unknown, the edge is there already, or would close a cycle.
+
+        Spec: Join of Mute.
         """
         node, below = self._node(upstream), self._node(downstream)
         edge = Edge(upstream, downstream)
@@ -214,6 +218,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: there is no such edge.
+
+        Spec: Lose of Mute.
         """
         self._queue(upstream, downstream).clear()
         self._tell(Edge(upstream, downstream))
@@ -228,6 +234,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: it is no muter, or has left already.
+
+        Spec: Dispose of Mute.
         """
         node = self._muter(muter)
         if node.epochs.get(muter, 0) % 2:
@@ -242,6 +250,8 @@ class MuteGraph:
         Raises:
             LocalProtocolError: it is no muter, or has left.
             InvalidParametersError: the backlog is negative.
+
+        Spec: Evaluate of Mute.
         """
         if backlog < 0:
             raise InvalidParametersError(name="backlog", value=backlog, rule="must be at least 0")
@@ -278,6 +288,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: there is no such node.
+
+        Spec: Repeat of Mute.
         """
         for upstream in self._node(name).upstreams:
             self._tell(Edge(upstream, name))
@@ -297,6 +309,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: there is no such edge, or nothing is in flight on it.
+
+        Spec: Hear of Mute.
         """
         queue = self._queue(upstream, downstream)
         if not queue:
@@ -364,6 +378,8 @@ class MuteGraph:
 
         Raises:
             LocalProtocolError: it is no source.
+
+        Spec: IsMuted of Mute.
         """
         return bool(self.muted_by(source))
 

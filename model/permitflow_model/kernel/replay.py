@@ -1,4 +1,4 @@
-"""Is a recorded run a behaviour of the model?
+"""Is a recorded run a behaviour of the model?  Two ways to put its logs together.
 
 A run is recorded as one or more *logs*.  Each holds what one process did, in its order; nothing is known about the
 order of events in different logs, because clocks are not trusted.  ``replay`` puts them together itself: it takes
@@ -23,13 +23,10 @@ wait for each other, or for a log that is over: then at least one of them cannot
 Where one event may be explained by several steps (which of two equal chunks was withdrawn?) all explanations are
 followed.  They may differ only in variables of kind (a); then they starve together, and 1 to 3 hold for the set.
 
-Search all orders: is there one of the recorded events that is a behaviour of the model?
-
-``kernel.replay`` merges logs greedily, which is right where they share nothing but queues.  Where several recorders
-look at one and the same state (a driver, its logs on disk, its tasks, its sink), the order of their events matters, and
-a step that is possible now may be the wrong one to take.  So the search tries all orders that keep each log's own
-order, first those that take the earlier logs' events first.  It uses no clock and tries no world twice; as the model
-lets few logs go on at a time, the search is short.
+The greedy merge is wrong where several recorders look at one and the same state (a driver, its logs on disk, its
+tasks, its sink): the order of their events matters, and a step that is possible now may be the wrong one to take.
+There ``interleave`` tries all orders that keep each log's own order, first those that take the earlier logs' events
+first.  It uses no clock and tries no world twice; as the model lets few logs go on at a time, the search is short.
 """
 
 from collections import deque

@@ -1,13 +1,13 @@
-"""A queue of which only the number, the sums and the folds of the items are known.
+"""Two symbolic queues in place of the model's: one that knows only sums, and one that keeps its items.
 
-It has the interface of the model's queue, and behaves like every real queue at once: taking an item gives a fresh one,
-with assumptions that hold for any queue (``kernel/queue_facts.py`` proves them for arrays).  Sums and folds are all
-that it knows about the order of the unknown items; pushed items are remembered.
+The first knows the number, the sums and the folds of its items, and nothing else.  It has the interface of the
+model's queue, and behaves like every real queue at once: taking an item gives a fresh one, with assumptions that hold
+for any queue (``kernel/queue_facts.py`` proves them for arrays).  Sums and folds are all that it knows about the
+order of the unknown items; pushed items are remembered.
 
-A queue that keeps all its items: any sequence of them, as the solver's own sequences.
-
-Two of them are equal if they hold equal items in the same order.  Taking an item apart gives a fresh one, and a fresh
-rest: a queue that is not empty is an item and a rest, and only one.
+The second keeps all its items: it is any sequence of them, as the solver's own sequences.  Two of them are equal if
+they hold equal items in the same order.  Taking an item apart gives a fresh one, and a fresh rest: a queue that is
+not empty is an item and a rest, and only one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""Proves assumptions about queues: laws of sums, and dead ends of folds.
+"""Proves what the symbolic queue assumes, laws of sums and dead ends of folds: they hold for every array of items.
 
 A statement that holds for no items, and for one more item if it holds before, holds for every queue.
-
-Proves the assumptions of the symbolic queue: they hold for every array of items.
 
 Item ``i`` measures ``item(i)``; ``sum(low, high)`` adds up the items from ``low`` up to, but not including, ``high``,
 oldest first.  Every queue of ``n`` items is such an array, and its sum is ``sum(0, n)``.  The only facts about ``plus``

@@ -1,15 +1,14 @@
-"""The protocol comes to rest: each of its steps brings permits nearer to the sender.
+"""Progress: the protocol comes to rest, in which state it does, and how soon a waiting chunk is sent.
 
-The rank counts, for each permit, how many places it still has to pass.  It falls with every action of the protocol,
-so a waiting message is served, or stuck, after a bounded number of them.
+*It comes to rest*, since each step brings permits nearer to the sender.  The rank counts, for each permit, how many
+places it still has to pass.  It falls with every action of the protocol, so a waiting message is served, or stuck,
+after a bounded number of them.
 
-Delivery: when no step of the protocol is possible any more, every offered message has been consumed.
+*At rest everything is delivered*: when no step of the protocol is possible any more, every offered message has been
+consumed.
 
-``rank-falls`` shows that the protocol comes to rest, ``bounded-response`` shows when; this shows in which state.
-
-How soon the oldest waiting chunk is sent, in steps of the protocol.
-
-Each step but SendChunk uses up some of three supplies, and adds to none:
+*How soon the oldest waiting chunk is sent*, in steps of the protocol: each step but SendChunk uses up some of three
+supplies, and adds to none:
 
 * the *way* of row permits to the application: two steps in flight, one in the inbox; at most 2 R in all;
 * the row permits *away* from the sender: each grant brings back permit_batch or more of at most R, so there are at most

@@ -1,21 +1,17 @@
-"""How a channel gets stuck: the receiver keeps permits back below its batch, until a chunk costs more than the rest.
+"""When a channel can get stuck, and when never: exact thresholds, for any chunk sizes and for given ones.
 
+Live means: in no state that satisfies the inductive invariant does a message wait while the protocol cannot move.  The
+converse is shown by runs: the receiver keeps permits back below its batch, until a chunk costs more than the rest.
 These runs are symbolic: one obligation stands for the step from any residue to the next, so that by induction every
 pile is reached, whatever the parameters.
 
-When a channel can get stuck, and when never: the exact thresholds, in both directions.
+For a set of chunk sizes: a *pile* is a sum of costs of offered chunks, all partial sums below permit_batch.  Let
+``piles`` be a set that holds 0 and, with each of its members, every larger pile that one more chunk makes.  Then
+every residue is in it (by induction over steps), so a stuck chunk finds a pile that leaves too little.  The smallest
+such set is the set of piles; each of its members is reached, or the channel gets stuck on the way there (by induction
+over piles).
 
-Live means: in no state that satisfies the inductive invariant does a message wait while the protocol cannot move.  The
-runs above show the converse.
-
-The exact condition for any set of chunk sizes.
-
-A *pile* is a sum of costs of offered chunks, all partial sums below permit_batch.  Let ``piles`` be a set that holds 0
-and, with each of its members, every larger pile that one more chunk makes.  Then every residue is in it (by induction
-over steps), so a stuck chunk finds a pile that leaves too little.  The smallest such set is the set of piles; each of
-its members is reached, or the channel gets stuck on the way there (by induction over piles).
-
-The idle flush: no batching deadlock, and an idle channel that holds all its permits again.
+With the idle flush batching cannot deadlock, and an idle channel holds all its permits again.
 """
 
 from collections.abc import Callable

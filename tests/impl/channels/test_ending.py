@@ -169,7 +169,6 @@ async def test_a_send_that_gives_up_after_the_end_does_not_hold_it_up() -> None:
 
 
 async def test_closing_the_receiver_wakes_every_send_with_its_message() -> None:
-    """V1.1."""
     sender, receiver = channel(2)
     await sender.send_barrier("b1")
     assert receiver.receive_nowait().payload == "b1"

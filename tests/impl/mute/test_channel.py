@@ -91,7 +91,7 @@ def exact(reader: CountReader, sent: Sequence[bytes]) -> Callable[[], bool]:
 
 
 async def test_a_stalled_reader_behind_a_second_worker_stops_the_sender_of_the_first() -> None:
-    """W-5, and the bound across a boundary: a mute comes before all later acknowledgements."""
+    """The bound across a boundary: a mute comes before all later acknowledgements."""
     reader = CountReader(SMALL)
     back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
     front = Started(name="front", listen="127.0.0.1:0", next_worker=(await back.ready())["inlet"])
@@ -133,7 +133,7 @@ async def test_a_worker_that_dies_is_replaced_and_no_line_is_lost_or_counted_twi
         for start in range(2, 5):
             await until(lambda: reader.counts.total() > 1_200 * (start - 1))  # noqa: B023  # awaited at once
             await back.end()
-            await muted(front, "front/boundary")  # W-1: it is not connected
+            await muted(front, "front/boundary")  # it is not connected
             back = Started(name=f"back#{start}", inlet=inlet, sinks=[text_of(reader.address)], saved=saved)
         async with ending(back):
             await until(exact(reader, sent))
@@ -239,7 +239,7 @@ async def test_a_worker_that_dies_while_its_reader_stalls_leaves_nobody_muted(tm
 
 
 async def test_a_worker_that_comes_during_a_stall_is_muted_at_once() -> None:
-    """V6.8 between processes: the sink has no reader yet."""
+    """Between processes: the sink has no reader yet."""
     with reserved_address() as nobody:
         back = Started(name="back", inlet="127.0.0.1:0", sinks=[nobody])
         inlet = (await back.ready())["inlet"]
@@ -274,7 +274,7 @@ async def test_orders_are_obeyed_while_all_is_muted() -> None:
 
 
 async def test_a_boundary_mutes_when_too_many_messages_are_not_acknowledged() -> None:
-    """V6.7 over TCP: the worker behind it counts, and cannot save."""
+    """Over TCP: the worker behind it counts, and cannot save."""
     pipelines = Pipeline(), Pipeline()
     saving = Saving(lambda: None, after=1_000, seconds=1_000)
     words = WordCount()

@@ -26,7 +26,6 @@ def graph(*edges: str, marks: Marks | None = None) -> MuteGraph:
 
 
 def test_a_sink_mutes_each_upstream_once_and_unmutes_it_once() -> None:
-    """V6.1."""
     mute = graph("a sink", "b sink")
     assert mute.report("sink", 10)
     assert not mute.report("sink", 25)  # further short writes
@@ -39,14 +38,12 @@ def test_a_sink_mutes_each_upstream_once_and_unmutes_it_once() -> None:
 
 
 def test_a_sink_that_has_not_muted_does_not_unmute() -> None:
-    """V6.2."""
     mute = graph("source sink")
     assert not mute.report("sink", 0)
     assert mute.in_flight == {}
 
 
 def test_a_source_reads_again_when_all_muters_have_unmuted() -> None:
-    """V6.3."""
     mute = graph("source sink1", "source sink2")
     mute.report("sink1", 1)
     mute.report("sink2", 1)
@@ -59,7 +56,6 @@ def test_a_source_reads_again_when_all_muters_have_unmuted() -> None:
 
 
 def test_a_repeated_mute_changes_nothing() -> None:
-    """V6.4."""
     mute = graph("source sink")
     mute.report("sink", 1)
     mute.remind("sink")
@@ -69,7 +65,7 @@ def test_a_repeated_mute_changes_nothing() -> None:
 
 
 def test_an_unmute_of_a_stranger_changes_nothing() -> None:
-    """V6.5; Wallaroo's source calls ``_unmute`` once more."""
+    """Wallaroo's source calls ``_unmute`` once more."""
     mute = graph("source step")
     mute.add_remote("elsewhere")
     mute.connect("step", "elsewhere")
@@ -79,7 +75,6 @@ def test_an_unmute_of_a_stranger_changes_nothing() -> None:
 
 
 def test_a_relay_forwards_the_original_muter_to_all_its_upstreams() -> None:
-    """V6.6."""
     mute = graph("a step", "b step", "step sink")
     mute.report("sink", 1)
     assert mute.hear("step", "sink") == Signal("sink", 1)
@@ -87,7 +82,6 @@ def test_a_relay_forwards_the_original_muter_to_all_its_upstreams() -> None:
 
 
 def test_a_boundary_mutes_at_its_limit_of_unacknowledged_messages() -> None:
-    """V6.7."""
     mute = graph("source sink", marks=Marks(high_mark=16_383, low_mark=16_383))
     assert not mute.report("sink", 16_383)
     assert mute.report("sink", 16_384)
@@ -95,7 +89,7 @@ def test_a_boundary_mutes_at_its_limit_of_unacknowledged_messages() -> None:
 
 
 def test_a_newcomer_is_muted_at_once() -> None:
-    """V6.8; Wallaroo's is not."""
+    """A newcomer of Wallaroo is not."""
     mute = graph("source1 step", "step sink")
     mute.report("sink", 1)
     mute.settle()
@@ -108,7 +102,6 @@ def test_a_newcomer_is_muted_at_once() -> None:
 
 
 def test_a_source_does_not_read_before_it_is_started() -> None:
-    """W-4."""
     mute = MuteGraph()
     mute.add_source("source")
     mute.add_muter("sink")
@@ -175,7 +168,7 @@ def test_a_muter_that_is_not_connected_mutes_whatever_its_backlog() -> None:
 
 
 def test_a_reconnected_boundary_states_anew_who_mutes() -> None:
-    """W-5: in Wallaroo a new connection loses the mutes of the old one."""
+    """In Wallaroo a new connection loses the mutes of the old one."""
     mute = graph("source sink_boundary")
     mute.add_remote("worker2")
     mute.connect("sink_boundary", "worker2")

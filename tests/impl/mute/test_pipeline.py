@@ -126,7 +126,7 @@ async def staged(*, sinks: int = 1, stall_seconds: float = 60.0, buffers: Buffer
 
 
 async def test_a_reader_that_stands_still_stops_the_sender_within_the_bound_and_not_below_half_of_it() -> None:
-    """V6.19, and W-2: the trigger is a short write."""
+    """The trigger is a short write."""
     async with staged(buffers=MEDIUM) as stage:
         await stage.send(cycle(WORDS))
         for _ in range(3):
@@ -141,7 +141,7 @@ async def test_a_reader_that_stands_still_stops_the_sender_within_the_bound_and_
 
 
 async def test_a_client_that_reads_only_after_it_has_written_all_is_stuck_beyond_the_bound() -> None:
-    """V8.4: the blocking client of an echo server; what it can write is what the buffers on the way hold."""
+    """The blocking client of an echo server; what it can write is what the buffers on the way hold."""
     async with staged(stall_seconds=0.01) as stage:
         stage.readers[0].stand_still()
         bound_words = kernel_bytes(stage.source.sizes, stage.source.sizes) * 2 // INPUT_BYTES
@@ -167,7 +167,7 @@ async def test_several_sources_wait_for_the_slowest_of_several_sinks() -> None:
 
 
 async def test_a_connection_that_comes_during_a_stall_is_not_read() -> None:
-    """V6.8 over TCP: else each newcomer would bring a read more."""
+    """Over TCP: else each newcomer would bring a read more."""
     async with staged() as stage:
         stage.fill()
         senders = [await stage.send(cycle(WORDS)) for _ in range(5)]
@@ -179,7 +179,7 @@ async def test_a_connection_that_comes_during_a_stall_is_not_read() -> None:
 
 
 async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:
-    """W-1: a sink that is not connected cannot send."""
+    """A sink that is not connected cannot send."""
     sent = [b"once", *islice(cycle(WORDS), 10_000)]  # more than the kernel could take without a reader
     async with staged() as stage:
         stage.sinks[0].on_open = lambda: stage.words.restate(0)

@@ -35,7 +35,7 @@ def overload(actors: Actors, name: str, more: int = 0) -> None:
 
 
 def test_a_sender_to_an_overloaded_actor_is_muted_until_that_one_has_drained() -> None:
-    """V6.9: it finishes its behaviour, and its message is delivered."""
+    """It finishes its behaviour, and its message is delivered."""
     actors = Actors(lambda ready: ready - 1)  # the newest first
     for name in ("sender", "receiver"):
         actors.spawn(name, forwards)
@@ -62,7 +62,6 @@ def muted(actors: Actors, *receivers: str, message: str | None = None) -> None:
 
 
 def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
-    """P-2, P-6."""
     actors = scheduler("sender", "receiver")
     muted(actors, "receiver")
     assert actors.waiting() == {"sender": 1, "receiver": 0}
@@ -74,7 +73,6 @@ def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
 
 
 def test_three_messages_to_one_muter_count_once() -> None:
-    """V6.10."""
     actors = scheduler("sender", "receiver")
     muted(actors, "receiver", message="receiver receiver receiver")
     actors.release_pressure("receiver")
@@ -82,7 +80,6 @@ def test_three_messages_to_one_muter_count_once() -> None:
 
 
 def test_a_sender_waits_for_all_its_muters() -> None:
-    """V6.11."""
     actors = scheduler("sender", "first", "second")
     muted(actors, "first", "second")
     actors.release_pressure("first")
@@ -92,7 +89,6 @@ def test_a_sender_waits_for_all_its_muters() -> None:
 
 
 def test_an_overloaded_sender_is_not_muted() -> None:
-    """V6.12."""
     actors = scheduler("sender", "receiver")
     actors.apply_pressure("receiver")
     overload(actors, "sender")
@@ -103,7 +99,7 @@ def test_an_overloaded_sender_is_not_muted() -> None:
 
 
 def test_a_sender_under_pressure_is_not_muted() -> None:
-    """V6.13 (ponyc #2644)."""
+    """As since ponyc #2644."""
     actors = scheduler("sender", "receiver")
     actors.apply_pressure("receiver")
     actors.apply_pressure("sender")
@@ -113,7 +109,7 @@ def test_a_sender_under_pressure_is_not_muted() -> None:
 
 
 def test_a_message_to_oneself_does_not_mute() -> None:
-    """V6.14: not even if one has just become a muter."""
+    """Not even if one has just become a muter."""
     actors = Actors()
     seen: list[str] = []
 
@@ -131,7 +127,7 @@ def test_a_message_to_oneself_does_not_mute() -> None:
 
 
 def test_muting_is_transitive() -> None:
-    """P-3: a sender to a muted actor is muted, and is released with it."""
+    """A sender to a muted actor is muted, and is released with it."""
     actors = scheduler("far", "sender", "receiver")
     muted(actors, "receiver")
     actors.send("far", "sender")
@@ -142,7 +138,7 @@ def test_muting_is_transitive() -> None:
 
 
 def test_pressure_and_overload_must_both_be_gone() -> None:
-    """P-1, P-2: each release looks at the other reason."""
+    """Each release looks at the other reason."""
     actors = scheduler("sender", "receiver")
     muted(actors, "receiver")
     overload(actors, "receiver")
@@ -158,7 +154,6 @@ def test_pressure_and_overload_must_both_be_gone() -> None:
 
 @pytest.mark.parametrize(("messages", "is_overloaded"), [(99, False), (100, True)])
 def test_a_whole_batch_overloads(messages: int, is_overloaded: bool) -> None:
-    """V6.17."""
     actors = scheduler("actor")
     for _ in range(messages):
         actors.send("actor", "")
@@ -194,7 +189,6 @@ def ring(seed: int) -> tuple[str, int]:
 
 
 def test_a_seed_determines_the_order_of_all_runs() -> None:
-    """V6.18."""
     runs = [ring(seed) for seed in range(5)]
     assert [came for _, came in runs] == [TOKENS * (TIME_TO_LIVE + 1)] * 5
     assert [ring(seed) for seed in range(5)] == runs

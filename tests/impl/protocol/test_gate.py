@@ -54,7 +54,6 @@ def gate_of(member: GateReceiver[object]) -> Gate:
 
 
 def test_credit_that_comes_home_is_shared_in_turn() -> None:
-    """V5.5."""
     *three, holder = inputs(4, 2, 3)
     holder.on_announcement(Backlog(3))
     arrive(holder, 3)
@@ -94,7 +93,7 @@ def offer(end: GateSender[object], kinds: str) -> list[str]:
 
 
 def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
-    """V5.9; unlike Flink, also with exclusive credit, once it is used up."""
+    """Unlike Flink, also with exclusive credit, once it is used up."""
     with_own, without = sender(2), sender(0)
     assert offer(with_own, "d") == ["d"]
     assert with_own.take_announcement() is None
@@ -114,7 +113,6 @@ def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
 
 @pytest.mark.parametrize("behind", ["d", "dd", "b", "db"])
 def test_what_was_offered_while_the_sender_was_stopped_may_leave_as_soon_as_it_is_resumed(behind: str) -> None:
-    """V5.12."""
     end = sender(5)
     assert offer(end, "b" + behind) == ["b"]
     assert (end.is_stopped, end.can_send(), end.sendable(), end.admits([1])) == (True, False, 0, 0)
@@ -128,7 +126,6 @@ def test_what_was_offered_while_the_sender_was_stopped_may_leave_as_soon_as_it_i
 
 
 def test_the_backlog_counts_waiting_chunks_only() -> None:
-    """V5.15."""
     end = sender(0)
     offer(end, "ddddd")
     assert end.backlog == 5
@@ -214,7 +211,6 @@ def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit(
 
 
 def test_an_only_input_is_resumed_at_once() -> None:
-    """V5.19."""
     member: GateReceiver[object] = GateReceiver(GateParameters(inputs=3))
     for number in (1, 2, 3):
         block(member, number)

@@ -34,7 +34,7 @@ def test_a_channel_that_keeps_its_rows_has_a_larger_window_unless_one_is_chosen(
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        # V1.8: the published implementation takes all of these, and panics or hangs later.
+        # The published implementation takes all of these, and panics or hangs later.
         ("permit_batch", {"row_permits": 4, "permit_batch": 4}),
         ("barrier_permits", {"row_permits": 4, "permit_batch": 1, "barrier_permits": 0}),
         ("row_permits", {"row_permits": 1}),

@@ -1,4 +1,4 @@
-"""Conflate, batch and expand (vectors V2.20 to V2.29; chapter 8.4)."""
+"""Conflate, batch and expand: what Pekko's own tests expect, and sums that add up."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The asynchronous boundary and its schedule of demand (vectors V2.1 to V2.3, rules A-1 to A-4)."""
+"""The asynchronous boundary and its schedule of demand, as Pekko's BatchingActorInputBoundary asks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Buffers and their six strategies (vectors V2.10 to V2.14)."""
+"""Buffers and their six strategies, as Pekko's own tests expect."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -111,7 +111,7 @@ def test_each_element_that_gives_way_is_told(overflow: Overflow, dropped: list[i
     assert told == dropped
 
 
-# Job queues that drop (chapter 8.3): two jobs come in a tick, one is served.
+# Job queues that drop: two jobs come in a tick, one is served.
 
 
 def waits(overflow: Overflow, capacity: int, ticks: int = 1_000) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Elements that come when nobody has asked (vectors V2.15 to V2.19)."""
+"""Elements that come when nobody has asked."""
 
 import asyncio
 import threading

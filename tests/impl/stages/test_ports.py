@@ -1,4 +1,4 @@
-"""The port machine, case by case as in Pekko's GraphInterpreterPortsSpec (vectors V2.4 to V2.9d).
+"""The port machine, case by case as in Pekko's GraphInterpreterPortsSpec.
 
 A case is a run of one connection: calls (``pull``, ``push``, ``grab``, ``complete``, ``fail``, ``cancel``), calls that
 are refused (``!push``), one event (``step``) or all of them (``run``) with what the stages then hear (``->asked``), and
@@ -30,7 +30,6 @@ from permitflow.stages.core.ports import (
 )
 
 CASES = {
-    # V2.4
     "push and pull": """
         [] !push !grab
         pull ->nothing [P] !pull !push !grab
@@ -38,25 +37,20 @@ CASES = {
         push ->nothing [P] !pull !push !grab
         run ->element [A] !push
         grab ->nothing [] !push !grab""",
-    # V2.5
     "a pull drops an element that was not grabbed": "pull step push step ->asked,element pull !grab",
-    # V2.6
     "complete while the inlet is ready": """
         complete ->nothing [c] !push
         run ->end [cC] !pull !push !grab
         cancel run ->nothing [cC] !pull !push !grab
         complete run ->nothing [cC] !pull !push !grab""",
-    # V2.7
     "complete while the outlet is ready": """
         pull run ->asked [aP] complete ->nothing [cP] !push
         run ->end [cC] !pull !push !grab
         cancel run ->nothing [cC] complete run ->nothing [cC] !pull !push !grab""",
-    # V2.8
     "complete while a pull is in flight": """
         pull [P] complete ->nothing [cP] !push
         run ->end [cC] !pull !push !grab
         cancel run ->nothing [cC] complete run ->nothing [cC] !pull !push !grab""",
-    # V2.9
     "complete while a push is in flight": """
         pull run ->asked push [P] complete ->nothing [cP] !push
         step ->element [cA] !push grab !grab
@@ -68,7 +62,6 @@ CASES = {
         pull run ->asked push complete step ->element grab pull
         run ->end [cC] !pull !push !grab""",
     "pull while completing": "complete pull [cP] run ->end [cC] !pull !push !grab",
-    # V2.9d
     "cancel while the inlet is ready": """
         cancel ->nothing [C] !pull !grab
         run ->cancelled [cC] !pull !push !grab
@@ -98,7 +91,6 @@ CASES = {
         cancel run ->nothing [cC] !pull !push !grab""",
     "grab before the element arrives": "pull run push !grab",
     "grab after a cancellation": "pull run push cancel run !grab",
-    # V2.9b and V2.9c
     "fail while the inlet is ready": """
         fail ->nothing [c] !push
         run ->error [cC] !pull !push !grab

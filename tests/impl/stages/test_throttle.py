@@ -1,4 +1,4 @@
-"""The token bucket and throttle (vectors V2.31 to V2.36; chapter 8.2)."""
+"""The token bucket and throttle."""
 
 import asyncio
 import sys

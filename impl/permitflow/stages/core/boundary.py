@@ -37,6 +37,8 @@ class InputBoundary(Generic[T]):
 
         Raises:
             LocalProtocolError: more came than were asked for.
+
+        Spec: Deliver of Demand.
         """
         if len(self._elements) >= self.size:
             raise LocalProtocolError(f"more elements came than the {self.size} that were asked for")
@@ -47,6 +49,8 @@ class InputBoundary(Generic[T]):
 
         Raises:
             IndexError: no element is here.
+
+        Spec: Consume, Request of Demand.
         """
         element = self._elements.popleft()
         self._left_of_batch -= 1

@@ -65,6 +65,8 @@ class DropQueue(Generic[T]):
 
         Raises:
             BufferOverflowError: the queue is full, and its strategy is ``FAIL``; it is now empty.
+
+        Spec: Arrive of DropQueue.
         """
         elements = self._elements
         if len(elements) >= self.capacity:
@@ -101,5 +103,7 @@ class DropQueue(Generic[T]):
 
         Raises:
             IndexError: the queue is empty.
+
+        Spec: Serve of DropQueue.
         """
         return self._elements.popleft()

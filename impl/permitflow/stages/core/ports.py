@@ -97,6 +97,8 @@ class Connection(Generic[T]):
 
         Raises:
             LocalProtocolError: the inlet is closed, or has already asked.
+
+        Spec: Pull of PortMachine.
         """
         state = self.state
         if state & _PULLABLE == IN_READY:
@@ -117,6 +119,8 @@ class Connection(Generic[T]):
 
         Raises:
             LocalProtocolError: no element is here, or it was already taken.
+
+        Spec: Grab of PortMachine.
         """
         element = self.element
         if element is EMPTY or not self.state & IN_READY:
@@ -125,7 +129,10 @@ class Connection(Generic[T]):
         return element
 
     def cancel(self) -> None:
-        """Ask for nothing any more; elements on their way are dropped.  Has no effect after the end."""
+        """Ask for nothing any more; elements on their way are dropped.  Has no effect after the end.
+
+        Spec: Cancel of PortMachine.
+        """
         state = self.state
         self.state = state | IN_CLOSED
         if state & IN_CLOSED:
@@ -151,6 +158,8 @@ class Connection(Generic[T]):
 
         Raises:
             LocalProtocolError: the outlet is closed, or was not asked.
+
+        Spec: Push of PortMachine.
         """
         state = self.state
         if state & _PUSHABLE == OUT_READY:
@@ -166,14 +175,20 @@ class Connection(Generic[T]):
         self.state = state ^ _PUSH_START
 
     def complete(self) -> None:
-        """End the stream, after an element on its way.  Has no effect on a closed outlet."""
+        """End the stream, after an element on its way.  Has no effect on a closed outlet.
+
+        Spec: Complete of PortMachine.
+        """
         state = self.state
         self.state = state | OUT_CLOSED
         if not state & (_CLOSED | PULLING | PUSHING):
             self._queue.append(self)
 
     def fail(self, error: BaseException) -> None:
-        """End the stream with an error, after an element on its way.  Has no effect on a closed outlet."""
+        """End the stream with an error, after an element on its way.  Has no effect on a closed outlet.
+
+        Spec: Fail of PortMachine.
+        """
         if not self.state & _CLOSED:
             self.state |= IN_FAILED
             self.failure = error
@@ -366,6 +381,8 @@ class Island:
 
         Returns:
             True if events are left: the caller lets others run, and calls again.
+
+        Spec: Step of PortMachine.
         """
         self.now = now
         queue = self._queue

@@ -80,6 +80,8 @@ class Batch(HoldingStage[A, B]):
     """Gathers elements while nobody asks, up to a weight; emits what it has gathered.
 
     An element heavier than ``max_weight`` is a batch of its own.
+
+    Spec: Push, Pull, Complete of Conflate.
     """
 
     acts_alone: ClassVar[bool] = True
