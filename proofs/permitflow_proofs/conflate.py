@@ -3,6 +3,7 @@
 from permitflow_model.conflate import SYSTEM, Parameters, State
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -48,6 +49,30 @@ def _ends(state: State, parameters: Parameters) -> bool:
 
 def _ends_though_something_is_held(state: State, parameters: Parameters) -> bool:
     return not state.completed or state.ended or SYSTEM.can_move(state, parameters)
+
+
+# Frames.
+
+
+def _adds_one(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.given.number + after.held.number == before.given.number + before.held.number + 1
+
+
+def _hands_over(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.given.number + after.held.number == before.given.number + before.held.number
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Push", {"came": None, "held": None, "given": None, "asked": None}, _adds_one, "one more is held or given"),
+    Frame("Pull", {"held": None, "given": None, "asked": None}, _hands_over, "as many as before are held or given"),
+    Frame("Complete", {"completed": True}),
+    Frame("End", {"ended": True, "asked": False}),
+    Frame("Begin", dict.fromkeys(State._fields)),
+)
+"""What each action changes."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State, arguments={"Push": _any_size})
+"""Conflation in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -100,4 +125,5 @@ def theorems() -> tuple[Theorem, ...]:
             "A completed stream ends as soon as the held elements were asked for.",
             follows("in every state", _ends, _ends_though_something_is_held, "asked for or not"),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

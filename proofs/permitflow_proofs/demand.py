@@ -7,6 +7,7 @@ from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.numbered import successor
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.numbered import QUEUES, dead_end
 from permitflow_proofs.kernel.symbols import assume, natural
@@ -119,6 +120,48 @@ def _at_least_so_long(more: int) -> bool:
     return at_span - at_request >= delay + span - size + batch + more
 
 
+# Frames.
+
+
+def _counts_one(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.unrequested + after.requests == before.unrequested + before.requests + 1
+
+
+def _requests_all(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.withheld == 0 and after.requests == before.requests + before.withheld
+
+
+def _adds_what_arrives(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.credit + after.requests == before.credit + before.requests and after.credit > before.credit
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Offer", {"waiting": +1, "offered": None}),
+    Frame("Withdraw", {"waiting": -1, "offered": None}),
+    Frame("Send", {"waiting": -1, "wire": +1, "credit": -1}),
+    Frame("Deliver", {"wire": -1, "inbox": +1}),
+    Frame(
+        "Consume",
+        {"inbox": -1, "consumed": None, "unrequested": None, "requests": None},
+        _counts_one,
+        "unrequested and requests together +1",
+    ),
+    Frame("Ask", {"requests": None, "withheld": None}, _requests_all, "all that is withheld is requested"),
+    Frame("Request", {"requests": None, "credit": None}, _adds_what_arrives, "together unchanged, credit grows"),
+)
+"""What each action changes."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State, queues=QUEUES, arguments={"Request": _any_count})
+"""The protocol in any state at all."""
+
+
+def _may_withdraw(least: int) -> Clause[State, Parameters]:
+    """Whatever waits can be given up, where that is allowed."""
+    return lambda state, parameters: (
+        not parameters.withdrawals or state.waiting.size() < least or SYSTEM.is_enabled("Withdraw", state, parameters)
+    )
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows = SUBJECT.holds_whenever_invariant
@@ -212,5 +255,12 @@ def theorems() -> tuple[Theorem, ...]:
             "With the largest multiple of batch that is at most size as span: span messages take at least the round "
             "trip and the time of span - size + batch messages.",
             claim("from a request to the one span messages later", _at_least_so_long, "one unit more"),
+        ),
+        _CHAPTER.framed(FRAMES, ANY),
+        _CHAPTER.theorem(
+            "withdraw",
+            "Withdraw",
+            "Where that is allowed, a sender can give up whatever waits, also the only message.",
+            follows("in every state", _may_withdraw(1), _may_withdraw(0), "also where nothing waits"),
         ),
     )

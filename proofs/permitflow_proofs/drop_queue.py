@@ -9,8 +9,9 @@ from functools import partial
 from permitflow_model.drop_queue import SYSTEM, Parameters, State
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Refutation
-from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.symbols import assume, implies
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -77,6 +78,49 @@ def _short(state: State, parameters: Parameters) -> bool:
 
 _TAIL = Parameters(capacity=6, arrivals=2, services=1, resend=3, drops="incoming")
 """Of the run in which the incoming job is dropped, and an outdated one is served."""
+
+
+# Frames.
+
+
+def _drops_one(before: State, after: State, parameters: Parameters) -> bool:
+    """Of a full queue one job gives way, or the one that comes."""
+    grows = after.size == (before.size + 1 if before.size < parameters.capacity else before.size)
+    return grows and implies(after.watched, before.watched)
+
+
+def _lets_in(before: State, after: State, parameters: Parameters) -> bool:
+    grows = after.size == (before.size + 1 if before.size < parameters.capacity else before.size)
+    return grows and after.ahead == after.size - 1
+
+
+def _remembers(before: State, after: State, _parameters: Parameters) -> bool:
+    return implies(before.outdated, after.outdated) and implies(after.watched, before.watched)
+
+
+def _begins_a_tick(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.came == 0 and after.served == 0
+
+
+_JOB: dict[str, Change] = dict.fromkeys(("watched", "ahead", "waited"))
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Arrive", {"came": +1, "size": None, **_JOB}, _drops_one, "size +1, or unchanged where it is full"),
+    Frame(
+        "ArriveWatched",
+        {"came": +1, "size": None, "watched": True, "ahead": None},
+        _lets_in,
+        "likewise; all others are ahead",
+    ),
+    Frame(
+        "Serve", {"size": -1, "served": +1, **_JOB, "outdated": None}, _remembers, "what was outdated once remains so"
+    ),
+    Frame("Tick", {"came": None, "served": None, "waited": None}, _begins_a_tick, "came and served become 0"),
+)
+"""What each action changes."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State)
+"""A queue in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -183,4 +227,5 @@ def theorems() -> tuple[Theorem, ...]:
                 ),
             ),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -22,10 +22,11 @@ from permitflow_model.grpc_call import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
-from permitflow_proofs.kernel.symbols import assume, assuming, natural
+from permitflow_proofs.kernel.symbols import assume, assuming, implies, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: clause for name, clause in SYSTEM.invariants.items() if name not in ("AllReceived", "NeverStuck")}
@@ -129,6 +130,105 @@ def _messages(state: State) -> int:
 
 def _loses_one(state: State, parameters: Parameters) -> State:
     return state._replace(offered=successor(state.offered, parameters))
+
+
+# Frames.
+
+
+def _takes_one(before: State, after: State, _parameters: Parameters) -> bool:
+    """One message more is local or held; who holds it asks for none."""
+    more = after.local.size() + after.hand.size() - before.local.size() - before.hand.size()
+    return more == 1 and after.asked - before.asked == before.hand.size() - after.hand.size()
+
+
+def _closes_if_empty(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.closed == before.hand.is_empty()
+
+
+def _drops_at_the_sender(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.hand.is_empty() and after.local.is_empty()
+
+
+def _drops_on_the_way(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.wire.is_empty() and after.inbox.is_empty()
+
+
+def _gives_what_it_holds(before: State, after: State, _parameters: Parameters) -> bool:
+    """No message is lost or doubled; who gives it away asks for another one, or closes."""
+    given = before.hand.size() - after.hand.size()
+    asks = after.asked - before.asked
+    closes = 1 if after.closed and before.producer == "completed" and given == 1 else 0
+    return after.local.size() - before.local.size() == given and 0 <= given <= 1 and asks + closes == given
+
+
+def _keeps_the_edge(before: State, after: State, _parameters: Parameters) -> bool:
+    return implies(before.edge, after.edge)
+
+
+def _counts_one(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.requested + after.unrequested == before.requested + before.unrequested + 1
+
+
+def _drops_in_the_window(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.wire.is_empty()
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Push",
+        {"offered": None, "local": None, "hand": None, "asked": None},
+        _takes_one,
+        "local and hand together +1; the producer is not asked while one is held",
+    ),
+    Frame("Complete", {"producer": "completed", "closed": None}, _closes_if_empty, "closed if nothing is held"),
+    Frame("Fail", {"producer": "failed", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"),
+    Frame("Ask", {"wanted": True}),
+    Frame(
+        "Cancel",
+        {"consumer": "cancelled", "wire": None, "inbox": None, "wanted": False},
+        _drops_on_the_way,
+        "both become empty",
+    ),
+    Frame("Spurious", {"edge": True}),
+    Frame(
+        "OnReady",
+        {"edge": False, "hand": None, "local": None, "asked": None, "closed": None},
+        _gives_what_it_holds,
+        "what leaves hand is in local, and another one is asked for, or the call is closed",
+    ),
+    Frame("Transmit", {"local": -1, "wire": +1, "edge": None}, _keeps_the_edge, "a wake-up remains"),
+    Frame(
+        "HearCancel", {"producer": "cancelled", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"
+    ),
+    Frame("Deliver", {"wire": -1, "inbox": +1, "requested": -1}),
+    Frame(
+        "Emit",
+        {"wanted": False, "inbox": -1, "consumed": None, "requested": None, "unrequested": None},
+        _counts_one,
+        "requested and unrequested together +1",
+    ),
+    Frame("HearEnd", {"consumer": "completed", "wanted": False}),
+    Frame(
+        "HearFailure",
+        {"consumer": "failed", "wire": None, "wanted": False},
+        _drops_in_the_window,
+        "wire becomes empty",
+    ),
+)
+"""What each action changes."""
+
+
+def _has_heard_the_end(state: State, parameters: Parameters, *, failed: str) -> bool:
+    """Where the protocol can do nothing more, a producer knows of a cancellation, and who asks knows of a failure."""
+    if SYSTEM.can_move(state, parameters):
+        return True
+    if state.consumer == "cancelled":
+        return state.producer == "cancelled" or state.producer == failed
+    return not (state.wanted and state.producer == "failed")
+
+
+ANY = SUBJECT
+"""A call that satisfies its invariant: a stage holds one message at most."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -300,4 +400,17 @@ def theorems() -> tuple[Theorem, ...]:
             "is consumed, and an open producer is asked: demand reaches it.",
             follows("in every state", _rests_or(_is_asked), _rests_or(lambda state: not _is_asked(state)), "it is not"),
         ),
+        _CHAPTER.theorem(
+            "ends-heard",
+            "BothEnd",
+            "Where the protocol can do nothing more, the producer has heard of a cancellation, unless it has failed, "
+            "and a consumer that asks has heard of a failure.",
+            follows(
+                "in every state",
+                partial(_has_heard_the_end, failed="failed"),
+                partial(_has_heard_the_end, failed="cancelled"),
+                "also if it has failed",
+            ),
+        ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

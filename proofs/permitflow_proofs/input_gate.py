@@ -12,6 +12,7 @@ from permitflow_model.input_gate import (
     CHANNEL_CLAUSES,
     GATE_CLAUSES,
     OUT_OF_ORDER,
+    REVOKE,
     SYSTEM,
     Channel,
     Item,
@@ -35,6 +36,7 @@ from permitflow_model.kernel.runs import Move
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Fault, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
@@ -365,6 +367,201 @@ def _item_in_range(parameters: Parameters) -> Item:
     return item
 
 
+# Frames: in focus are an input that acts, and any other one.
+
+
+def _at(state: State, name: int = 0) -> Channel:
+    return state.channels.get(name)
+
+
+def _tells_its_backlog(before: State, after: State, _parameters: Parameters) -> bool:
+    """What leaves is what has waited longest, and tells how much data waits behind it."""
+    message, waits = _at(after).wire.last(), content_in(_at(after).waiting).data
+    return message.kind == "data" and message.backlog == waits and _at(after).told == waits
+
+
+def _sends_a_barrier(before: State, after: State, parameters: Parameters) -> bool:
+    message, head = _at(after).wire.last(), _at(before).waiting.head()
+    return all(
+        (
+            message.kind == "barrier",
+            message.epoch == head.epoch,
+            _at(after).told == 0,
+            _at(after).stopped == parameters.stop,
+            _at(after).credit == (0 if parameters.revoke and not parameters.stop else _at(before).credit),
+        )
+    )
+
+
+def _announces(_before: State, after: State, _parameters: Parameters) -> bool:
+    message, waits = _at(after).wire.last(), content_in(_at(after).waiting).data
+    return message.kind == "backlog" and message.backlog == waits and _at(after).told == waits
+
+
+def _hears(before: State, after: State, _parameters: Parameters) -> bool:
+    grant = _at(before).grants.head()
+    if grant > 0:
+        return _at(after).credit == _at(before).credit + grant and _at(after).stopped == _at(before).stopped
+    return not _at(after).stopped and _at(after).credit == (0 if grant == REVOKE else _at(before).credit)
+
+
+def _loses_nothing(before: State, after: State, _parameters: Parameters) -> bool:
+    """Data and barriers go from the wire to the inbox; buffers go nowhere but home."""
+    message = _at(before).wire.head()
+    arrived = content_in(_at(after).inbox).items - content_in(_at(before).inbox).items
+    buffers = after.pool + _at(after).borrowed == before.pool + _at(before).borrowed
+    return buffers and _at(after).wanted == message.backlog and arrived == (0 if message.kind == "backlog" else 1)
+
+
+def _frees_one(before: State, after: State, _parameters: Parameters) -> bool:
+    """One piece of data is done, and its buffer is free, here or in the pool."""
+    done = content_in(_at(before).inbox).data - content_in(_at(after).inbox).data
+    buffers = after.pool + _at(after).borrowed == before.pool + _at(before).borrowed
+    return done == 1 and buffers and after.pool + _at(after).free == before.pool + _at(before).free + 1
+
+
+def _blocks(before: State, after: State, parameters: Parameters) -> bool:
+    """The pending barrier has the number that is consumed."""
+    number = _at(before).inbox.head().epoch
+    return after.epoch == (before.epoch if parameters.skip == 0 else number) and before.epoch <= after.epoch
+
+
+def _goes_on(one: Channel, other: Channel, parameters: Parameters) -> bool:
+    """An input that was blocked is open, and its sender is told once."""
+    if not one.blocked:
+        return other.grants.size() == one.grants.size() and other.released == one.released
+    told = 1 if parameters.stop else 0
+    return other.grants.size() == one.grants.size() + told and not other.released
+
+
+def _subsumes(before: State, after: State, parameters: Parameters) -> bool:
+    number = _at(before).inbox.head().epoch
+    return after.epoch == number and number > before.epoch and _goes_on(_at(before, 1), _at(after, 1), parameters)
+
+
+def _passes(before: State, after: State, parameters: Parameters) -> bool:
+    told = 1 if parameters.stop else 0
+    grants = _at(after).grants.size() == _at(before).grants.size() + told
+    return grants and not _at(after).released and _at(before).inbox.head().epoch < before.epoch
+
+
+def _goes_home(before: State, after: State, _parameters: Parameters) -> bool:
+    is_empty = _at(after).borrowed == 0 and _at(after).free == 0
+    return is_empty and after.pool == before.pool + _at(before).borrowed
+
+
+def _is_lost(before: State, after: State, parameters: Parameters) -> bool:
+    lost = _at(after)
+    has_nothing = all(queue.is_empty() for queue in (lost.waiting, lost.wire, lost.inbox, lost.grants))
+    has_nothing = has_nothing and lost.credit == 0 and lost.free == 0 and lost.borrowed == 0
+    is_over = lost.over and lost.closed and after.pool == before.pool + _at(before).borrowed
+    return has_nothing and is_over and _goes_on(_at(before, 1), _at(after, 1), parameters)
+
+
+def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
+    return _at(after).free == 0 and _at(after).grants.last() == _at(before).free
+
+
+def _aligns_all(before: State, after: State, parameters: Parameters) -> bool:
+    """No input is waited for, and all that are blocked go on, in the next epoch."""
+    all_here = before.channels.every(is_awaited_no_more)
+    resumed = [_goes_on(_at(before, name), _at(after, name), parameters) for name in (0, 1)]
+    next_epoch = before.epoch + 1 if parameters.epochs == 0 else (before.epoch + 1) % parameters.epochs
+    return all_here and all(resumed) and after.epoch == next_epoch
+
+
+def _parts(*names: str, of: int = 0) -> dict[str, Change]:
+    return {f"channels.{of}.{name}": None for name in names}
+
+
+_FREED: dict[str, Change] = {"channels.1.blocked": False, **_parts("released", "grants", of=1), "channels.others": None}
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("OfferData", {"channels.0.waiting": +1}),
+    Frame("OfferBarrier", {"channels.0.waiting": +1, "channels.0.epoch": None}),
+    Frame("OfferNewerBarrier", {"channels.0.waiting": +1, "channels.0.epoch": None}),
+    Frame("OfferEnd", {"channels.0.closed": True}),
+    Frame(
+        "Lose",
+        {"channels.0": None, "pool": None, "epoch": None, "failed": True, **_FREED},
+        _is_lost,
+        "it is over and has nothing, its loans go home, and who is blocked goes on",
+    ),
+    Frame("Done"),
+    Frame(
+        "SendData",
+        {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.told": None, "channels.0.wire": +1},
+        _tells_its_backlog,
+        "it tells how much data waits",
+    ),
+    Frame(
+        "SendBarrier",
+        {"channels.0.waiting": -1, "channels.0.wire": +1, **_parts("stopped", "told", "sent", "credit")},
+        _sends_a_barrier,
+        "the sender stops where Stop; credit is void where Revoke and not Stop",
+    ),
+    Frame(
+        "AnnounceBacklog", {"channels.0.told": None, "channels.0.wire": +1}, _announces, "it tells how much data waits"
+    ),
+    Frame("Hear", {"channels.0.grants": -1, **_parts("stopped", "credit")}, _hears, "as the oldest grant says"),
+    Frame(
+        "Deliver",
+        {"channels.0.wire": -1, **_parts("wanted", "inbox", "released", "free", "borrowed"), "pool": None},
+        _loses_nothing,
+        "data and barriers are in the inbox then; pool and loans together unchanged",
+    ),
+    Frame(
+        "ConsumeData",
+        {"channels.0.inbox": -1, **_parts("borrowed", "free"), "pool": None},
+        _frees_one,
+        "one buffer is free, here or in the pool",
+    ),
+    Frame(
+        "ConsumeBarrier",
+        {"channels.0.inbox": -1, "channels.0.blocked": True, "epoch": None},
+        _blocks,
+        "with Skip, its number is the epoch's",
+    ),
+    Frame(
+        "ConsumeNewerBarrier",
+        {"channels.0.inbox": -1, "channels.0.blocked": True, "epoch": None, **_FREED},
+        _subsumes,
+        "its number is the epoch's, and who is blocked goes on",
+    ),
+    Frame(
+        "ConsumeOlderBarrier",
+        {"channels.0.inbox": -1, **_parts("released", "grants")},
+        _passes,
+        "its sender is told at once",
+    ),
+    Frame(
+        "ConsumeEnd",
+        {"channels.0.over": True, **_parts("borrowed", "free"), "pool": None},
+        _goes_home,
+        "its loans go home",
+    ),
+    Frame("Borrow", {"channels.0.borrowed": +1, "channels.0.free": +1, "pool": -1}),
+    Frame("Grant", {"channels.0.free": None, "channels.0.grants": +1}, _grants_all, "all that is free"),
+    Frame(
+        "Align",
+        {"channels.0.blocked": False, **_parts("released", "grants"), "epoch": None, **_FREED},
+        _aligns_all,
+        "where no input is waited for: the next epoch, and each that was blocked goes on",
+    ),
+)
+"""What each action changes: no message and no buffer is lost but by Lose."""
+
+
+def _any_gate(_parameters: Parameters) -> State:
+    """Any state of the right types: in focus are an input that acts, and any other one."""
+    channels = SymbolicFamily.any_family("channels", _any_channel, focus=2)
+    return arbitrary(State, special={"channels": channels})
+
+
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_gate, _SKIPPED)
+"""The gate with any parameters, senders that do not stop included, in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (*_of_queues(), *_clauses(), *_consequences(), *_without_a_switch())
@@ -383,6 +580,7 @@ def _of_queues() -> tuple[Theorem, ...]:
             *_laws("grants", _HEARD, _lawful_grant),
             dead_end_obligation(due_after, OUT_OF_ORDER, _item_in_range, lambda: _any_item("item"), any_parameters),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )
 
 

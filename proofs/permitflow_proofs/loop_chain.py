@@ -11,6 +11,7 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
@@ -116,6 +117,42 @@ _MOVES: tuple[tuple[str, tuple[int, ...]], ...] = (
 )
 
 
+# Frames.
+
+
+def _requests_or_collects(name: int, before: State, after: State, _parameters: Parameters) -> bool:
+    one, other = before.loops.get(name), after.loops.get(name)
+    return other.unrequested + other.requests == one.unrequested + one.requests + 1
+
+
+def _consumed_in(name: int) -> dict[str, Change]:
+    return {f"loops.{name}.inbox": -1, f"loops.{name}.unrequested": None, f"loops.{name}.requests": None}
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Offer", {"waiting": +1}),
+    Frame("Send", {"waiting": -1, "loops.0.credit": -1, "loops.0.wire": +1}),
+    Frame("Deliver", {"loops.0.wire": -1, "loops.0.inbox": +1}),
+    Frame(
+        "HandOn",
+        {**_consumed_in(0), "loops.1.credit": -1, "loops.1.wire": +1},
+        partial(_requests_or_collects, 0),
+        "unrequested and requests together +1",
+    ),
+    Frame("Consume", _consumed_in(1), partial(_requests_or_collects, 1), "likewise"),
+    Frame("Request", {"loops.0.requests": -1, "loops.0.credit": +1}),
+)
+"""What each action changes in a chain of two loops."""
+
+
+def _any_two(_parameters: Parameters) -> State:
+    return State(natural("waiting"), Members((_any_loop("first."), _any_loop("second."))))
+
+
+ANY = Subject(SYSTEM, any_parameters, _any_two)
+"""Two neighbours in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -161,4 +198,5 @@ def theorems() -> tuple[Theorem, ...]:
                 for action, name in _MOVES
             ),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

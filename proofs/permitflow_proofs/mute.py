@@ -23,15 +23,17 @@ from permitflow_model.mute import (
     is_mute,
     is_muted,
     larger,
+    newest_of,
     source_at,
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import assume, integer, natural, truth
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, integer, natural, truth
 from permitflow_proofs.kernel.theorem import Theorem
 
 _HOPS = frozenset(map(frozenset, ((1, 2), (1, 3), (2, 3), (3, 4))))
@@ -59,14 +61,14 @@ def _any_signal(name: str) -> Signal:
     return Signal(1, integer(f"{name}.epoch"))
 
 
-def any_parameters() -> Parameters:
+def any_parameters(sinks: int = 1, relays: int = 2, hops: frozenset[frozenset[int]] = _HOPS) -> Parameters:
     """Any parameters of the protocol with epochs, in this graph; each switch of the environment is on or off."""
     return any_parameters_of(
         Parameters,
-        sinks=1,
-        relays=2,
+        sinks=sinks,
+        relays=relays,
         sources=1,
-        hops=_HOPS,
+        hops=hops,
         newcomers=1,
         memory="epoch",
         mutes_newcomers=True,
@@ -180,6 +182,179 @@ def _laws() -> tuple[SymbolicObligation, ...]:
     return law_obligations("newest epoch", lambda: _LAWS[0], signal, lambda: _any_signal("signal"))
 
 
+# Frames: here the muters meet, in a graph with a newcomer that has two nodes downstream.
+
+_MEETING = frozenset(map(frozenset, ((1, 3), (2, 3), (1, 4), (3, 4))))
+"""Two sinks, a relay to both, and a source that leads to the first one on two paths."""
+
+_PAIRS = ((3, 1), (3, 2), (4, 1), (4, 3))
+"""Of each hop the node upstream and the node downstream."""
+
+
+def _parities(state: State) -> list[int]:
+    return [heard_by(state, 4, muter) % 2 for muter in (1, 2)]
+
+
+def _learns_from_all(before: State, after: State, _parameters: Parameters) -> bool:
+    """A newcomer knows the newest epoch of each muter that a node downstream knows, and does as it says."""
+    for muter in (1, 2):
+        known = [heard_by(before, node, muter) for node in (1, 3, 4)]
+        newest = heard_by(after, 4, muter)
+        if not all_of([*(newest >= epoch for epoch in known), any_of(newest == epoch for epoch in known)]):
+            return False
+    holds = after.sources.get(0).holds
+    return [holds.get(0), holds.get(1)] == _parities(after)
+
+
+def _tells_upstream(down: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """Who has news of a muter tells each node upstream that is here, once."""
+    is_news = any(heard_by(after, down, muter) != heard_by(before, down, muter) for muter in (1, 2))
+    for up, told_by in _PAIRS:
+        if told_by == down:
+            told = in_flight(after, up, down).size() - in_flight(before, up, down).size()
+            is_told = is_news and (up == 3 or before.sources.get(0).here)
+            if told != (1 if is_told else 0):
+                return False
+    return True
+
+
+def _leaves_nothing(before: State, after: State, parameters: Parameters) -> bool:
+    sink = after.sinks.get(0)
+    return sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
+
+
+def _drops_its_queue(before: State, after: State, parameters: Parameters) -> bool:
+    return after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
+
+
+def _tells_all_again(up: int, down: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """On a new connection a node tells the newest epoch of each muter."""
+    told = [newest_of(in_flight(after, up, down), muter) for muter in (1, 2)]
+    return told == [heard_by(before, down, muter) for muter in (1, 2)]
+
+
+def _is_held_by_nobody(before: State, _after: State, _parameters: Parameters) -> bool:
+    """A source that is held by any muter sends nothing."""
+    return all(before.sources.get(0).holds.get(muter) == 0 for muter in (0, 1))
+
+
+def _learns(up: int, down: int, before: State, after: State, parameters: Parameters) -> bool:
+    """A node learns of newer epochs only; a relay hands them on, a source does as they say."""
+    signal = in_flight(before, up, down).head()
+    for muter in (1, 2):
+        old = heard_by(before, up, muter)
+        if heard_by(after, up, muter) != (max(old, signal.epoch) if signal.muter == muter else old):
+            return False
+        held, holds = before.sources.get(0).holds.get(muter - 1), after.sources.get(0).holds.get(muter - 1)
+        is_news = up == 4 and signal.muter == muter and signal.epoch > old
+        if holds != (signal.epoch % 2 if is_news else held):
+            return False
+    return up == 4 or _tells_upstream(up, before, after, parameters)
+
+
+def _told_by(down: int) -> dict[str, Change]:
+    return {f"signals.{up - 1}.{down - 1}": None for up, told_by in _PAIRS if told_by == down}
+
+
+_EPOCH: dict[str, Change] = {"heard.0.0": None, **_told_by(1)}
+
+
+def _frame_of_hearing(up: int, down: int) -> Frame[State, Parameters]:
+    done: dict[str, Change] = {"sources.0.holds.0": None, "sources.0.holds.1": None} if up == 4 else _told_by(up)
+    changes: dict[str, Change] = {
+        f"signals.{up - 1}.{down - 1}": -1,
+        f"heard.{up - 1}.0": None,
+        f"heard.{up - 1}.1": None,
+        **done,
+    }
+    words = "newer epochs only; a source does as they say" if up == 4 else "newer epochs only; they are handed on"
+    return Frame("Hear", changes, partial(_learns, up, down), words, (up, down))
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Done"),
+    Frame(
+        "Join",
+        {
+            "sources.0.here": True,
+            "sources.0.holds.0": None,
+            "sources.0.holds.1": None,
+            "heard.3.0": None,
+            "heard.3.1": None,
+        },
+        _learns_from_all,
+        "it knows what any node downstream knows",
+    ),
+    Frame(
+        "Dispose",
+        {"sinks.0.gone": True, "sinks.0.wire": None, "sinks.0.inbox": None, **_EPOCH},
+        _leaves_nothing,
+        "its messages are dropped; a new epoch is told to each node upstream",
+    ),
+    Frame(
+        "Clear",
+        {"sinks.0.inbox": None, **_EPOCH},
+        _drops_its_queue,
+        "inbox becomes 0; a new epoch is told to each node upstream",
+    ),
+    *(
+        Frame(
+            "Lose",
+            {f"signals.{up - 1}.{down - 1}": None, "remade": +1},
+            partial(_tells_all_again, up, down),
+            "the newest epochs of all muters are told again",
+            (up, down),
+        )
+        for up, down in _PAIRS
+    ),
+    *(Frame("Repeat", {f"signals.{up - 1}.{down - 1}": +1, "remade": +1}, arguments=(up, down)) for up, down in _PAIRS),
+    Frame("Send", {"sources.0.left": -1, "sinks.0.wire": +1}, _is_held_by_nobody, "a source that no muter holds"),
+    Frame(
+        "Deliver",
+        {"sinks.0.wire": -1, "sinks.0.inbox": +1, **_EPOCH},
+        partial(_tells_upstream, 1),
+        "a new epoch is told to each node upstream",
+    ),
+    Frame("Consume", {"sinks.0.inbox": -1, **_EPOCH}, partial(_tells_upstream, 1), "likewise"),
+    *(_frame_of_hearing(up, down) for up, down in _PAIRS),
+)
+"""What each action changes: no message is lost, doubled or let through, but for those that Dispose and Clear drop."""
+
+
+def _any_signal_of_two(name: str) -> Signal:
+    muter = 1 if truth(f"{name}.is of the first") else 2
+    return Signal(muter, natural(f"{name}.epoch"))
+
+
+def _any_meeting(_parameters: Parameters) -> State:
+    """Any state of the right types."""
+    silence: Family[Queue[Signal]] = Members([Fifo()] * 4)
+    signals: Family[Family[Queue[Signal]]] = Members([silence] * 4)
+    for up, down in _PAIRS:
+        queue: Queue[Signal] = SymbolicQueue.any_queue(f"signals.{up}.{down}", _any_signal_of_two)
+        signals = signals.put(up - 1, signals.get(up - 1).put(down - 1, queue))
+    return State(
+        sources=Members([Source(truth("here"), natural("left"), Members([natural("holds.1"), natural("holds.2")]))]),
+        sinks=Members([arbitrary(Sink, "first."), arbitrary(Sink, "second.")]),
+        heard=Members([Members([natural(f"heard.{node}.{muter}") for muter in (1, 2)]) for node in range(1, 5)]),
+        signals=signals,
+        remade=natural("remade"),
+    )
+
+
+ANY = Subject(
+    SYSTEM,
+    partial(any_parameters, sinks=2, relays=1, hops=_MEETING),
+    _any_meeting,
+    {
+        **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (1,)),
+        "Join": lambda _: (4,),
+        "Send": lambda _: (4, 1),
+    },
+)
+"""Two muters that meet, in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -259,4 +434,5 @@ def theorems() -> tuple[Theorem, ...]:
                 "in every state", _never_stuck, _never_stuck_while_muted, "there is always something to send"
             ),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -11,8 +11,10 @@ from itertools import product
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.mute_delay import SYSTEM, Parameters, Source, State, initial, is_coming, places_for
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
@@ -121,6 +123,78 @@ def _described(parameters: Parameters) -> Mapping[str, int]:
     return {name: getattr(parameters, name) for name in names}
 
 
+# Frames.
+
+_TOLD: dict[str, Change] = {
+    **{f"sources.{name}.{part}": None for name in (0, 1) for part in ("ahead", "late")},
+    "sources.others": None,
+}
+"""What a source has of the newest signal: in focus are one that acts, and any other one."""
+
+
+def _tells_all(before: State, after: State, _parameters: Parameters) -> bool:
+    """The newest signal begins its way to each source if the sink mutes or unmutes, and only then."""
+    for name in range(2):
+        one, other = before.sources.get(name), after.sources.get(name)
+        is_told = other.ahead == one.reach and not other.late
+        is_left = other.ahead == one.ahead and other.late == one.late
+        if not (is_left if before.mutes == after.mutes else is_told):
+            return False
+    return True
+
+
+def _begins_a_tick(_before: State, after: State, _parameters: Parameters) -> bool:
+    return all(after.sources.get(name).sent == 0 for name in range(2))
+
+
+def _goes_a_hop(before: State, after: State, _parameters: Parameters) -> bool:
+    one, other = before.sources.get(0), after.sources.get(0)
+    return other.ahead == one.ahead - one.rate and other.muted == (one.muted if is_coming(other) else before.mutes)
+
+
+def _goes_it_again(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.sources.get(0).spare == before.sources.get(0).spare - before.sources.get(0).rate
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Tick",
+        {
+            **{f"sources.{name}.{part}": None for name in (0, 1) for part in ("sent", "late")},
+            "sources.others": None,
+        },
+        _begins_a_tick,
+        "sent becomes 0 everywhere",
+    ),
+    Frame("Lose", {"sources.0.spare": None, "sources.0.late": False}, _goes_it_again, "one hop's worth is spent"),
+    Frame("HearOld", {"sources.0.muted": None}),
+    Frame("Send", {"sources.0.sent": +1, "sources.0.wire": +1}),
+    Frame(
+        "Deliver",
+        {"sources.0.wire": -1, "inbox": +1, "mutes": None, **_TOLD},
+        _tells_all,
+        "all sources are told if the sink mutes or unmutes, and only then",
+    ),
+    Frame("Consume", {"inbox": -1, "mutes": None, **_TOLD}, _tells_all, "likewise"),
+    Frame(
+        "Hop",
+        {"sources.0.ahead": None, "sources.0.late": False, "sources.0.muted": None},
+        _goes_a_hop,
+        "one hop's worth less is ahead; at the source it is done",
+    ),
+)
+"""What each action changes; rates and ways never do."""
+
+
+def _any_sources(_parameters: Parameters) -> State:
+    sources = SymbolicFamily.any_family("sources", any_value(Source), focus=2)
+    return arbitrary(State, special={"sources": sources})
+
+
+ANY = Subject(SYSTEM, any_parameters, _any_sources)
+"""A sink with any number of sources, in any state at all: in focus are one that acts, and any other one."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -214,6 +288,7 @@ def theorems() -> tuple[Theorem, ...]:
                 "two more",
             ),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )
 
 

@@ -19,8 +19,9 @@ from permitflow_model.mute_scheduler import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.symbols import all_of, assume, implies, merged, truth
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, merged, truth
 from permitflow_proofs.kernel.theorem import Theorem
 
 _THREE = range(3)
@@ -133,6 +134,91 @@ def _is_woken_at_last(late: int) -> bool:
     return not any(state.actors.get(name).muted for name in _THREE)
 
 
+# Frames: in a step one actor acts, perhaps on another one; a third one stays as it is.
+
+
+def _may_be_refused(before: State, after: State, _parameters: Parameters) -> bool:
+    return 0 <= after.actors.get(0).mailbox - before.actors.get(0).mailbox <= 1
+
+
+def _frees_who_waits(before: State, after: State, _parameters: Parameters) -> bool:
+    """Only actors that wait for it are freed, and all of them if one is."""
+    wait = [before.waits.get(name).get(0) for name in _THREE]
+    new = [after.freed.get(name).get(0) for name in _THREE]
+    old = [before.freed.get(name).get(0) for name in _THREE]
+    nobody = all_of(new[name] == old[name] for name in _THREE)
+    everybody = all_of(new[name] == any_of((old[name], wait[name])) for name in _THREE)
+    return any_of((nobody, everybody))
+
+
+def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
+    """Who has done a batch is overloaded, unless it is held: then it is muted."""
+    actor, ended = before.actors.get(0), after.actors.get(0)
+    if any(before.waits.get(0)):
+        return ended.muted and ended.overloaded == actor.overloaded
+    if actor.done + 1 >= parameters.batch:
+        return ended.overloaded and not ended.muted
+    return not ended.muted and _frees_who_waits(before, after, parameters)
+
+
+def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
+    """Who was muted runs again when nobody mutes it any more, and not before."""
+    is_last = not any_of(after.waits.get(0))
+    unmuted = after.actors.get(0).muted == (before.actors.get(0).muted and not is_last)
+    return unmuted and _frees_who_waits(before, after, parameters)
+
+
+def _waits_longer(before: State, after: State, _parameters: Parameters) -> bool:
+    return implies(before.waits.get(0).get(1), after.waits.get(0).get(1))
+
+
+_OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.2.0": None}
+_FREED: dict[str, Change] = {"freed.0.0": None, **_OTHERS_FREED}
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Post", {"actors.0.mailbox": None}, _may_be_refused, "+1, or refused"),
+    Frame("Press", {"actors.0.pressed": True}),
+    Frame("Release", {"actors.0.pressed": False, **_FREED}, _frees_who_waits, "all that wait for it, or nobody"),
+    Frame("Send", {"actors.1.mailbox": +1, "waits.0.1": None}, _waits_longer, "or begins to wait", (0, 1)),
+    Frame("Send", {"actors.0.mailbox": +1}, arguments=(0, 0)),
+    Frame("Begin", {"actors.0.inside": True, "actors.0.mailbox": -1}),
+    Frame(
+        "End",
+        {
+            "actors.0.inside": False,
+            "actors.0.done": None,
+            "actors.0.overloaded": None,
+            "actors.0.muted": None,
+            **_OTHERS_FREED,
+        },
+        _ends_its_run,
+        "who is held is muted, who has done a batch is overloaded",
+    ),
+    Frame(
+        "Rest",
+        {"actors.0.overloaded": False, "actors.0.done": None, **_FREED},
+        _frees_who_waits,
+        "all that wait for it, or nobody",
+    ),
+    Frame(
+        "Hear",
+        {"waits.0.1": False, "freed.0.1": False, "actors.0.muted": None, **_OTHERS_FREED},
+        _runs_if_nobody_mutes,
+        "it runs when nobody mutes it any more",
+    ),
+)
+"""What each action changes."""
+
+
+def _any_three(_parameters: Parameters) -> State:
+    actors = Members([arbitrary(Actor, f"actor.{name}.") for name in _THREE])
+    return State(actors, _any_links("waits"), _any_links("freed"))
+
+
+ANY = Subject(SYSTEM, any_parameters, _any_three, SUBJECT.any_arguments)
+"""Three actors in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -186,4 +272,5 @@ def theorems() -> tuple[Theorem, ...]:
             "When no actor is busy, and all have heard who is free, none is muted.",
             claim("three actors", _is_woken_at_last, "one has not heard"),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -5,6 +5,7 @@ from functools import partial
 from permitflow_model.port_machine import SYSTEM, Parameters, State, left_to_tell
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = SYSTEM.invariants
@@ -63,6 +64,91 @@ def _ends_at_once(state: State, _parameters: Parameters) -> bool:
 
 def _at_most_two(state: State, _parameters: Parameters, *, most: int) -> bool:
     return left_to_tell(state) <= most
+
+
+# Frames.
+
+
+def _asks(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.element == 0 and after.events == before.events + (1 if before.outlet == "open" else 0)
+
+
+def _drops_when_cancelled(before: State, after: State, _parameters: Parameters) -> bool:
+    """A cancelled inlet has no element."""
+    if before.inlet != "open":
+        return after.inlet == before.inlet and after.element == before.element and after.events == before.events
+    return after.inlet == "cancelled" and after.element == 0
+
+
+def _sends_to_an_open_inlet(before: State, after: State, _parameters: Parameters) -> bool:
+    more = 1 if before.inlet == "open" else 0
+    return after.element == before.element + more and after.events == before.events + more
+
+
+def _closes(before: State, after: State, _parameters: Parameters, *, failing: bool) -> bool:
+    if before.outlet != "open":
+        return after.outlet == before.outlet and after.events == before.events
+    return after.outlet == ("failed" if failing and before.inlet == "open" else "completed")
+
+
+def _hears_what_happened(before: State, after: State, _parameters: Parameters) -> bool:
+    """The word that is heard is what the step does."""
+    return all(
+        (
+            (after.heard == "asked") == (before.token == "Pulling" and after.token == "OutReady"),
+            (after.heard == "element") == (before.token == "Pushing" and after.token == "InReady"),
+            not (after.heard == "end" and before.outlet == "failed"),
+            (after.heard == "end") == (before.inlet == "open" and after.inlet == "completed"),
+            (after.heard == "failure") == (before.inlet == "open" and after.inlet == "failed"),
+            (after.heard == "cancelled") == (before.outlet == "open" and after.outlet == "cancelled"),
+        )
+    )
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Pull",
+        {"token": "Pulling", "element": None, "events": None, "demand": +1, "heard": "nothing"},
+        _asks,
+        "element becomes 0, an open outlet will be told",
+    ),
+    Frame("Grab", {"element": -1, "heard": "nothing"}),
+    Frame(
+        "Cancel",
+        {"inlet": None, "element": None, "events": None, "heard": "nothing"},
+        _drops_when_cancelled,
+        "an open inlet is cancelled, and its element is dropped",
+    ),
+    Frame(
+        "Push",
+        {"token": "Pushing", "element": None, "events": None, "demand": -1, "heard": "nothing"},
+        _sends_to_an_open_inlet,
+        "an open inlet gets one element",
+    ),
+    Frame(
+        "Complete",
+        {"outlet": None, "events": None, "heard": "nothing"},
+        partial(_closes, failing=False),
+        "an open outlet completes",
+    ),
+    Frame(
+        "Fail",
+        {"outlet": None, "events": None, "heard": "nothing"},
+        partial(_closes, failing=True),
+        "an open outlet fails, unless nobody would hear of it",
+    ),
+    Frame(
+        "Step",
+        {"token": None, "inlet": None, "outlet": None, "events": None, "heard": None},
+        _hears_what_happened,
+        "the end that is told hears what happened, and nothing else",
+    ),
+    Frame("Begin", {"token": "InReady", "inlet": "open", "outlet": "open", "demand": None, "heard": "nothing"}),
+)
+"""What each action changes."""
+
+ANY = SUBJECT
+"""A connection that satisfies its invariant: what an end hears depends on it."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -156,4 +242,5 @@ def theorems() -> tuple[Theorem, ...]:
             "Where the island is at rest, both ends are open, or both are closed: no stage is left behind.",
             follows("in every state", _ends, _ends_at_once, "at once"),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

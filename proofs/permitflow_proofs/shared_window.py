@@ -3,9 +3,10 @@
 from functools import partial
 
 from permitflow_model.kernel.runs import Move
-from permitflow_model.shared_window import SYSTEM, Parameters, State, window
+from permitflow_model.shared_window import SYSTEM, Parameters, State, is_blocked, window
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
@@ -42,6 +43,36 @@ def _stuck(connection: int) -> bool:
     return end is not None and not SYSTEM.invariants["NeverStuck"](end, parameters)
 
 
+# Frames.
+
+
+def _blocks_behind_a_barrier(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.streams.get(0).blocked == (before.streams.get(0).inbox.head() == "barrier")
+
+
+def _aligns_all(before: State, _after: State, _parameters: Parameters) -> bool:
+    """All barriers have been read."""
+    return before.streams.every(is_blocked)
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("OfferData", {"streams.0.waiting": +1}),
+    Frame("OfferBarrier", {"streams.0.waiting": +1}),
+    Frame("Send", {"streams.0.waiting": -1, "streams.0.inbox": +1, "room": -1}),
+    Frame(
+        "Read",
+        {"streams.0.inbox": -1, "streams.0.blocked": None, "room": +1},
+        _blocks_behind_a_barrier,
+        "a barrier blocks its input",
+    ),
+    Frame("Align", {"streams.0.blocked": False, "streams.others": None}, _aligns_all, "where all inputs are blocked"),
+)
+"""What each action changes: of the inputs, one acts, and stands for any one where all change alike."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State)
+"""The inputs in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -73,4 +104,5 @@ def theorems() -> tuple[Theorem, ...]:
             "wait for ever (RisingWave's issue #4505).",
             SymbolicObligation("with two each", partial(_stuck, 2), partial(_stuck, 3), "one more for the connection"),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

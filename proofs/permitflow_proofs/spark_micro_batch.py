@@ -10,8 +10,11 @@ from functools import partial
 
 from permitflow_model.kernel.runs import Move
 from permitflow_model.spark_micro_batch import (
+    NOTHING_STAGED,
     SYSTEM,
     Parameters,
+    Rows,
+    Staged,
     State,
     committed_end,
     is_stuck,
@@ -19,6 +22,7 @@ from permitflow_model.spark_micro_batch import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import (
@@ -525,6 +529,126 @@ def _progress_theorems() -> tuple[Theorem, ...]:
     )
 
 
+# Frames.
+
+
+def _has_no_hole(before: State, after: State, _parameters: Parameters) -> bool:
+    """Rows are taken over only where none before them is lost."""
+    return before.lost <= before.acknowledged and after.produced > before.produced
+
+
+def _takes_it_over(before: State, after: State, parameters: Parameters) -> bool:
+    is_whole = after.waiting == 0 and after.produced == before.produced + before.waiting
+    return is_whole and _has_no_hole(before, after, parameters)
+
+
+def _runs_on(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.late == Rows(before.start, before.end)
+
+
+def _removes_what_it_names(before: State, after: State, _parameters: Parameters) -> bool:
+    is_named = before.staged.attempt == before.aborting
+    return after.aborting == 0 and after.staged == (NOTHING_STAGED if is_named else before.staged)
+
+
+def _acknowledges(before: State, after: State, _parameters: Parameters) -> bool:
+    """Only rows of batches in the commit log."""
+    return after.acknowledged == committed_end(before)
+
+
+def _acknowledges_a_call(before: State, after: State, parameters: Parameters) -> bool:
+    in_commit = parameters.acknowledge_in == "commit"
+    phase = after.phase == "ready" if in_commit else after.phase == before.phase
+    return phase and after.acknowledged == (before.start if in_commit else before.end)
+
+
+def _forgets_what_is_in_no_log(before: State, after: State, _parameters: Parameters) -> bool:
+    knows = before.phase == "staged" or before.phase == "published"
+    return after.plan == 0 and after.aborting == (before.attempts if knows else before.aborting)
+
+
+def _loses_what_is_kept(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.lost == before.produced
+
+
+def _begins_a_batch(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.start == before.end and after.end == before.plan and after.plan == 0
+
+
+def _is_planned(before: State, after: State, parameters: Parameters) -> bool:
+    return after.plan <= before.produced and after.plan <= before.end + parameters.batch_cap
+
+
+def _stages_the_batch(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.staged == Staged(before.attempts, before.start, before.end)
+
+
+def _adds_what_is_staged(before: State, after: State, _parameters: Parameters) -> bool:
+    """Once for each batch."""
+    rows = 0 if before.published else before.staged.end - before.staged.start
+    return after.output == before.output + rows
+
+
+def _removes_the_rest(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.staged == NOTHING_STAGED
+
+
+def _goes_on(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.phase == ("idle" if before.committed else "ready")
+
+
+_FAULT: dict[str, Change] = {"faults": -1}
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Offer", {"waiting": None}),
+    Frame("ProduceBatch", {"produced": None}, _has_no_hole, "it grows, and only where no row before is lost"),
+    Frame("FailTask", {"running": False, **_FAULT}),
+    Frame("AbandonTask", {"running": False, "late": None, **_FAULT}, _runs_on, "with the rows of the batch"),
+    Frame("StageLate", {"late": None}),
+    Frame("AbortLate", {"staged": None, "aborting": None}, _removes_what_it_names, "the attempt that it names is gone"),
+    Frame("AcknowledgeForDriver", {"acknowledged": None}, _acknowledges, "all rows in the commit log"),
+    Frame(
+        "CrashDriver",
+        {"phase": "down", "plan": None, "running": False, "aborting": None, **_FAULT},
+        _forgets_what_is_in_no_log,
+        "an attempt that it knew to be staged is named",
+    ),
+    Frame("CrashExchange", {"lost": None, **_FAULT}, _loses_what_is_kept, "all that was produced"),
+    Frame("Done"),
+    Frame(
+        "Produce",
+        {"waiting": None, "produced": None},
+        _takes_it_over,
+        "the whole chunk, and only where no row before it is lost",
+    ),
+    Frame("PlanBatch", {"plan": None, "phase": "planned"}, _is_planned, "no more than is there, and than the cap"),
+    Frame(
+        "WriteOffsetLog",
+        {"start": None, "end": None, "committed": False, "published": False, "plan": None, "phase": None},
+        _begins_a_batch,
+        "the batch that was planned, behind the last one",
+    ),
+    Frame("Acknowledge", {"acknowledged": None, "phase": None}, _acknowledges_a_call, "up to the call's batch"),
+    Frame("RunTask", {"attempts": +1, "running": True}),
+    Frame("Stage", {"staged": None, "running": False, "phase": "staged"}, _stages_the_batch, "the newest attempt's"),
+    Frame(
+        "Publish",
+        {"published": True, "phase": "published", "output": None, "misplaced": None},
+        _adds_what_is_staged,
+        "what is staged, once for each batch",
+    ),
+    Frame(
+        "WriteCommitLog", {"committed": True, "staged": None, "phase": "idle"}, _removes_the_rest, "nothing is staged"
+    ),
+    Frame("Restart", {"phase": None}, _goes_on, "idle, or ready if the batch is not committed"),
+    Frame("ReportLoss", {"phase": "failed", "running": False}),
+)
+"""What each action changes."""
+
+ANY = Subject(SYSTEM, any_parameters, lambda _: arbitrary(State), dict.fromkeys(("Offer", "ProduceBatch"), any_rows))
+"""A query with any parameters, in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
-    return (*_invariant_theorems(), *_threshold_theorems(), *_progress_theorems())
+    return (*_invariant_theorems(), *_threshold_theorems(), *_progress_theorems(), _CHAPTER.framed(FRAMES, ANY))

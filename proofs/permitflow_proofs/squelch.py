@@ -22,12 +22,14 @@ from permitflow_model.squelch import (
     initial,
     is_off_due,
     needed_headroom,
+    oldest_age,
     plus,
     sent_lately,
     words_of,
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
@@ -283,6 +285,80 @@ def _itself(law: Law) -> Law:
     return law
 
 
+# Frames.
+
+
+def _waits_for_late_signals(before: State, after: State, parameters: Parameters) -> bool:
+    """Time passes only as long as the oldest signal in flight is not late."""
+    is_young = before.signals.is_empty() or oldest_age(before) < parameters.signal_delay
+    return is_young and after.sent == 0
+
+
+def _is_not_late(before: State, _after: State, parameters: Parameters) -> bool:
+    """Nothing is sent before a signal that is late."""
+    return before.signals.is_empty() or oldest_age(before) < parameters.signal_delay
+
+
+def _counts_while_off(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.since == (before.since + 1 if before.told == OFF else 0)
+
+
+def _tells(word: int, _before: State, after: State, _parameters: Parameters) -> bool:
+    return after.told == word and after.signals.last().word == word and after.age == 0
+
+
+def _hears_the_oldest(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.heard == before.signals.head().word
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Offer", {"waiting": +1}),
+    Frame("Withdraw", {"waiting": -1}),
+    Frame(
+        "Tick",
+        {"recent": None, "sent": None, "age": None},
+        _waits_for_late_signals,
+        "the oldest signal in flight is not late; sent becomes 0",
+    ),
+    Frame("Lose", {"signals": -1, "age": None, "lost": +1}),
+    Frame(
+        "Send",
+        {"waiting": -1, "sent": +1, "wire": +1},
+        _is_not_late,
+        "the oldest signal in flight is not late",
+    ),
+    Frame(
+        "Deliver",
+        {"wire": -1, "inbox": +1, "since": None},
+        _counts_while_off,
+        "since +1 while the sender is told to stop",
+    ),
+    Frame("Consume", {"inbox": -1}),
+    Frame(
+        "TellOff",
+        {"told": None, "since": None, "signals": +1, "age": None},
+        partial(_tells, OFF),
+        "to stop",
+    ),
+    Frame("TellOn", {"told": None, "since": None, "signals": +1, "age": None}, partial(_tells, ON), "to go on"),
+    Frame("Hear", {"signals": -1, "heard": None, "age": None}, _hears_the_oldest, "the oldest word is heard"),
+    Frame("Remind", {"signals": +1, "age": None}, partial(_tells, ON), "to go on"),
+)
+"""What each action changes."""
+
+
+def _any_state_at_all(_parameters: Parameters) -> State:
+    queues = {
+        "recent": SymbolicQueue.any_queue("recent", integer),
+        "signals": SymbolicQueue.any_queue("signals", _any_signal),
+    }
+    return arbitrary(State, special=queues)
+
+
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_state_at_all)
+"""Any sender and receiver, in any state at all."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows, steps = SUBJECT.holds_whenever_invariant, [action.name for action in SYSTEM.actions]
@@ -417,4 +493,5 @@ def theorems() -> tuple[Theorem, ...]:
             "the receiver reminds the sender.",
             follows("in every state", partial(_live, most_losses=0), partial(_live, most_losses=1), "one is lost"),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -7,6 +7,7 @@ from permitflow_model.kernel.numbered import successor
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.numbered import QUEUES, dead_end
 from permitflow_proofs.kernel.theorem import Theorem
@@ -45,6 +46,20 @@ def _answered_after(steps: int) -> Clause[State, Parameters]:
 
 def _is_at_rest(state: State) -> bool:
     return state.waiting.is_empty() and state.free == 1 and state.consumed == state.offered
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame("Offer", {"waiting": +1, "offered": None}),
+    Frame("Withdraw", {"waiting": -1, "offered": None}),
+    Frame("Send", {"waiting": -1, "wire": +1, "free": -1}),
+    Frame("Deliver", {"wire": -1, "inbox": +1}),
+    Frame("Consume", {"inbox": -1, "consumed": None, "answers": +1}),
+    Frame("Answer", {"answers": -1, "free": +1}),
+)
+"""What each action changes."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State, queues=QUEUES)
+"""The protocol in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -104,4 +119,5 @@ def theorems() -> tuple[Theorem, ...]:
             "Where the protocol can do nothing more, everything that was offered has been consumed and answered.",
             SUBJECT.comes_to(_is_at_rest),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -5,6 +5,7 @@ from functools import partial
 from permitflow_model.token_bucket import SYSTEM, Parameters, State, largest_burst, ticks_to_wait
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Refutation
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
@@ -81,6 +82,57 @@ def _is_kept(before: State, after: State, parameters: Parameters, *, most: int) 
 
 _SLOW = Parameters(capacity=2, period=1, max_cost=1, room=4, window=4, slowdowns=True)
 """Of the run that overflows."""
+
+
+# Frames.
+
+
+def _pays(before: State, after: State, _parameters: Parameters) -> bool:
+    """An element passes or waits; none is lost."""
+    passed = after.passed - before.passed
+    return (
+        after.queue - before.queue == passed
+        and after.level + after.pending + passed == before.level
+        and after.pending + passed > 0
+    )
+
+
+def _counts_anew(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.ticks == 0 and after.earned == 0 and after.passed == 0 and (before.slow or after.queue == before.queue)
+
+
+def _keeps_what_waits(before: State, after: State, _parameters: Parameters) -> bool:
+    """What waits passes or goes on waiting; a consumer has done one token's worth at most."""
+    passed = after.passed - before.passed
+    done = before.queue + passed - after.queue
+    return after.pending + passed == before.pending and 0 <= done <= 1
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Ask",
+        {"level": None, "pending": None, "queue": None, "passed": None},
+        _pays,
+        "its tokens are taken, and it passes or waits",
+    ),
+    Frame(
+        "OpenWindow",
+        {"queue": None, "slow": False, "ticks": None, "earned": None, "passed": None},
+        _counts_anew,
+        "the counts become 0, and the queue of a slow consumer",
+    ),
+    Frame("SlowDown", {"slow": True}),
+    Frame(
+        "Tick",
+        {"ticks": +1, "phase": None, "level": None, "queue": None, "earned": None, "pending": None, "passed": None},
+        _keeps_what_waits,
+        "what waits passes or waits on; of the queue one token's worth is done at most",
+    ),
+)
+"""What each action changes."""
+
+ANY = subject_of(SYSTEM, {}, Parameters, State, arguments={"Ask": _any_cost})
+"""A bucket in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -176,4 +228,5 @@ def theorems() -> tuple[Theorem, ...]:
                 ),
             ),
         ),
+        _CHAPTER.framed(FRAMES, ANY),
     )

@@ -19,6 +19,7 @@ A proof with it holds for any member as the one in focus, and for any number of 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -184,6 +185,14 @@ def _fails(holds: _Holds, member: object) -> bool:
     return implies(merged(partial(holds, member)), False)
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """Members that are not in focus, and what was done to all of them: equal if both are the same."""
+
+    members: object
+    changes: tuple[_Change, ...]
+
+
 class SymbolicFamily(Generic[M]):
     """Any family: members in focus, whose names are 0 and 1, and others."""
 
@@ -210,6 +219,11 @@ class SymbolicFamily(Generic[M]):
     def size(self) -> int:
         """How many there are."""
         return self._others.size + len(self._focus)
+
+    @property
+    def others(self) -> "Unseen":
+        """The members that are not in focus."""
+        return Unseen(self._others, self._changes)
 
     def names(self) -> range:
         """The members in focus, which stand for any member."""

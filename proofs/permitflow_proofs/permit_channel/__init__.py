@@ -1,7 +1,7 @@
 """Theorems about the permit channel: conservation, threshold, progress and refinement."""
 
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.permit_channel import inductive, oversize, progress, refinement, stuck
+from permitflow_proofs.permit_channel import frames, inductive, oversize, progress, refinement, stuck
 
 _TOPICS = (
     inductive.theorems,
@@ -17,6 +17,7 @@ _TOPICS = (
     progress.response_theorems,
     inductive.grant_theorems,
     inductive.statements_of_2014,
+    frames.theorems,
 )
 
 

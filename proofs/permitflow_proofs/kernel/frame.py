@@ -1,0 +1,157 @@
+"""Frames: which parts of a state an action changes, and how; all others stay as they are.
+
+An invariant says what is never wrong.  A frame says that an action does its job, and nothing else: a message that is
+lost, or doubled, or a wait that is forgotten, breaks no count that forgets it, too.
+
+A part is a path into the state: ``"credit"``, ``"held.number"``, or ``"actors.0.mailbox"`` of a member.  A queue
+changes by its size; which message moves is the matter of clauses about order.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from permitflow_model.kernel.queue import Fifo
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import Choice, Shape, Truth, all_of, equal, implies
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+Change = int | bool | str | None
+"""By how much a number or the size of a queue grows; the word or the truth value it becomes; None: anything."""
+
+
+@dataclass(frozen=True)
+class Frame(Generic[S, P]):
+    """One action, performed in one way."""
+
+    action: str
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    """By their paths; what is not named stays as it is."""
+
+    so: Callable[[S, S, P], bool] | None = None
+    """More about the states before and after it."""
+
+    words: str = ""
+    """The same for readers."""
+
+    arguments: tuple[int, ...] | None = None
+    """Of the action; None: any."""
+
+    @property
+    def call(self) -> str:
+        """The action, with its arguments if they are given."""
+        return self.action if self.arguments is None else f"{self.action}{self.arguments}".replace(",)", ")")
+
+    def __str__(self) -> str:
+        """The row for readers."""
+        changes = ", ".join(_told(path, change) for path, change in self.changes.items())
+        return f"{self.call}: {changes or 'nothing'}{f' ({self.words})' if self.words else ''}"
+
+
+def _told(path: str, change: Change) -> str:
+    if change is None:
+        return path
+    if isinstance(change, bool):
+        return f"{path} = {'true' if change else 'false'}"
+    return f"{path} = {change}" if isinstance(change, str) else f"{path} {change:+}"
+
+
+def frame_statement(frames: Sequence[Frame[Any, Any]]) -> str:
+    """What the frames of a system say together."""
+    rows = "; ".join(str(frame) for frame in frames)
+    return f"Each action changes these parts of the state only, and by so much where a number is given: {rows}."
+
+
+def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> tuple[SymbolicObligation, ...]:
+    """One for each frame.  The twin leaves out the first part that changes, or has a part change where none does.
+
+    Raises:
+        ValueError: an action of the system has no frame.
+    """
+    if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
+        raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
+    return tuple(_obligation(subject, frame) for frame in frames)
+
+
+def _obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
+    if not frame.changes:
+        change, twin = "it changes something", lambda: implies(keeps_frame(subject, frame), False)
+    else:
+        first, *others = frame.changes
+        fewer: Frame[S, P] = Frame(
+            frame.action, {path: frame.changes[path] for path in others}, arguments=frame.arguments
+        )
+        change, twin = f"it leaves {first} as it is", lambda: keeps_frame(subject, fewer)
+    return SymbolicObligation(frame.call, lambda: keeps_frame(subject, frame), twin, change)
+
+
+def keeps_frame(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
+    """Does any step of the action change only what the frame names, and so?  (To be called in a claim.)
+
+    Raises:
+        ValueError: the frame names a part that the state does not have.
+    """
+    if frame.arguments is None:
+        before, after, parameters = subject.any_step(frame.action)
+    else:
+        before, parameters = subject.any_case()
+        after = subject.system.perform(frame.action, before, parameters, *frame.arguments)
+    met: set[str] = set()
+    conditions = list(_compared("", before, after, frame.changes, met))
+    if unknown := set(frame.changes) - met:
+        raise ValueError(f"{frame.call}: the state has no part {min(unknown)!r}")
+    # What the action has decided is known on this path, so that the same questions do not fork again.
+    return all_of(conditions) and (frame.so is None or frame.so(before, after, parameters))
+
+
+def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change], met: set[str]) -> Iterator[bool]:
+    if path in changes:
+        met.add(path)
+        yield _is_changed(before, after, changes[path])
+        return
+    parts = _parts(before)
+    if parts is None:
+        yield _is_same(before, after)
+        return
+    # All parts are visited, also of values that are the same, to find out whether the frame names parts that are none.
+    for (name, one), (_, other) in zip(parts, _parts(after) or (), strict=True):
+        yield from _compared(f"{path}.{name}" if path else name, one, other, changes, met)
+
+
+def _parts(value: Any) -> list[tuple[str, Any]] | None:
+    """Those of a named tuple, or the members of a family; None for a value by itself."""
+    if isinstance(value, SymbolicFamily):
+        members = [(str(name), value.get(name)) for name in value.names()]
+        return [*members, ("others", value.others)]
+    if not isinstance(value, tuple) or isinstance(value, Fifo):
+        return None
+    return list(zip(getattr(value, "_fields", map(str, range(len(value)))), value, strict=True))
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    if before is after:
+        return True
+    if isinstance(after, Choice | Truth) and not isinstance(before, Choice | Truth):
+        before, after = after, before
+    if isinstance(before, Choice | Truth | str | bool):
+        return cast(bool, before == after)
+    if isinstance(before, Shape | int) or hasattr(before, "term"):
+        return equal(before, after)
+    # Queues of which only sums are known, and members of which nothing is: the same if nothing was done to them.
+    return bool(before == after)
+
+
+def _is_changed(before: Any, after: Any, change: Change) -> bool:
+    if change is None:
+        return True
+    if isinstance(change, bool | str):
+        return _is_same(after, change)
+    return equal(_amount(after), _amount(before) + change)
+
+
+def _amount(value: Any) -> int:
+    return cast(int, value.size() if hasattr(value, "size") else value)

@@ -1,0 +1,348 @@
+"""Mistakes that break no invariant: an action that forgets, loses or doubles something is not in its frame."""
+
+from typing import Any
+
+import pytest
+
+from permitflow_model import (
+    conflate,
+    demand,
+    drop_queue,
+    grpc_call,
+    input_gate,
+    mute,
+    mute_delay,
+    mute_scheduler,
+    port_machine,
+    spark_micro_batch,
+    squelch,
+    token_bucket,
+)
+from permitflow_model.kernel.family import Members
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.system import require
+from permitflow_proofs import conflate as conflate_proofs
+from permitflow_proofs import demand as demand_proofs
+from permitflow_proofs import drop_queue as drop_queue_proofs
+from permitflow_proofs import grpc_call as grpc_call_proofs
+from permitflow_proofs import input_gate as input_gate_proofs
+from permitflow_proofs import loop_chain as loop_chain_proofs
+from permitflow_proofs import mute as mute_proofs
+from permitflow_proofs import mute_delay as mute_delay_proofs
+from permitflow_proofs import mute_scheduler as mute_scheduler_proofs
+from permitflow_proofs import port_machine as port_machine_proofs
+from permitflow_proofs import shared_window as shared_window_proofs
+from permitflow_proofs import spark_micro_batch as spark_proofs
+from permitflow_proofs import squelch as squelch_proofs
+from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
+from permitflow_proofs import token_bucket as token_bucket_proofs
+from permitflow_proofs.kernel.frame import Frame, frame_obligations, keeps_frame
+from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.permit_channel import frames as permit_channel_proofs
+from tests.support.faults import Fault, with_fault
+
+# The gate.
+
+
+def aligns_with_one_barrier(state: input_gate.State, parameters: input_gate.Parameters) -> input_gate.State:
+    require(input_gate.is_pending(state) if parameters.skip > 0 else input_gate.is_joined(state))
+    channels = state.channels.map(input_gate.freed, parameters)
+    return state._replace(channels=channels, epoch=state.epoch + 1)
+
+
+def gives_the_next_number_up(state: input_gate.State, parameters: input_gate.Parameters) -> input_gate.State:
+    after = input_gate.align(state, parameters)
+    return after._replace(epoch=after.epoch + 1) if parameters.skip > 0 else after
+
+
+def tells_no_backlog(state: input_gate.State, parameters: input_gate.Parameters, name: int) -> input_gate.State:
+    after = input_gate.send_data(state, parameters, name)
+    channel = state.channels.get(name)
+    wire = channel.wire.push(channel.waiting.head()._replace(backlog=0))
+    return after._replace(channels=after.channels.put(name, after.channels.get(name)._replace(told=0, wire=wire)))
+
+
+def loses_data_on_arrival(state: input_gate.State, parameters: input_gate.Parameters, name: int) -> input_gate.State:
+    channel = state.channels.get(name)
+    after = input_gate.deliver(state, parameters, name)
+    if channel.wire.head().kind != "data":
+        return after
+    lost = after.channels.get(name)._replace(inbox=channel.inbox, free=channel.free + 1)
+    return after._replace(channels=after.channels.put(name, lost))
+
+
+# The scheduler that mutes.
+
+
+def forgets_the_other_muters(
+    state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int, muter: int
+) -> mute_scheduler.State:
+    row = state.waits.get(name)
+    alone = state._replace(waits=state.waits.put(name, Members([False] * row.size()).put(muter, row.get(muter))))
+    return mute_scheduler.hear(alone, parameters, name, muter)
+
+
+def loses_what_mutes(
+    state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int, to: int
+) -> mute_scheduler.State:
+    after = mute_scheduler.send(state, parameters, name, to)
+    return after._replace(actors=state.actors) if after.waits.get(name).get(to) else after
+
+
+def empties_the_mailbox(
+    state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
+) -> mute_scheduler.State:
+    after = mute_scheduler.begin(state, parameters, name)
+    return after._replace(actors=after.actors.put(name, after.actors.get(name)._replace(mailbox=0)))
+
+
+def is_overloaded_if_messages_are_left(
+    state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
+) -> mute_scheduler.State:
+    after = mute_scheduler.end(state, parameters, name)
+    actor, before = after.actors.get(name), state.actors.get(name)
+    overloaded = actor.overloaded if actor.mailbox > 0 else before.overloaded
+    return after._replace(actors=after.actors.put(name, actor._replace(overloaded=overloaded)))
+
+
+def overloads_nobody(
+    state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
+) -> mute_scheduler.State:
+    after = mute_scheduler.end(state, parameters, name)
+    actor = after.actors.get(name)._replace(overloaded=state.actors.get(name).overloaded)
+    return after._replace(actors=after.actors.put(name, actor))
+
+
+# Sinks that mute.
+
+
+def delivers_twice(state: mute.State, parameters: mute.Parameters, name: int) -> mute.State:
+    sink = state.sinks.get(name - 1)
+    full = state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=sink.inbox + 1)))
+    return mute.deliver(full, parameters, name)
+
+
+def sends_nothing(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
+    return mute.send(state, parameters, node, name)._replace(sinks=state.sinks)
+
+
+def learns_from_one_node(state: mute.State, parameters: mute.Parameters, node: int) -> mute.State:
+    after = mute.join(state, parameters, node)
+    heard = state.heard.get(0)
+    holds: Members[int] = Members([mute.larger(heard.get(muter), 0) % 2 for muter in range(parameters.sinks)])
+    source = after.sources.get(0)._replace(holds=holds)
+    return after._replace(sources=after.sources.put(0, source), heard=after.heard.put(node - 1, heard))
+
+
+def tells_of_the_first_muter(state: mute.State, parameters: mute.Parameters, up: int, down: int) -> mute.State:
+    after = mute.lose(state, parameters, up, down)
+    told = Fifo([signal for signal in mute.in_flight(after, up, down) if signal.muter == 1])
+    return after._replace(signals=after.signals.put(up - 1, after.signals.get(up - 1).put(down - 1, told)))
+
+
+def is_held_by_one_sink(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
+    """A source that another sink holds goes on sending to this one."""
+    source = mute.source_at(state, parameters, node)
+    require(source.holds.get(name - 1) == 0)
+    free = source._replace(holds=Members([0] * parameters.sinks))
+    after = mute.send(state._replace(sources=state.sources.put(0, free)), parameters, node, name)
+    held = after.sources.get(0)._replace(holds=source.holds)
+    return after._replace(sources=after.sources.put(0, held))
+
+
+def becomes_faster(state: mute_delay.State, parameters: mute_delay.Parameters) -> mute_delay.State:
+    after = mute_delay.tick(state, parameters)
+    return after._replace(sources=after.sources.map(_faster))
+
+
+def _faster(source: mute_delay.Source) -> mute_delay.Source:
+    return source._replace(rate=source.rate + 1, reach=source.reach + 1)
+
+
+# Between two stages.
+
+
+def keeps_the_element(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
+    return port_machine.cancel(state, parameters)._replace(element=state.element)
+
+
+def drops_the_element_at_the_end(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
+    after = port_machine.step(state, parameters)
+    return after._replace(element=0) if after.heard == "end" else after
+
+
+def says_nothing_of_a_pull(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
+    after = port_machine.step(state, parameters)
+    return after._replace(heard="nothing") if after.heard == "asked" else after
+
+
+def calls_a_failure_the_end(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
+    after = port_machine.step(state, parameters)
+    return after._replace(heard="end") if after.heard == "failure" else after
+
+
+def drops_two(state: drop_queue.State, parameters: drop_queue.Parameters) -> drop_queue.State:
+    after = drop_queue.arrive(state, parameters)
+    is_full = state.size >= parameters.capacity and state.size > 1
+    return after._replace(size=state.size - 1) if is_full and not state.watched else after
+
+
+def forgets_what_is_held(state: conflate.State, parameters: conflate.Parameters) -> conflate.State:
+    after = conflate.complete(state, parameters)
+    return after._replace(held=conflate.NOTHING, came=state.given)
+
+
+def counts_a_lost_message(state: demand.State, parameters: demand.Parameters) -> demand.State:
+    require(not state.wire.is_empty())
+    consumed = (state.consumed + 1) % parameters.tags
+    return state._replace(wire=state.wire.without_head(), consumed=consumed, unrequested=state.unrequested + 1)
+
+
+def asks_the_newest_signal(state: squelch.State, parameters: squelch.Parameters) -> squelch.State:
+    """Time stops only for the age of the newest signal in flight."""
+    newest = Fifo((state.signals.last(),)) if not state.signals.is_empty() else Fifo()
+    after = squelch.tick(state._replace(signals=newest), parameters)
+    return after._replace(signals=state.signals)
+
+
+def loses_what_waits(state: token_bucket.State, parameters: token_bucket.Parameters) -> token_bucket.State:
+    return token_bucket.tick(state, parameters)._replace(pending=0)
+
+
+def passes_nothing_on(state: token_bucket.State, parameters: token_bucket.Parameters, cost: int) -> token_bucket.State:
+    return token_bucket.ask(state, parameters, cost)._replace(queue=state.queue, passed=state.passed)
+
+
+# A streaming query.
+
+
+def takes_rows_behind_a_hole(
+    state: spark_micro_batch.State, parameters: spark_micro_batch.Parameters
+) -> spark_micro_batch.State:
+    after = spark_micro_batch.produce(state._replace(lost=0), parameters)
+    return after._replace(lost=state.lost)
+
+
+SURVIVORS = [
+    (input_gate_proofs, Fault("Align", aligns_with_one_barrier, "frame")),
+    (mute_scheduler_proofs, Fault("Hear", forgets_the_other_muters, "frame")),
+    (mute_proofs, Fault("Deliver", delivers_twice, "frame")),
+    (mute_proofs, Fault("Join", learns_from_one_node, "frame")),
+    (mute_proofs, Fault("Lose", tells_of_the_first_muter, "frame")),
+    (mute_proofs, Fault("Send", is_held_by_one_sink, "frame")),
+    (spark_proofs, Fault("Produce", takes_rows_behind_a_hole, "frame")),
+    (port_machine_proofs, Fault("Step", drops_the_element_at_the_end, "frame")),
+    (port_machine_proofs, Fault("Cancel", keeps_the_element, "frame")),
+    (input_gate_proofs, Fault("SendData", tells_no_backlog, "frame")),
+    (input_gate_proofs, Fault("Deliver", loses_data_on_arrival, "frame")),
+    (input_gate_proofs, Fault("Align", gives_the_next_number_up, "frame")),
+    (mute_scheduler_proofs, Fault("Send", loses_what_mutes, "frame")),
+    (mute_scheduler_proofs, Fault("Begin", empties_the_mailbox, "frame")),
+    (mute_scheduler_proofs, Fault("End", is_overloaded_if_messages_are_left, "frame")),
+    (mute_scheduler_proofs, Fault("End", overloads_nobody, "frame")),
+    (port_machine_proofs, Fault("Step", says_nothing_of_a_pull, "frame")),
+    (port_machine_proofs, Fault("Step", calls_a_failure_the_end, "frame")),
+    (drop_queue_proofs, Fault("Arrive", drops_two, "frame")),
+    (conflate_proofs, Fault("Complete", forgets_what_is_held, "frame")),
+    (demand_proofs, Fault("Deliver", counts_a_lost_message, "frame")),
+    (squelch_proofs, Fault("Tick", asks_the_newest_signal, "frame")),
+    (mute_delay_proofs, Fault("Tick", becomes_faster, "frame")),
+    (mute_proofs, Fault("Send", sends_nothing, "frame")),
+    (token_bucket_proofs, Fault("Tick", loses_what_waits, "frame")),
+    (token_bucket_proofs, Fault("Ask", passes_nothing_on, "frame")),
+]
+
+
+def claims_of(proofs: Any, fault: Fault) -> list[str]:
+    """The outcomes of the frames of one action, with the fault."""
+    subject = with_fault(fault, proofs.ANY)
+    frames = [frame for frame in proofs.FRAMES if frame.action == fault.action]
+    return [decide(lambda frame=frame: keeps_frame(subject, frame)).outcome for frame in frames]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("proofs", "fault"), SURVIVORS, ids=[str(fault) for _, fault in SURVIVORS])
+def test_a_mistake_that_breaks_no_invariant_leaves_its_frame(proofs: Any, fault: Fault) -> None:
+    assert "refuted" in claims_of(proofs, fault)
+
+
+# What an action must be able to do.
+
+
+def hears_only_with_empty_hands(state: grpc_call.State, parameters: grpc_call.Parameters) -> grpc_call.State:
+    require(state.hand.is_empty())
+    return grpc_call.hear_cancel(state, parameters)
+
+
+def keeps_the_only_one(state: demand.State, parameters: demand.Parameters) -> demand.State:
+    require(state.waiting.size() > 1)
+    return demand.SYSTEM.perform("Withdraw", state, parameters)
+
+
+@pytest.mark.parametrize(
+    ("proofs", "fault"),
+    [
+        (grpc_call_proofs, Fault("HearCancel", hears_only_with_empty_hands, "grpc-call-ends-heard")),
+        (demand_proofs, Fault("Withdraw", keeps_the_only_one, "demand-withdraw")),
+    ],
+    ids=["HearCancel", "Withdraw"],
+)
+def test_an_action_that_is_refused_too_often_is_noticed(
+    proofs: Any, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (obligation,) = next(theorem.obligations for theorem in proofs.theorems() if theorem.id == fault.breaks)
+    monkeypatch.setattr(proofs, "SYSTEM", with_fault(fault, proofs.SUBJECT).system)
+    assert decide(obligation.claim).outcome == "refuted"
+
+
+# Frames themselves.
+
+TABLES = [
+    conflate_proofs,
+    demand_proofs,
+    drop_queue_proofs,
+    grpc_call_proofs,
+    input_gate_proofs,
+    loop_chain_proofs,
+    mute_proofs,
+    mute_delay_proofs,
+    mute_scheduler_proofs,
+    permit_channel_proofs,
+    port_machine_proofs,
+    shared_window_proofs,
+    spark_proofs,
+    squelch_proofs,
+    stop_and_wait_proofs,
+    token_bucket_proofs,
+]
+
+
+@pytest.mark.parametrize("proofs", TABLES, ids=lambda proofs: proofs.__name__.rpartition(".")[2])
+def test_each_part_of_a_frame_is_changed_by_its_action(proofs: Any) -> None:
+    idle = []
+    for frame in proofs.FRAMES:
+        for path in frame.changes:
+            others = {other: change for other, change in frame.changes.items() if other != path}
+            without: Frame[Any, Any] = Frame(frame.action, others, arguments=frame.arguments)
+            found = decide(lambda without=without: keeps_frame(proofs.ANY, without))  # type: ignore[misc]
+            if found.outcome != "refuted":
+                idle.append(f"{frame.call}: {path}")
+    assert idle == []
+
+
+def test_an_action_without_a_frame_is_refused() -> None:
+    with pytest.raises(ValueError, match="give a frame to Withdraw"):
+        frame_obligations(demand_proofs.ANY, [frame for frame in demand_proofs.FRAMES if frame.action != "Withdraw"])
+
+
+def test_a_frame_of_a_part_that_is_none_is_refused() -> None:
+    misspelt: Frame[demand.State, demand.Parameters] = Frame("Send", {"waiting": -1, "wires": +1})
+    with pytest.raises(ValueError, match="Send: the state has no part 'wires'"):
+        decide(lambda: keeps_frame(demand_proofs.ANY, misspelt))
+
+
+def test_a_frame_says_what_it_changes_and_by_how_much() -> None:
+    frame: Frame[Any, Any] = Frame(
+        "Send", {"waiting": -1, "told": None, "over": True}, words="one leaves", arguments=(0, 1)
+    )
+    assert str(frame) == "Send(0, 1): waiting -1, told, over = true (one leaves)"
+    assert str(Frame("Done")) == "Done: nothing"
