@@ -238,8 +238,9 @@ class StalledGraphError(StageError):
 
     chain: tuple[str, ...]  # who waits for whom
     text = (
-        "the run stands still for ever: {waits}; put a buffer behind the broadcast that holds the difference between "
-        "its branches, or consume its branches at the same time"
+        "the run stands still for ever: {waits}; where branches of a broadcast meet again, put a buffer into the "
+        "shorter one that holds their difference; consume branches at the same time; let no consumer await what only "
+        "it moves"
     )
 
     def _worded(self) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from permitflow.errors import SpentSourceError
-from permitflow.stages import Source, open_run
+from permitflow.stages import Source, calls, open_run
+from tests.support.numbers_service import number, serving
+from tests.support.turns import until
 
 Settle = Callable[[], Awaitable[None]]
 Closed = list[str]
@@ -196,3 +198,23 @@ async def test_a_time_out_fires_over_a_source_that_never_waits() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await drained(Source(itertools.count()).filter(lambda _: False))
+
+
+# Behind a call.
+
+
+async def _doubled(iterator: Any, context: Any) -> None:
+    await calls.respond(context, calls.requests(iterator, context).map(lambda one: number(2 * one.value)))
+
+
+@pytest.mark.parametrize("ending", [ends, is_left_by_its_block, fails, is_cancelled])
+@pytest.mark.parametrize("generate", [rows, async_rows])
+async def test_what_a_call_sends_is_closed_however_it_ends(
+    generate: Callable[[Closed], Any], ending: Callable[[Source[int]], Awaitable[None]]
+) -> None:
+    closed: Closed = []
+    async with serving(Double=_doubled) as stub:
+        requests = Source(generate(closed)).map(number)
+        await ending(requests.through(calls.flow(stub.Double)).map(lambda one: one.value // 2))
+        await until(lambda: bool(closed))
+    assert closed == ["closed"]
