@@ -27,7 +27,7 @@ class Parameters:
     """Messages that may be in mailboxes at once."""
 
     pressures: bool = False
-    """May actors put themselves under pressure?"""
+    """May actors be put under pressure?"""
 
     spares_busy: bool = True
     """Is an actor that is overloaded or under pressure not muted?"""
@@ -131,10 +131,9 @@ def post(state: State, parameters: Parameters, name: int) -> State:
 
 
 def press(state: State, parameters: Parameters, name: int) -> State:
-    """An actor puts itself under pressure."""
+    """An actor is put under pressure."""
     actor = state.actors.get(name)
     require(parameters.pressures)
-    require(actor.inside)
     require(not actor.pressed)
     return _changed(state, name, actor._replace(pressed=True))
 
@@ -198,13 +197,16 @@ def rest(state: State, parameters: Parameters, name: int) -> State:
 
 
 def hear(state: State, parameters: Parameters, name: int, muter: int) -> State:
-    """A scheduler hears that a muter can keep up; an actor that nobody mutes any more frees its own senders."""
+    """A scheduler hears that a muter can keep up; an actor that nobody mutes any more frees its own senders.
+
+    It does so even if it is under pressure, as in Pony: they are muted again if they send to it again.
+    """
     actor = state.actors.get(name)
     require(state.freed.get(name).get(muter))
     require(not actor.inside)
     is_last = actor.muted and not any(state.waits.get(name).put(muter, False))
     heard = state._replace(freed=_with(state.freed, name, muter, False))
-    if is_last and not is_busy(actor):
+    if is_last:
         heard = _free_senders(heard, parameters, name)
     heard = heard._replace(waits=_with(state.waits, name, muter, False))
     return _changed(heard, name, actor._replace(muted=actor.muted and not is_last))

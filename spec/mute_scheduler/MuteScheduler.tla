@@ -10,6 +10,20 @@
 (* an actor can keep up again, its senders are freed: a message to each    *)
 (* scheduler, which it hears between two behaviours.  An actor runs again  *)
 (* when all its muters have freed it, and then frees its own senders.      *)
+(*                                                                         *)
+(* Source: ponyc, src/libponyrt/actor/actor.c and sched/scheduler.c.       *)
+(*   Send      maybe_mark_should_mute, ponyint_sched_mute                  *)
+(*   End       maybe_should_mute: only the count of muters is looked at;   *)
+(*             batch_limit_reached, actor_unsetoverloaded                  *)
+(*   Press     pony_apply_backpressure                                     *)
+(*   Release   pony_release_backpressure                                   *)
+(*   Hear      ponyint_sched_unmute_senders, sched_reschedule_unmuted: the *)
+(*             senders are freed even if the actor is under pressure       *)
+(* An actor of Pony puts only itself under pressure, in a behaviour, and   *)
+(* so is never released while it is muted.  Here both may come from        *)
+(* outside as well; an actor that is muted then still mutes its senders.   *)
+(* Not modelled: a run of Pony ends also at the message that was the last  *)
+(* one when it began; pinned actors; several messages sent at once.        *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 
@@ -17,7 +31,7 @@ CONSTANTS
     Actors,       \* how many there are
     Batch,        \* with so many messages in a run an actor is overloaded
     Messages,     \* messages that may be in mailboxes at once
-    Pressures,    \* may actors put themselves under pressure?
+    Pressures,    \* may actors be put under pressure?
     SparesBusy,   \* is an actor that is overloaded or under pressure not muted?
     FreesRunning, \* is a sender freed that is still in the behaviour in which it has sent?
     Helped        \* does the last actor alone release the others from pressure, in a behaviour?
@@ -72,9 +86,9 @@ Post(a) ==
     /\ actors' = [actors EXCEPT ![a].mailbox = IF Count(Actors) < Messages THEN @ + 1 ELSE @]
     /\ UNCHANGED <<waits, freed>>
 
-\* An actor puts itself under pressure.
+\* An actor is put under pressure.
 Press(a) ==
-    /\ Pressures /\ actors[a].inside /\ ~actors[a].pressed
+    /\ Pressures /\ ~actors[a].pressed
     /\ actors' = [actors EXCEPT ![a].pressed = TRUE]
     /\ UNCHANGED <<waits, freed>>
 
@@ -120,14 +134,15 @@ Rest(a) ==
     /\ freed' = IF actors[a].pressed THEN freed ELSE Freed(a)
     /\ UNCHANGED waits
 
-\* A scheduler hears that m can keep up; an actor that nobody mutes any more runs again, and frees its own senders.
+\* A scheduler hears that m can keep up; an actor that nobody mutes any more runs again, and frees its own senders,
+\* whether it is under pressure or not: they are muted again if they send to it again.
 Hear(a, m) ==
     /\ freed[a][m] /\ ~actors[a].inside
     /\ waits' = [waits EXCEPT ![a][m] = FALSE]
     /\ LET isLast == actors[a].muted /\ \A n \in Names \ {m} : ~waits[a][n]
            others == [freed EXCEPT ![a][m] = FALSE]
        IN  /\ actors' = [actors EXCEPT ![a].muted = @ /\ ~isLast]
-           /\ freed' = IF isLast /\ ~IsBusy(a)
+           /\ freed' = IF isLast
                        THEN [x \in Names |-> [n \in Names |-> others[x][n] \/ (n = a /\ Freed(a)[x][n])]]
                        ELSE others
 

@@ -7,14 +7,13 @@ released.  Its messages are delivered all the same, and its mailbox grows.  So n
 Rules as in ponyc's ``actor.c`` and ``scheduler.c``, with one run queue in place of one for each thread.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from permitflow.callables import plain, plain_of_one
 from permitflow.errors import InvalidParametersError, LocalProtocolError
+from permitflow.mute.actors import Actors, RecordStep
 
 M = TypeVar("M")
 
@@ -27,45 +26,36 @@ Behaviour = Callable[[M, "Send[M]"], None]
 """What an actor does with a message."""
 
 
-@dataclass
-class _Actor(Generic[M]):
-    behaviour: Behaviour[M]
-    mailbox: deque[M] = field(default_factory=deque)
-    is_overloaded: bool = False
-    is_under_pressure: bool = False
-    is_muted: bool = False
-    muters: dict[str, None] = field(default_factory=dict)
-    """Those that mute it: Pony's map of muters, and the count in each actor, in one."""
-
-    @property
-    def mutes_senders(self) -> bool:
-        return self.is_overloaded or self.is_under_pressure or self.is_muted
-
-    @property
-    def can_be_muted(self) -> bool:
-        # Muting them could lock up a cycle: they are what others wait for.
-        return not (self.is_overloaded or self.is_under_pressure)
-
-
 class MuteScheduler(Generic[M]):
     """Actors with mailboxes, run one at a time, each for at most a batch of messages."""
 
-    def __init__(self, choose: Callable[[int], int] = lambda ready: 0, *, batch: int = BATCH) -> None:
+    def __init__(
+        self,
+        choose: Callable[[int], int] = lambda ready: 0,
+        *,
+        batch: int = BATCH,
+        record: RecordStep | None = None,
+    ) -> None:
         """No actor is there yet.
 
         Args:
             choose: the place, in the run queue of so many actors, of the one that runs next; by default the first.
                 The method ``randrange`` of a seeded ``random.Random`` makes a run that can be repeated.
             batch: messages in one run.
+            record: is told each step as it was made: an action of ``MuteScheduler.tla``, and its actors.  It may look
+                at the scheduler, and not change it.
 
         Raises:
+            AsyncFunctionError: ``choose`` or ``record`` is a coroutine function, which nobody would await.
             InvalidParametersError: ``batch`` is below 1.
         """
         if batch < 1:
             raise InvalidParametersError(name="batch", value=batch, rule="must be at least 1")
-        self._choose, self._batch = plain_of_one(choose, place="choose"), batch
-        self._actors: dict[str, _Actor[M]] = {}
-        self._ready: list[str] = []
+        self._choose = plain_of_one(choose, place="choose")
+        self._actors: Actors[M] = Actors(batch, None if record is None else plain(record, place="record"))
+        self._behaviours: dict[str, Behaviour[M]] = {}
+        # The run queue: no actor is in it twice.
+        self._ready: dict[str, None] = {}
         self._running: str | None = None
         self._order = blake2b(digest_size=8)
 
@@ -76,9 +66,9 @@ class MuteScheduler(Generic[M]):
             AsyncFunctionError: the behaviour is a coroutine function, which nobody would await.
             LocalProtocolError: the name is taken.
         """
-        if name in self._actors:
-            raise LocalProtocolError(f"there is an actor {name!r} already; each needs a name of its own")
-        self._actors[name] = _Actor(plain(behaviour, place="behaviour"))
+        behaviour = plain(behaviour, place="behaviour")
+        self._actors.add(name)
+        self._behaviours[name] = behaviour
 
     def send(self, to: str, message: M) -> None:
         """Deliver a message; if an actor that runs has sent it, that one may be muted.
@@ -86,59 +76,65 @@ class MuteScheduler(Generic[M]):
         Raises:
             LocalProtocolError: there is no such actor.
         """
-        receiver = self._actor(to)
-        receiver.mailbox.append(message)
+        if self._running is None:
+            self._actors.post(to, message)
+        else:
+            self._actors.send(self._running, to, message)
         self._schedule(to)
-        if self._running is not None and receiver.mutes_senders:
-            sender = self._actors[self._running]
-            # A message to oneself never mutes: an actor that mutes senders cannot be muted.
-            if sender.can_be_muted:
-                sender.muters[to] = None
 
     def apply_pressure(self, name: str) -> None:
-        """An actor cannot keep up, for a reason of its own: its senders are muted from now on."""
-        self._actor(name).is_under_pressure = True
+        """An actor cannot keep up, for a reason of its own: its senders are muted from now on.
+
+        Raises:
+            LocalProtocolError: there is no such actor.
+        """
+        if not self._actors[name].is_under_pressure:
+            self._actors.apply_pressure(name)
 
     def release_pressure(self, name: str) -> None:
-        """The reason is gone; its senders run again, unless it is overloaded."""
-        actor = self._actor(name)
-        actor.is_under_pressure = False
-        if not actor.is_overloaded:
-            self._unmute_senders_of(name)
+        """The reason is gone; its senders run again, unless it is overloaded, or muted itself.
+
+        Raises:
+            LocalProtocolError: there is no such actor.
+        """
+        if self._actors[name].is_under_pressure:
+            self._actors.release_pressure(name)
+            self._settle()
 
     def run_one(self) -> bool:
-        """Run an actor for at most a batch; False if none can run."""
+        """Run an actor for at most a batch; False if none can run.
+
+        Raises:
+            LocalProtocolError: a behaviour has called this.
+            Exception: of the behaviour; its actor is done with this message, and the others go on.
+        """
+        if self._running is not None:
+            raise LocalProtocolError(f"actor {self._running!r} runs; a behaviour may not run the scheduler")
         if not self._ready:
             return False
-        name = self._ready.pop(self._choose(len(self._ready)))
-        actor = self._actors[name]
+        name = [*self._ready][self._choose(len(self._ready))]
+        del self._ready[name]
         self._order.update(name.encode() + b"\n")
-        done = 0
-        while actor.mailbox and done < self._batch:
-            self._behave(name, actor)
-            done += 1
-            if actor.muters and actor.can_be_muted:
-                # At once, before the batch is counted: a muted actor is not overloaded by this run.
-                actor.is_muted = True
-                return True
-        if done == self._batch:
-            actor.is_overloaded = True
-        elif actor.is_overloaded:
-            actor.is_overloaded = False
-            if not actor.is_under_pressure:
-                self._unmute_senders_of(name)
-        self._schedule(name)
+        try:
+            if self._actors[name].may_rest:
+                self._actors.rest(name)
+            else:
+                while self._behave(name):
+                    pass
+        finally:
+            self._settle()
+            self._schedule(name)
         return True
 
-    def _behave(self, name: str, actor: _Actor[M]) -> None:
-        self._running = name
+    def _behave(self, name: str) -> bool:
+        """One behaviour; does the run go on?"""
+        message, self._running = self._actors.begin(name), name
         try:
-            actor.behaviour(actor.mailbox.popleft(), self.send)
-        except BaseException:
+            self._behaviours[name](message, self.send)
+        finally:
             self._running = None
-            self._schedule(name)
-            raise
-        self._running = None
+            goes_on = self._actors.end(name)
+        return goes_on
 
     def run(self, most_runs: int | None = None) -> int:
         """Run until no actor can, or so many times; returns how many times."""
@@ -149,44 +145,33 @@ class MuteScheduler(Generic[M]):
 
     def _schedule(self, name: str) -> None:
         actor = self._actors[name]
-        # An overloaded actor without messages runs once more: only then is it overloaded no longer.
-        if not actor.is_muted and (actor.mailbox or actor.is_overloaded) and name not in (self._running, *self._ready):
-            self._ready.append(name)
+        if actor.may_begin or actor.may_rest:
+            self._ready.setdefault(name)
 
-    def _unmute_senders_of(self, name: str) -> None:
-        released = [name]
-        while released:  # in place of Pony's recursion, which needs a stack
-            muter = released.pop()
-            for sender, actor in self._actors.items():
-                if muter in actor.muters:
-                    del actor.muters[muter]
-                    if actor.is_muted and not actor.muters:
-                        actor.is_muted = False
-                        self._schedule(sender)
-                        released.append(sender)
+    def _settle(self) -> None:
+        """All hear who can keep up, but the one that runs: it hears when its behaviour has ended."""
+        while heard := [(name, muter) for name, muter in self._actors.freed if name != self._running]:
+            for name, muter in heard:
+                if self._actors.hear(name, muter):
+                    self._schedule(name)
 
     def is_overloaded(self, name: str) -> bool:
         """Did its last run take a whole batch?"""
-        return self._actor(name).is_overloaded
+        return self._actors[name].is_overloaded
 
     def is_muted(self, name: str) -> bool:
         """Does it not run, because others cannot keep up?"""
-        return self._actor(name).is_muted
+        return self._actors[name].is_muted
 
     def muted_by(self, name: str) -> frozenset[str]:
         """The actors that must be released before it runs."""
-        return frozenset(self._actor(name).muters)
+        return frozenset(self._actors[name].muters)
 
     def waiting(self) -> Mapping[str, int]:
         """Messages in each mailbox."""
-        return {name: len(actor.mailbox) for name, actor in self._actors.items()}
+        return {name: len(self._actors[name].mailbox) for name in self._actors.names}
 
     @property
     def order_signature(self) -> str:
         """A hash of the order in which actors ran: the same choices give the same one."""
         return self._order.hexdigest()
-
-    def _actor(self, name: str) -> _Actor[M]:
-        if name not in self._actors:
-            raise LocalProtocolError(f"there is no actor {name!r}")
-        return self._actors[name]

@@ -167,6 +167,16 @@ def test_a_muter_that_is_not_connected_mutes_whatever_its_backlog() -> None:
     assert mute.report("sink", 0)
 
 
+@pytest.mark.parametrize(("backlog", "unmutes"), [(1, True), (2, True), (3, False)])
+def test_a_muter_that_opens_looks_at_its_low_mark(backlog: int, unmutes: bool) -> None:
+    mute = graph("source sink", marks=Marks(high_mark=5, low_mark=2))
+    mute.set_open("sink", False)
+    mute.report("sink", backlog)
+    assert mute.settle() == {"source": True}
+    assert mute.set_open("sink", True) == unmutes
+    assert mute.settle() == ({"source": False} if unmutes else {})
+
+
 def test_a_reconnected_boundary_states_anew_who_mutes() -> None:
     """In Wallaroo a new connection loses the mutes of the old one."""
     mute = graph("source sink_boundary")

@@ -140,6 +140,40 @@ def test_an_error_of_the_function_comes_after_what_was_gathered() -> None:
     assert isinstance(probe.downstream.failure, ValueError)
 
 
+def failing_to_seed(word: object) -> Callable[[object], list[object]]:
+    def seed(element: object) -> list[object]:
+        if element == word:
+            raise ValueError(f"{word} cannot begin a batch")
+        return [element]
+
+    return seed
+
+
+def pending(supervision: Supervision) -> Probe:
+    """A batch of 1, behind which an element waits that no batch can begin with."""
+    probe = Probe(Batch[int, list[object]](2, int, failing_to_seed(2), lambda one, more: [*one, more], supervision))
+    probe.upstream.send(1, 2)
+    return probe
+
+
+@pytest.mark.parametrize("supervision", [Supervision.RESUME, Supervision.RESTART])
+def test_a_pending_element_that_fails_is_dropped_alone(supervision: Supervision) -> None:
+    probe = pending(supervision)
+    assert probe.downstream.request() == [[1]]
+    assert probe.downstream.failure is None
+    probe.upstream.send(1)
+    assert probe.downstream.request() == [[1]]
+    probe.upstream.complete()
+    assert probe.downstream.is_completed
+
+
+def test_a_pending_element_that_fails_stops_the_batch() -> None:
+    probe = pending(Supervision.STOP)
+    assert probe.downstream.request() == [[1]]
+    assert isinstance(probe.downstream.failure, ValueError)
+    assert probe.upstream.is_cancelled
+
+
 def test_v2_28_expand_repeats_the_newest_element() -> None:
     probe = Probe(Expand[int, int](repeat))
     probe.upstream.send(42)
