@@ -37,12 +37,13 @@ from permitflow.protocol.control import (
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.transports.arrow import MAX_CHUNK_BYTES
-from permitflow.transports.arrow_metadata import MAX_SCHEMA_FIELDS
+from permitflow.transports.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_FIELDS
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import MOST_ITEMS, encode_request
 from permitflow.transports.grpc_aio import control, get, put
 from permitflow.transports.grpc_calls import calling
+from permitflow.transports.shared_memory import SameHost
 from permitflow.wire.v1 import exchange_pb2 as wire
 
 LONGEST_P99_SECONDS = 0.2
@@ -128,9 +129,9 @@ async def _wide_schema(address: str) -> None:
 _kept = itertools.count()
 
 
-def _widest(names: str, kind: pa.DataType) -> pa.Schema:
+def _widest(names: str, kind: pa.DataType, fields: int = MAX_SCHEMA_FIELDS) -> pa.Schema:
     """As many fields as a schema may have."""
-    return pa.schema([(f"{names}{number}", kind) for number in range(MAX_SCHEMA_FIELDS)])
+    return pa.schema([(f"{names}{number}", kind) for number in range(fields)])
 
 
 async def _dial(address: str, schema: pa.Schema) -> None:
@@ -176,7 +177,7 @@ async def _widest_chunks(address: str) -> None:
 
 
 async def _most_dictionaries(address: str) -> None:
-    schema = _widest("c", pa.dictionary(pa.int32(), pa.string()))
+    schema = _widest("c", pa.dictionary(pa.int32(), pa.string()), MAX_DICTIONARIES)
     nothing = [pa.nulls(1, field.type) for field in schema]
     await _pass_on(address, "dictionaries/0", pa.RecordBatch.from_arrays(nothing, schema=schema))
 
@@ -189,8 +190,12 @@ async def _largest_chunks(address: str) -> None:
     await _pass_on(address, "largest/0", _largest())
 
 
+async def _largest_messages(address: str) -> None:
+    await _pass_on(address, "largest/0", _largest(), same_host=SameHost.NEVER)
+
+
 async def _most_expanded(address: str) -> None:
-    await _pass_on(address, "largest/0", _largest(), compression=Compression.ZSTD)
+    await _pass_on(address, "largest/0", _largest(), same_host=SameHost.NEVER, compression=Compression.ZSTD)
 
 
 async def _most_chunks(address: str) -> None:
@@ -224,6 +229,7 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "met-columns": _widest_chunks,
     "met-dictionaries": _most_dictionaries,
     "met-bytes": _largest_chunks,
+    "met-messages": _largest_messages,
     "met-expansion": _most_expanded,
     "met-empty-chunks": _most_chunks,
     "met-frames": _most_frames,

@@ -125,14 +125,14 @@ class InvalidOptionError(PermitflowError, ValueError):
 
 
 class ChunkTooLargeError(PermitflowError, ValueError):
-    """A chunk is larger than the carrier's largest message; it was not sent."""
+    """A row is larger than the carrier's largest message, with the dictionaries of its chunk; it was not sent."""
 
     rows: int
     size_bytes: int  # encoded for the wire, like the limit
     limit_bytes: int
     text = (
-        "a chunk of {rows} rows takes {size_bytes} bytes on the wire, which carries at most {limit_bytes} "
-        "in one piece; send chunks of fewer rows"
+        "a chunk that cannot be cut (rows: {rows}) takes {size_bytes} bytes on the wire, which carries at most "
+        "{limit_bytes} in one message; send large values in several rows, and smaller dictionaries"
     )
 
 

@@ -47,7 +47,7 @@ from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.protocol.traffic import KeptRows
-from permitflow.transports.arrow import owned
+from permitflow.transports.arrow import BatchCodec, owned
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import SameHost
@@ -249,15 +249,17 @@ class ReplayChannel:
     async def append(self, chunk: pa.RecordBatch, producer: str = "") -> None:
         """Append a chunk, as a remote producer does; wait until there is room for it.
 
-        A chunk above ``most_rows`` is appended in slices; a cancellation may leave only some of them appended.
+        A chunk above ``most_rows``, or longer than a message, is appended in slices; a cancellation may leave only
+        some of them appended.
 
         Raises:
             ChannelError: the channel is over.
             SchemaMismatchError: the channel has another schema.
+            ChunkTooLargeError: a single row of it does not fit into a message.
             StoreError: the write failed.
         """
         await self.declare(chunk.schema)
-        for piece in slices(chunk, self.most_rows):
+        for piece in BatchCodec(chunk.schema).cut(chunk, self.most_rows):
             if piece.num_rows:
                 await self.keep((piece,), producer)
 

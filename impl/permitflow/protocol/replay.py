@@ -38,7 +38,7 @@ memory: `make streaming-read`, docs/guides/spark-streaming.md.  A limit in rows 
 100-byte rows takes 100 MiB."""
 
 KEPT_CHUNK_ROWS = 32_768
-"""The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 256 MiB at most."""
+"""The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 16 MiB at most."""
 
 MOST_PRODUCERS = 65_536
 """The most producer names that a channel remembers, for its lifetime."""

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
+from permitflow.chunks import slices
 from permitflow.errors import ChunkTooLargeError, UndecodableDataError
 from permitflow.protocol.compression import Codec
 from permitflow.transports.arrow_compression import decompressed
@@ -30,14 +31,19 @@ from permitflow.transports.carrier import Buffer
 from permitflow.transports.schemas import OF_BATCH, facts_of, require_equal_schemas
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
-# much memory is allocated before permits are checked.
-MAX_MESSAGE_BYTES = 256 << 20
+# much memory is allocated before permits are checked.  And while a message is copied, decoded or compressed, an event
+# loop serves no other stream: 2 to 3 ms for each MiB.
+MAX_MESSAGE_BYTES = 16 << 20
 # The rest of a message: the frame around the chunk.
 MAX_CHUNK_BYTES = MAX_MESSAGE_BYTES - 4096
 # Chunks up to this size are short: handled singly, they cost more than one copy of all.
 _MOST_PIECES = 256
 # Of one column of one batch: below this a copy costs less than a separate piece.
 _LEAST_PIECE_BYTES = 8 << 10
+# Of a message, where a batch is cut into several.
+_FILLED = 0.95
+# A single row cannot be cut.
+_LEAST_ROWS_TO_CUT = 2
 # A stream's messages are of a few lengths.
 _MOST_REMEMBERED = 64
 # Below this one copy costs less than many pieces.
@@ -78,7 +84,7 @@ class BatchCodec:
         """The codec that compresses messages; None: no compression."""
 
     def accepts(self, batch: object) -> bool:
-        """Would ``require`` accept this?  A quick check, which may say False too often."""
+        """Would ``cut`` leave this as it is?  A quick check, which may say False too often."""
         return (
             isinstance(batch, pa.RecordBatch)
             and self.schema.equals(batch.schema, check_metadata=False)
@@ -101,18 +107,23 @@ class BatchCodec:
             return False
         return all(size <= MAX_CHUNK_BYTES for size in map(pa.RecordBatch.get_total_buffer_size, batches))
 
-    def require(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that this stream cannot carry.
+    def cut(self, batch: pa.RecordBatch, most_rows: int | None = None) -> list[pa.RecordBatch]:
+        """Check a batch, and cut it into slices that each fit into one message of the carrier.
+
+        Args:
+            batch: stays as it is, and uncut if it fits.
+            most_rows: of a slice; None: any number.
 
         Raises:
             SchemaMismatchError: the batch has another schema than the stream.
-            ChunkTooLargeError: it does not fit into one message of the carrier.
+            ChunkTooLargeError: a single row of it does not fit into one message.
             TypeError: it is no record batch.
         """
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a remote channel carries pyarrow.RecordBatch, not {type(batch).__name__}")
         require_equal_schemas(ours=self.schema, theirs=batch.schema, owners=OF_BATCH)
-        _require_size(batch.num_rows, pa.ipc.get_record_batch_size(batch))
+        pieces = [batch] if most_rows is None else slices(batch, most_rows)
+        return [fitting for piece in pieces for fitting in _fitting(piece)]
 
     def size_of(self, batch: pa.RecordBatch) -> int:
         """Estimate the bytes of an accepted batch."""
@@ -122,7 +133,7 @@ class BatchCodec:
         return size
 
     def encode(self, batches: Sequence[pa.RecordBatch], rows: int | None = None) -> list[Buffer]:
-        """Encode chunks that ``require`` has accepted, as the rows of one batch, in pieces that may refer to them.
+        """Encode chunks that ``cut`` has returned, as the rows of one batch, in pieces that may refer to them.
 
         Args:
             batches: at least one.
@@ -263,6 +274,21 @@ def _inner(array: pa.Array) -> Iterable[pa.Array]:
         return (array.keys, array.items)
     # Lists of all sorts, and run ends.
     return (array.values,) if kind.num_fields else ()
+
+
+def _fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into slices that fit into a message; their rows may be of very different lengths."""
+    size_bytes = pa.ipc.get_record_batch_size(batch)
+    if size_bytes <= MAX_CHUNK_BYTES:
+        yield batch
+        return
+    rows = batch.num_rows
+    if rows < _LEAST_ROWS_TO_CUT:
+        _require_size(rows, size_bytes)
+    # Less than would just fit, for what all slices have in common takes its bytes in each.
+    most = max(1, min(int(rows * _FILLED * MAX_CHUNK_BYTES / size_bytes), (rows + 1) // 2))
+    for piece in slices(batch, most):
+        yield from _fitting(piece)
 
 
 def _require_size(rows: int, size_bytes: int) -> None:

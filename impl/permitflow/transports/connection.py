@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from permitflow.errors import ForkedError
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
+from permitflow.transports.control_codec import MOST_REPLY_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.wire.v1 import exchange_pb2 as pb
 
@@ -19,6 +20,8 @@ SERVICE: str = _SERVICE.full_name
 GET_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['GetStream'].name}"
 PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
 CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
+MAX_ANSWER_BYTES = max(MAX_MESSAGE_BYTES, MOST_REPLY_BYTES + (1 << 10))
+"""The longest message that an exchange sends: a reply, with what is beside it."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """Of gRPC's own health protocol."""
 
@@ -31,8 +34,6 @@ _PING_EVERY_MS = 2_000
 _WINDOW_BYTES = 1 << 30
 
 _COMMON: Options = (
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
     # gRPC measures round trips to fit the window to them, and would shrink it.
     ("grpc.http2.bdp_probe", 0),
@@ -40,6 +41,10 @@ _COMMON: Options = (
     # Pings must go on however long a stream is silent.
     ("grpc.http2.max_pings_without_data", 0),
 )
+
+
+def _limits(*, sent: int, received: int) -> Options:
+    return (("grpc.max_send_message_length", sent), ("grpc.max_receive_message_length", received))
 
 
 def _patient(silence_seconds: float) -> Options:
@@ -50,6 +55,7 @@ def _patient(silence_seconds: float) -> Options:
 def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
     """gRPC's options of a client."""
     return (
+        *_limits(sent=MAX_MESSAGE_BYTES, received=MAX_ANSWER_BYTES),
         *_COMMON,
         *_patient(silence_seconds),
         # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
@@ -65,6 +71,7 @@ def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds
     """gRPC's options of an exchange."""
     handshake_ms = max(1, int(1_000 * handshake_seconds))
     return (
+        *_limits(sent=MAX_ANSWER_BYTES, received=MAX_MESSAGE_BYTES),
         *_COMMON,
         *_patient(silence_seconds),
         # Accept the clients' pings: by default the server hangs up on a peer that pings more often than every 5 min.

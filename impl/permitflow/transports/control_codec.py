@@ -37,7 +37,7 @@ R = TypeVar("R", bound=ControlReply[pa.Schema])
 MOST_REQUEST_BYTES = 4 << 20
 MOST_ITEMS = 65_536
 """Channels, rows or parts in a request."""
-_MOST_REPLY_BYTES = 32 << 20
+MOST_REPLY_BYTES = 32 << 20
 # A larger request is decoded in steps of this many fields or items each.
 _BYTES_AT_ONCE = 16 << 10
 _FIELDS_AT_ONCE = 512
@@ -146,8 +146,8 @@ def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:
     for part in _parts_of(reply):
         piece = _encode_part(part)
         size += len(piece)
-        if size > _MOST_REPLY_BYTES:
-            rule = f"must be fewer at a time: the reply takes more than {_MOST_REPLY_BYTES >> 20} MiB"
+        if size > MOST_REPLY_BYTES:
+            rule = f"must be fewer at a time: the reply takes more than {MOST_REPLY_BYTES >> 20} MiB"
             raise InvalidParametersError(name="channels", value=_channels_in(reply), rule=rule)
         yield piece
 
@@ -178,7 +178,7 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
         UndecodableDataError: ``data`` is no reply of this version of the protocol.
         AlteredMessageError: the bytes were altered on their path.
     """
-    content = _content(data, _MOST_REPLY_BYTES)
+    content = _content(data, MOST_REPLY_BYTES)
     message = pb.ControlReply()
     try:
         message.ParseFromString(content)

@@ -298,7 +298,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         Raises:
             ChannelClosedError: this end was closed, or is ending.
             SchemaMismatchError: the batch has another schema than the stream.
-            ChunkTooLargeError: the chunk, or a slice of it, is too large for one message.
+            ChunkTooLargeError: a single row of it is too large for one message.
             PeerTimeoutError: nothing could leave for ``timeout_seconds``; ``undelivered`` is a list of this batch.
             PeerGoneError: the exchange or the consumer is gone; ``undelivered`` is a list of all batches that did not
                 leave, of this call and of earlier ones, as far as this end knows.
@@ -313,8 +313,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
         if most is not None and isinstance(batch, pa.RecordBatch) and batch.num_rows > most:
             parts = list(slices(batch, most))
         if len(batches.accepted(parts)[0]) < len(parts):
-            for part in parts:
-                batches.require(part)
+            parts = batches.cut(batch, most)
         self._queue(parts, parts, self._share_of(batch))
 
     def send_barrier(self, payload: object = None) -> None:

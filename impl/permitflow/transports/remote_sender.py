@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, SendLine, Stopwatch
-from permitflow.chunks import slices, tail
+from permitflow.chunks import tail
 from permitflow.errors import (
     ChannelCancelledError,
     ChannelClosedError,
@@ -103,11 +103,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
                     chunks.popleft()
                 continue
             chunk = chunks[0]
-            self._codec.require(chunk)
+            pieces = self._codec.cut(chunk, self.parameters.most_rows)
             self._require_open(chunks)
             if self._core.gets_room_by_backlog:
                 self._core.expect([getattr(each, "num_rows", 1) for each in islice(chunks, _MOST_EXPECTED)])
-            parked = self._park(self._pieces(chunk, None))
+            parked = self._park(pieces)
             try:
                 await self._leave(parked)
             finally:
@@ -219,12 +219,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         return self._line.park(*(self._session.offer(Kind.CHUNK, piece, piece.num_rows) for piece in pieces))
 
     def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
-        self._codec.require(chunk)
+        pieces = self._codec.cut(chunk, self.parameters.most_rows)
         self._require_open(chunk)
         if rows not in (None, chunk.num_rows):
             raise InvalidParametersError(name="rows", value=rows, rule=f"must be the batch's own {chunk.num_rows}")
-        most = self.parameters.most_rows
-        return [chunk] if most is None else list(slices(chunk, most))
+        return pieces
 
     async def _leave(self, parked: ParkedSend[object]) -> None:
         if parked.is_over:

@@ -12,7 +12,14 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from permitflow.errors import SchemaMismatchError, UndecodableDataError
-from permitflow.transports.arrow_metadata import FIELDS_OF_STEP, MAX_SCHEMA_BYTES, check_message, checking_schema, front
+from permitflow.transports.arrow_metadata import (
+    FIELDS_OF_STEP,
+    MAX_DICTIONARIES,
+    MAX_SCHEMA_BYTES,
+    check_message,
+    checking_schema,
+    front,
+)
 from permitflow.transports.texts import sendable
 
 T = TypeVar("T")
@@ -105,7 +112,8 @@ def read_schema(data: bytes) -> pa.Schema:
     """Decode a schema that the peer sent.
 
     Raises:
-        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES`` or ``MAX_SCHEMA_FIELDS``.
+        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES``, ``MAX_SCHEMA_FIELDS`` or
+            ``MAX_DICTIONARIES``.
     """
     return _all(reading_schema(data))
 
@@ -124,6 +132,9 @@ def reading_schema(data: bytes) -> Generator[None, None, pa.Schema]:
         raise UndecodableDataError(what="the schema", reason=str(error)) from error
     # Written again, it may take more: another writer may let fields share their names.
     _require_bytes(len(facts.encoded))
+    if facts.dictionaries > MAX_DICTIONARIES:
+        reason = f"it has {facts.dictionaries} dictionaries; {MAX_DICTIONARIES} are the most"
+        raise UndecodableDataError(what="the schema", reason=reason)
     _remembered.remember(data, schema, facts)
     return schema
 

@@ -21,7 +21,7 @@ from permitflow.transports.addresses import parsed
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.transports.carrier import Buffer, Received, SocketCarrier
-from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.transports.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.framing import HEADER_BYTES, header, parse_header
@@ -113,7 +113,7 @@ class TcpStream(SocketCarrier):
         self._body: memoryview | None = None
         self._scratch_filled = self._body_filled = 0
         self._kind = Kind.MESSAGE
-        self._most_bytes = 0 if is_acceptor else MAX_MESSAGE_BYTES
+        self._most_bytes = 0 if is_acceptor else MAX_ANSWER_BYTES
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._has_end_come = self._has_ended = False
         self._method: asyncio.Future[str] = self._loop.create_future()

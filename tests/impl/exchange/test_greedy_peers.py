@@ -21,6 +21,7 @@ from permitflow.errors import (
     PeerGoneError,
     PermitflowError,
     RetentionError,
+    TooManyAttemptsError,
     TooManyProducersError,
     UndecodableDataError,
     UnexpectedFrameError,
@@ -37,20 +38,31 @@ from permitflow.protocol.control import (
     ChannelState,
     Close,
     ControlRequest,
+    Discard,
+    Discarded,
     Positions,
+    StagedPart,
 )
-from permitflow.protocol.frames import Agreement, Feedback
+from permitflow.protocol.frames import Agreement, Feedback, Staging
+from permitflow.protocol.names import MOST_NAME_CHARACTERS
 from permitflow.protocol.permits import ChannelParameters, Permits, kept_parameters
-from permitflow.protocol.replay import Retention
+from permitflow.protocol.replay import MOST_PRODUCERS, Retention
+from permitflow.protocol.staging import MOST_ATTEMPTS
 from permitflow.transports import tcp
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.arrow_metadata import FIELDS_OF_STEP, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS
+from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
+from permitflow.transports.arrow_metadata import (
+    FIELDS_OF_STEP,
+    MAX_DICTIONARIES,
+    MAX_SCHEMA_BYTES,
+    MAX_SCHEMA_FIELDS,
+)
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums, checked
 from permitflow.transports.codec import front_of
 from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import encode_request
+from permitflow.transports.control_codec import MOST_ITEMS, MOST_REQUEST_BYTES, encode_request
 from permitflow.transports.grpc_aio import control, get, put
+from permitflow.transports.shared_memory import SameHost
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.carriers import encode_reply, message_of
 from tests.support.kept_rows import Refusal, refused
@@ -220,6 +232,116 @@ async def test_a_peer_at_a_limit_holds_up_nobody(what: str) -> None:
     assert slowest < 1.0
 
 
+NAME = "n" * MOST_NAME_CHARACTERS
+NUMBERS = pa.schema([("n", pa.int64())])
+A_ROW = pa.record_batch({"n": pa.array([1], pa.int64())})
+
+
+async def largest_message(_: Exchange, address: str) -> None:
+    row = pa.record_batch({"t": ["x" * (MAX_CHUNK_BYTES - 4_096)]})
+    never = SameHost.NEVER
+    async with put(address, "texts", row.schema, same_host=never) as sender:
+        await sender.send(row)
+        await sender.end(closes_channel=False)
+    async with get(address, "texts", same_host=never) as receiver:
+        assert (await receiver.receive()).payload.equals(row)
+
+
+async def largest_request(_: Exchange, address: str) -> None:
+    """As many parts as an order may have, and as many bytes."""
+    digits = 50
+    parts = tuple(StagedPart("kept", number, f"{number:0{digits}}", 0) for number in range(MOST_ITEMS))
+    size_bytes = len(encode_request(Discard("q", 0, parts)))
+    assert 0.95 * MOST_REQUEST_BYTES < size_bytes <= MOST_REQUEST_BYTES
+    async with control(address, reply_timeout_seconds=60) as orders:
+        assert await orders.discard("q", 0, parts) == Discarded(rows=0)
+
+
+async def largest_reply(exchange: Exchange, address: str) -> None:
+    """Positions with schemas of 1 MiB."""
+    names = [f"long/{number}" for number in range(31)]
+    for number, name in enumerate(names):
+        metadata = {"k": f"{number:02}" * (MAX_SCHEMA_BYTES // 2 - 200)}
+        exchange.add_channel(name, schema=NUMBERS.with_metadata(metadata), retention=Retention.REPLAY)
+    async with control(address, reply_timeout_seconds=60) as orders:
+        assert [at.channel for at in await orders.positions(names)] == names
+
+
+async def longest_names(_: Exchange, address: str) -> None:
+    async with put(address, "kept", NUMBERS, producer=NAME) as sender:
+        await sender.send(A_ROW)
+        await sender.end(closes_channel=False)
+    key = Staging(NAME, 0, 0, NAME)
+    async with put(address, "kept", NUMBERS, staging=key) as sender:
+        await sender.send(A_ROW)
+        await sender.end(closes_channel=False)
+    async with control(address) as orders:
+        assert (await orders.publish(NAME, 0, [StagedPart("kept", 0, NAME, 1)])).was_published is False
+        assert [at.next_row for at in await orders.positions(["kept"])] == [2]
+
+
+async def most_attempts(exchange: Exchange, address: str) -> None:
+    """The next one is told so, and a query's end finds its own among them."""
+    for number in range(MOST_ATTEMPTS - 1):
+        exchange.staging.open("kept", Staging("q", 0, number, "x"))
+    async with put(address, "kept", NUMBERS, staging=Staging("last", 0, 0, "x")) as sender:
+        await sender.send(A_ROW)
+        await sender.end(closes_channel=False)
+        await refused(dialled_with(address, staging=Staging("more", 0, 0, "x")), TooManyAttemptsError)
+        async with control(address) as orders:
+            await orders.publish("last", 0, [StagedPart("kept", 0, "x", 1)])
+
+
+async def most_producers(exchange: Exchange, address: str) -> None:
+    channel = exchange.replay_channel("kept")
+    await channel.declare(NUMBERS)
+    for number in range(MOST_PRODUCERS - 1):
+        await channel.keep((A_ROW,), f"{number:0{MOST_NAME_CHARACTERS}}")
+    await dialled_with(address, producer="last")
+    await refused(dialled_with(address, producer="more"), TooManyProducersError)
+
+
+async def dialled_with(address: str, **names: Any) -> None:
+    async with put(address, "kept", NUMBERS, **names) as sender:
+        await sender.send(A_ROW)
+        await sender.end(closes_channel=False)
+
+
+MOST: dict[str, tuple[float, Callable[[Exchange, str], Coroutine[Any, Any, None]]]] = {
+    "the largest message": (2.0, largest_message),
+    "the largest request": (4.0, largest_request),
+    "the largest reply": (4.0, largest_reply),
+    "names of 200 characters": (1.0, longest_names),
+    "as many attempts as are kept": (8.0, most_attempts),
+    "as many producers as are kept": (12.0, most_producers),
+}
+
+
+@pytest.mark.parametrize("what", MOST)
+async def test_what_meets_a_limit_is_served_in_bounded_time(what: str) -> None:
+    """Bounded generously: in processor seconds of this process, which is also the peer."""
+    most_seconds, meet = MOST[what]
+    async with served("kept", parameters=kept_parameters(), retention=Retention.REPLAY) as (exchange, address):
+        exchange.add_channel("texts", retention=Retention.REPLAY)
+        before = time.process_time()
+        await meet(exchange, address)
+        assert time.process_time() - before < most_seconds
+
+
+async def test_a_schema_of_more_dictionaries_than_a_limit_is_refused() -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([(str(number), kind) for number in range(MAX_DICTIONARIES + 1)])
+    async with served("kept", retention=Retention.REPLAY) as (_, address):
+        error = await refused(dialled_with_schema(address, schema), UndecodableDataError)
+        assert f"it has {MAX_DICTIONARIES + 1} dictionaries; {MAX_DICTIONARIES} are the most" in str(error)
+        await dialled_with_schema(address, pa.schema(list(schema)[1:]))
+
+
+async def dialled_with_schema(address: str, schema: pa.Schema) -> None:
+    async with put(address, "kept", schema):
+        pass
+
+
 async def test_dialling_with_the_widest_schema_costs_once() -> None:
     """Bounded generously: 40 peers take 0.2 s, and took 8."""
     frame = encoded(PUT_STREAM, put_frame(schema=of_fields(MAX_SCHEMA_FIELDS)))
@@ -248,13 +370,18 @@ async def test_the_widest_schema_is_read_in_steps(monkeypatch: pytest.MonkeyPatc
     assert rests > 2 * MAX_SCHEMA_FIELDS / FIELDS_OF_STEP
 
 
-WIDEST = {"columns": pa.int64(), "texts": pa.string(), "dictionaries": pa.dictionary(pa.int32(), pa.string())}
+WIDEST = {
+    "columns": (MAX_SCHEMA_FIELDS, pa.int64()),
+    "texts": (MAX_SCHEMA_FIELDS, pa.string()),
+    "dictionaries": (MAX_DICTIONARIES, pa.dictionary(pa.int32(), pa.string())),
+}
 
 
 @pytest.mark.parametrize("kind", WIDEST)
 def test_a_chunk_of_the_most_columns_takes_bounded_time(kind: str) -> None:
-    """Bounded generously: 5 ms, and 70 with dictionaries."""
-    schema = pa.schema([(str(number), WIDEST[kind]) for number in range(MAX_SCHEMA_FIELDS)])
+    """Bounded generously: 5 ms, and 15 with dictionaries."""
+    fields, of_kind = WIDEST[kind]
+    schema = pa.schema([(str(number), of_kind) for number in range(fields)])
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     codec = BatchCodec(schema)
     message = b"".join(codec.encode([batch]))

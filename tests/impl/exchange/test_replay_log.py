@@ -15,7 +15,9 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
 from permitflow.exchange.stores.store import ChannelStore, Store
 from permitflow.protocol.control import ChannelState
+from permitflow.protocol.permits import ChannelParameters
 from permitflow.protocol.replay import Retention
+from permitflow.transports import arrow
 from tests.support.kept_rows import keeping, numbers, rows
 from tests.support.number_streams import SMALL
 from tests.support.turns import turns
@@ -36,6 +38,16 @@ async def test_an_ended_channel_takes_nothing_and_lets_everything_be_read() -> N
     assert channel.position().state is ChannelState.ENDED
     await channel.acknowledge(3)
     assert channel.statistics().state is BridgeState.SPENT
+
+
+async def test_a_chunk_longer_than_a_message_is_kept_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)
+    channel = keeping(parameters=ChannelParameters(row_permits=1_000))
+    await channel.append(rows(0, 500))
+    await channel.end()
+    kept = [batch async for batch in channel.read()]
+    assert [number for batch in kept for number in batch.column(0).to_pylist()] == [*range(500)]
+    assert all(pa.ipc.get_record_batch_size(batch) <= 1_000 for batch in kept)
 
 
 async def test_who_asks_for_a_schema_that_nobody_will_state_hears_why() -> None:

@@ -91,7 +91,7 @@ def test_stated_rows_that_are_not_those_of_the_batch_are_refused(rows: int) -> N
 
 def test_a_batch_of_another_schema_is_refused_before_it_is_sent() -> None:
     with pytest.raises(SchemaMismatchError) as caught:
-        BatchCodec(NUMBERS.schema).require(pa.record_batch({"a": [1.0], "b": ["x"]}))
+        BatchCodec(NUMBERS.schema).cut(pa.record_batch({"a": [1.0], "b": ["x"]}))
     assert str(caught.value) == (
         "schemas differ: the stream has a: int64; this batch has a: double: "
         "cast the batch, or open the stream with its schema"
@@ -233,6 +233,17 @@ def test_batches_that_one_could_not_hold_stay_as_they_came() -> None:
     assert joined(many) == many
     assert [each.num_rows for each in joined([nulls(1), nulls(2)])] == [2]
     assert [len(each.column(0)[0]) for each in owned(many)] == [1_500_000_000] * 2
+
+
+def test_a_batch_is_cut_where_its_rows_no_longer_fit_into_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 5_000)
+    batch = pa.record_batch({"t": ["x" * length for length in (4_000, 10, 10, 4_000, 4_000, 10)]})
+    codec = BatchCodec(batch.schema)
+    pieces = codec.cut(batch)
+    assert pa.Table.from_batches(pieces) == pa.Table.from_batches([batch])
+    assert all(sum(map(len, codec.encode([piece]))) <= 5_000 for piece in pieces)
+    assert codec.cut(batch.slice(1, 2)) == [batch.slice(1, 2)]
+    assert [piece.num_rows for piece in codec.cut(batch.slice(1, 2), most_rows=1)] == [1, 1]
 
 
 def test_dictionaries_count_for_the_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The asyncio client against a real exchange: chunks of all kinds, order, bounds, permits, cancellation."""
 
 import asyncio
+from collections import deque
 
 import pyarrow as pa
 import pytest
@@ -100,7 +101,7 @@ async def test_a_channel_takes_many_producers_until_one_closes_it() -> None:
 
 async def test_a_chunk_of_many_megabytes_arrives() -> None:
     """Above gRPC's default limit of 4 MiB for a message."""
-    text = pa.record_batch({"t": ["x" * 1024] * 20_000})
+    text = pa.record_batch({"t": ["x" * 1024] * 12_000})
     async with serving(ChannelParameters(), schema=None) as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))
         async with put(server.address, "orders/0", text.schema) as sender:
@@ -140,16 +141,31 @@ async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:
         assert numbers(await read(server.address)) == [1]
 
 
-async def test_a_chunk_that_no_message_can_carry_is_refused_and_the_stream_goes_on(
+async def test_a_row_that_no_message_can_carry_is_refused_and_the_stream_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)
-    parameters = ChannelParameters(row_permits=10_000)
-    async with serving(parameters) as (_, server), asyncio.TaskGroup() as group:
+    lists = [pa.record_batch({"n": [[*range(length)]]}) for length in (1, 500)]
+    async with serving() as (exchange, server), asyncio.TaskGroup() as group:
+        exchange.add_channel("lists")
+        reading = group.create_task(read(server.address, "lists"))
+        async with put(server.address, "lists", lists[0].schema) as sender:
+            with pytest.raises(ChunkTooLargeError, match="send large values in several rows"):
+                await sender.send(lists[1])
+            await sender.send(lists[0])
+            await sender.end()
+    assert [message.payload for message in reading.result()] == lists[:1]
+
+
+@pytest.mark.parametrize("way", ["send", "send_many"])
+async def test_a_chunk_that_no_message_can_carry_leaves_in_slices(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 3 << 20)
+    chunk = pa.record_batch({"n": pa.array(range(1_000_000), pa.int64())})
+    async with serving(ChannelParameters(row_permits=10_000_000)) as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))
         async with put(server.address, "orders/0", SCHEMA) as sender:
-            with pytest.raises(ChunkTooLargeError, match="send chunks of fewer rows"):
-                await sender.send(batch(*range(5_000)))
-            await sender.send(batch(1))
+            await (sender.send(chunk) if way == "send" else sender.send_many(deque([chunk])))
             await sender.end()
-    assert numbers(reading.result()) == [1]
+    received = [message.payload for message in reading.result()]
+    assert len(received) == 3
+    assert pa.Table.from_batches(received) == pa.Table.from_batches([chunk])

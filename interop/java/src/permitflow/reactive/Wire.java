@@ -26,7 +26,7 @@ import permitflow.wire.v1.Exchange.Sign;
 final class Wire {
   static final int PROTOCOL_VERSION = 2;
   /** The largest message of an exchange. */
-  static final int MOST_BYTES = 256 << 20;
+  static final int MOST_BYTES = 16 << 20;
 
   private static final int CHECKSUM_BYTES = 9;
   private static final byte KEY = (byte) (FromUpstream.CHECKSUM_FIELD_NUMBER << 3 | 1);
