@@ -40,8 +40,9 @@ proofs: setup  ## prove all theorems
 theorems: setup  ## regenerate THEOREMS.md
 	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md
 
-mutants: setup  ## mistakes made on purpose in specification and implementation: none may go unnoticed
+mutants: setup  ## mistakes made on purpose in specification, models and implementation: none may go unnoticed
 	@$(WITH_JAVA) $(BIN)/python tools/spec_mutants.py; found=$$?; \
+	$(BIN)/python tools/model_mutants.py || found=1; \
 	$(WITH_JAVA) $(BIN)/python tools/mutants.py && exit $$found
 
 mutants-of: setup  ## mistakes in one file, made by cosmic-ray: make mutants-of FILE=impl/permitflow/chunks.py [TESTS=...]

@@ -55,24 +55,45 @@ def _ends_though_something_is_held(state: State, parameters: Parameters) -> bool
 
 
 def _adds_one(before: State, after: State, _parameters: Parameters) -> bool:
-    return after.given.number + after.held.number == before.given.number + before.held.number + 1
+    """Who has asked is given the element; else it is held."""
+    given, held = after.given.number - before.given.number, after.held.number - before.held.number
+    size = after.came.total - before.came.total
+    is_peak = after.came.peak >= size and after.came.peak >= before.came.peak
+    return (given, held) == ((1, 0) if before.asked else (0, 1)) and not after.asked and is_peak
 
 
 def _hands_over(before: State, after: State, _parameters: Parameters) -> bool:
-    return after.given.number + after.held.number == before.given.number + before.held.number
+    """All that is held, or the consumer waits; nobody asks after the end."""
+    given = after.given.number - before.given.number
+    is_asked = after.asked == (before.asked if before.held.number > 0 else True)
+    return given == before.held.number and after.held.number == 0 and is_asked and not before.ended
+
+
+def _has_ended(before: State, _after: State, _parameters: Parameters) -> bool:
+    return before.ended
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Push", {"came": None, "held": None, "given": None, "asked": None}, _adds_one, "one more is held or given"),
-    Frame("Pull", {"held": None, "given": None, "asked": None}, _hands_over, "as many as before are held or given"),
+    Frame(
+        "Push",
+        {"came": None, "held": None, "given": None, "asked": None},
+        _adds_one,
+        "one more is given or held",
+    ),
+    Frame(
+        "Pull",
+        {"held": None, "given": None, "asked": None},
+        _hands_over,
+        "all that is held is given, or it waits",
+    ),
     Frame("Complete", {"completed": True}),
     Frame("End", {"ended": True, "asked": False}),
-    Frame("Begin", dict.fromkeys(State._fields)),
+    Frame("Begin", dict.fromkeys(State._fields), _has_ended, "after the end only"),
 )
 """What each action changes."""
 
-ANY = subject_of(SYSTEM, {}, Parameters, State, arguments={"Push": _any_size})
-"""Conflation in any state at all."""
+ANY = subject_of(SYSTEM, {"TypeOK": SYSTEM.invariants["TypeOK"]}, Parameters, State, arguments={"Push": _any_size})
+"""Conflation in any state of the right types."""
 
 
 def theorems() -> tuple[Theorem, ...]:

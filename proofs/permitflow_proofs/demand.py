@@ -123,6 +123,14 @@ def _at_least_so_long(more: int) -> bool:
 # Frames.
 
 
+def _counts_on(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.offered == before.offered + 1 or after.offered == 0
+
+
+def _is_allowed(_before: State, _after: State, parameters: Parameters) -> bool:
+    return parameters.withdrawals
+
+
 def _counts_one(before: State, after: State, _parameters: Parameters) -> bool:
     return after.unrequested + after.requests == before.unrequested + before.requests + 1
 
@@ -136,8 +144,8 @@ def _adds_what_arrives(before: State, after: State, _parameters: Parameters) -> 
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Offer", {"waiting": +1, "offered": None}),
-    Frame("Withdraw", {"waiting": -1, "offered": None}),
+    Frame("Offer", {"waiting": +1, "offered": None}, _counts_on, "numbers follow each other, and begin anew with 0"),
+    Frame("Withdraw", {"waiting": -1, "offered": None}, _is_allowed, "only where that is allowed"),
     Frame("Send", {"waiting": -1, "wire": +1, "credit": -1}),
     Frame("Deliver", {"wire": -1, "inbox": +1}),
     Frame(
@@ -151,8 +159,10 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 )
 """What each action changes."""
 
-ANY = subject_of(SYSTEM, {}, Parameters, State, queues=QUEUES, arguments={"Request": _any_count})
-"""The protocol in any state at all."""
+ANY = subject_of(
+    SYSTEM, {"TypeOK": SYSTEM.invariants["TypeOK"]}, Parameters, State, queues=QUEUES, arguments={"Request": _any_count}
+)
+"""The protocol in any state of the right types."""
 
 
 def _may_withdraw(least: int) -> Clause[State, Parameters]:

@@ -11,7 +11,7 @@ from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Refutation
-from permitflow_proofs.kernel.symbols import assume, implies
+from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -83,29 +83,56 @@ _TAIL = Parameters(capacity=6, arrivals=2, services=1, resend=3, drops="incoming
 # Frames.
 
 
+def _is_full(state: State, parameters: Parameters) -> bool:
+    return state.size >= parameters.capacity
+
+
+def _makes_room(before: State, after: State, parameters: Parameters) -> bool:
+    return after.size == (before.size if _is_full(before, parameters) else before.size + 1)
+
+
 def _drops_one(before: State, after: State, parameters: Parameters) -> bool:
-    """Of a full queue one job gives way, or the one that comes."""
-    grows = after.size == (before.size + 1 if before.size < parameters.capacity else before.size)
-    return grows and implies(after.watched, before.watched)
+    """Of a full queue one job gives way, by its strategy: perhaps the watched one, or one ahead of it."""
+    if not _makes_room(before, after, parameters):
+        return False
+    if not _is_full(before, parameters) or not before.watched or parameters.drops == "incoming":
+        return after.watched == before.watched and after.ahead == before.ahead
+    if parameters.drops == "youngest":
+        is_dropped, ahead = before.ahead == before.size - 1, before.ahead
+    else:
+        is_dropped, ahead = before.ahead == 0, before.ahead - 1
+    return not after.watched if is_dropped else after.watched and after.ahead == ahead
 
 
 def _lets_in(before: State, after: State, parameters: Parameters) -> bool:
-    grows = after.size == (before.size + 1 if before.size < parameters.capacity else before.size)
-    return grows and after.ahead == after.size - 1
+    """It is the youngest, and nobody drops it as it comes."""
+    comes_in = not _is_full(before, parameters) or parameters.drops != "incoming"
+    return comes_in and _makes_room(before, after, parameters) and after.ahead == after.size - 1
 
 
-def _remembers(before: State, after: State, _parameters: Parameters) -> bool:
-    return implies(before.outdated, after.outdated) and implies(after.watched, before.watched)
+def _serves_the_oldest(before: State, after: State, parameters: Parameters) -> bool:
+    """Of a watched one it is known whether it was sent again."""
+    if not before.watched or before.ahead > 0:
+        is_next = after.ahead == before.ahead - (1 if before.watched else 0)
+        return is_next and after.watched == before.watched and after.outdated == before.outdated
+    is_late = before.outdated or before.waited >= parameters.resend
+    return not after.watched and after.outdated == is_late
 
 
-def _begins_a_tick(_before: State, after: State, _parameters: Parameters) -> bool:
-    return after.came == 0 and after.served == 0
+def _begins_a_tick(before: State, after: State, _parameters: Parameters) -> bool:
+    waited = before.waited + 1 if before.watched else 0
+    return after.came == 0 and after.served == 0 and after.waited == waited
 
 
 _JOB: dict[str, Change] = dict.fromkeys(("watched", "ahead", "waited"))
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Arrive", {"came": +1, "size": None, **_JOB}, _drops_one, "size +1, or unchanged where it is full"),
+    Frame(
+        "Arrive",
+        {"came": +1, "size": None, **_JOB},
+        _drops_one,
+        "size +1; if full, one gives way",
+    ),
     Frame(
         "ArriveWatched",
         {"came": +1, "size": None, "watched": True, "ahead": None},
@@ -113,9 +140,17 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "likewise; all others are ahead",
     ),
     Frame(
-        "Serve", {"size": -1, "served": +1, **_JOB, "outdated": None}, _remembers, "what was outdated once remains so"
+        "Serve",
+        {"size": -1, "served": +1, **_JOB, "outdated": None},
+        _serves_the_oldest,
+        "the oldest",
     ),
-    Frame("Tick", {"came": None, "served": None, "waited": None}, _begins_a_tick, "came and served become 0"),
+    Frame(
+        "Tick",
+        {"came": None, "served": None, "waited": None},
+        _begins_a_tick,
+        "a watched job has waited one more",
+    ),
 )
 """What each action changes."""
 

@@ -552,6 +552,31 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes: no message and no buffer is lost but by Lose."""
 
 
+def _grow(by: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """Data and barriers of an input that wait, travel or are stored."""
+    one, other = (
+        sum([content_in(queue).data + content_in(queue).barriers for queue in (each.waiting, each.wire, each.inbox)])
+        for each in (_at(before), _at(after))
+    )
+    return other == one + by
+
+
+def _conservation_of_messages() -> tuple[SymbolicObligation, ...]:
+    changes = {
+        **dict.fromkeys(("OfferData", "OfferBarrier", "OfferNewerBarrier"), +1),
+        **dict.fromkeys(("ConsumeData", "ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"), -1),
+    }
+    return tuple(
+        obligation
+        for action in SYSTEM.actions
+        if action.name != "Lose"
+        for by in [changes.get(action.name, 0)]
+        for obligation in ANY.step_obligations(
+            [action.name], partial(_grow, by), partial(_grow, by + 1), "one is doubled"
+        )
+    )
+
+
 def _any_gate(_parameters: Parameters) -> State:
     """Any state of the right types: in focus are an input that acts, and any other one."""
     channels = SymbolicFamily.any_family("channels", _any_channel, focus=2)
@@ -579,6 +604,12 @@ def _of_queues() -> tuple[Theorem, ...]:
             *_laws("spans", _SPANNED, _lawful_item),
             *_laws("grants", _HEARD, _lawful_grant),
             dead_end_obligation(due_after, OUT_OF_ORDER, _item_in_range, lambda: _any_item("item"), any_parameters),
+        ),
+        _CHAPTER.theorem(
+            "messages",
+            "Next",
+            "Of what an input has offered nothing is lost or doubled until it is consumed, unless the input is lost.",
+            *_conservation_of_messages(),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

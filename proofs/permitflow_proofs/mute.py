@@ -321,6 +321,29 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes: no message is lost, doubled or let through, but for those that Dispose and Clear drop."""
 
 
+def _left(source: Source) -> int:
+    return source.left
+
+
+def _arriving(sink: Sink) -> int:
+    return sink.wire + sink.inbox
+
+
+def _messages_fall(by: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """Messages that a source has to send, and those on their way to a sink and in its queue."""
+    one, other = (state.sources.sum_of(_left) + state.sinks.sum_of(_arriving) for state in (before, after))
+    return other == one - by
+
+
+def _conservation() -> tuple[SymbolicObligation, ...]:
+    ending = ("Consume", "Clear", "Dispose")
+    others = [action.name for action in SYSTEM.actions if action.name not in ending]
+    return (
+        *SUBJECT.step_obligations(others, partial(_messages_fall, 0), partial(_messages_fall, 1), "one is lost"),
+        *SUBJECT.step_obligations(["Consume"], partial(_messages_fall, 1), partial(_messages_fall, 2), "two are"),
+    )
+
+
 def _any_signal_of_two(name: str) -> Signal:
     muter = 1 if truth(f"{name}.is of the first") else 2
     return Signal(muter, natural(f"{name}.epoch"))
@@ -433,6 +456,13 @@ def theorems() -> tuple[Theorem, ...]:
             SUBJECT.holds_whenever_invariant(
                 "in every state", _never_stuck, _never_stuck_while_muted, "there is always something to send"
             ),
+        ),
+        _CHAPTER.theorem(
+            "conservation",
+            "Next",
+            "A message waits at its source, travels, or is in the queue of a sink: no step but Clear and Dispose loses "
+            "or doubles one, and Consume takes one.",
+            *_conservation(),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

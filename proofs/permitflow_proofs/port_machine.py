@@ -85,7 +85,13 @@ def _sends_to_an_open_inlet(before: State, after: State, _parameters: Parameters
     return after.element == before.element + more and after.events == before.events + more
 
 
-def _closes(before: State, after: State, _parameters: Parameters, *, failing: bool) -> bool:
+def _is_closed_on_both_sides(before: State, _after: State, _parameters: Parameters) -> bool:
+    return _is_closed(before)
+
+
+def _closes(before: State, after: State, parameters: Parameters, *, failing: bool) -> bool:
+    if failing and not parameters.failures:
+        return False
     if before.outlet != "open":
         return after.outlet == before.outlet and after.events == before.events
     return after.outlet == ("failed" if failing and before.inlet == "open" else "completed")
@@ -143,7 +149,12 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _hears_what_happened,
         "the end that is told hears what happened, and nothing else",
     ),
-    Frame("Begin", {"token": "InReady", "inlet": "open", "outlet": "open", "demand": None, "heard": "nothing"}),
+    Frame(
+        "Begin",
+        {"token": "InReady", "inlet": "open", "outlet": "open", "demand": None, "heard": "nothing"},
+        _is_closed_on_both_sides,
+        "where both ends are closed",
+    ),
 )
 """What each action changes."""
 

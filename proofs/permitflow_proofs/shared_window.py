@@ -3,10 +3,12 @@
 from functools import partial
 
 from permitflow_model.kernel.runs import Move
-from permitflow_model.shared_window import SYSTEM, Parameters, State, is_blocked, window
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, subject_of
+from permitflow_model.shared_window import SYSTEM, Parameters, State, Stream, is_blocked, window
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, subject_of
 from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
+from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.symbols import assume
 from permitflow_proofs.kernel.theorem import Theorem
@@ -65,11 +67,22 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _blocks_behind_a_barrier,
         "a barrier blocks its input",
     ),
-    Frame("Align", {"streams.0.blocked": False, "streams.others": None}, _aligns_all, "where all inputs are blocked"),
+    Frame(
+        "Align",
+        {"streams.0.blocked": False, "streams.1.blocked": False, "streams.others": None},
+        _aligns_all,
+        "where all are blocked",
+    ),
 )
-"""What each action changes: of the inputs, one acts, and stands for any one where all change alike."""
+"""What each action changes: in focus are an input that acts, and any other one."""
 
-ANY = subject_of(SYSTEM, {}, Parameters, State)
+
+def _any_inputs(_parameters: Parameters) -> State:
+    streams = SymbolicFamily.any_family("streams", any_value(Stream), focus=2)
+    return arbitrary(State, special={"streams": streams})
+
+
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_inputs)
 """The inputs in any state at all."""
 
 

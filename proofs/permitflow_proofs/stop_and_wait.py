@@ -48,9 +48,17 @@ def _is_at_rest(state: State) -> bool:
     return state.waiting.is_empty() and state.free == 1 and state.consumed == state.offered
 
 
+def _counts_on(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.offered == before.offered + 1 or after.offered == 0
+
+
+def _is_allowed(_before: State, _after: State, parameters: Parameters) -> bool:
+    return parameters.withdrawals
+
+
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Offer", {"waiting": +1, "offered": None}),
-    Frame("Withdraw", {"waiting": -1, "offered": None}),
+    Frame("Offer", {"waiting": +1, "offered": None}, _counts_on, "numbers follow each other, and begin anew with 0"),
+    Frame("Withdraw", {"waiting": -1, "offered": None}, _is_allowed, "only where that is allowed"),
     Frame("Send", {"waiting": -1, "wire": +1, "free": -1}),
     Frame("Deliver", {"wire": -1, "inbox": +1}),
     Frame("Consume", {"inbox": -1, "consumed": None, "answers": +1}),
@@ -58,8 +66,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 )
 """What each action changes."""
 
-ANY = subject_of(SYSTEM, {}, Parameters, State, queues=QUEUES)
-"""The protocol in any state at all."""
+ANY = subject_of(SYSTEM, {"TypeOK": SYSTEM.invariants["TypeOK"]}, Parameters, State, queues=QUEUES)
+"""The protocol in any state of the right types."""
 
 
 def theorems() -> tuple[Theorem, ...]:

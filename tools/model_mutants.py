@@ -1,0 +1,312 @@
+"""Deliberate mistakes in the actions of the models, made by rules: a theorem must notice each.
+
+    python tools/model_mutants.py                          all models
+    python tools/model_mutants.py demand conflate --every 5   each fifth mistake of two of them
+    python tools/model_mutants.py --list                   the mistakes, without trying them
+
+A mistake forgets a guard, a part of a condition or an update, changes another field of the same type, does something
+twice, or for one instead of all.  Only theorems are asked: a state count that differs notices nothing, and neither does
+a model that is expected to fail.
+
+Exit code 0: all are noticed, but for those of tests/mutants/model_survivors.toml, each with its reason; 1: others
+survived; 2: that list cannot be used.
+"""
+
+import argparse
+import ast
+import copy
+import importlib
+import json
+import os
+import re
+import resource
+import sys
+import time
+import tomllib
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import z3  # noqa: F401  # loaded once, for all processes
+
+from permitflow_model.registry import systems
+from permitflow_model.tla_values import snake_case
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+MODELS = CHECKOUT / "model/permitflow_model"
+KNOWN = CHECKOUT / "tests/mutants/model_survivors.toml"
+LIMIT_SECONDS = 120
+"""Processor time for one mistake."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A changed function of a model."""
+
+    model: str
+    """The file of the system."""
+    file: str
+    """The file that is changed: the same, or one of the kernel."""
+    function: str
+    told: str
+    make: Callable[[], str]
+    """The text of the whole changed file."""
+    actions: frozenset[str]
+    """Those that come to the function."""
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.function}: {self.told}"
+
+
+# Making them.
+
+Change = tuple[str, Callable[[Any], Any]]
+"""In words, and what becomes of the node; None: it is left out."""
+
+
+def _changes(node: ast.AST, twins: dict[str, str]) -> Iterator[Change]:
+    text = ast.unparse(node).splitlines()[0] if isinstance(node, ast.expr | ast.stmt) else ""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="require"))):
+            yield f"without {text}", lambda _: None
+        case ast.BoolOp(values=values) if len(values) > 1:
+            for place, value in enumerate(values):
+                yield f"without {ast.unparse(value)} in {text}", partial(_without, part="values", place=place)
+        case ast.If(orelse=[]):
+            yield f"without {text}", lambda _: None
+        case ast.IfExp():
+            yield f"always {ast.unparse(node.body)} in {text}", lambda one: one.body
+            yield f"always {ast.unparse(node.orelse)} in {text}", lambda one: one.orelse
+        case ast.BinOp(op=ast.Add() | ast.Sub(), right=ast.Constant(value=1)):
+            yield f"twice {text}", _with_two
+        case ast.For():
+            yield f"once {text}", lambda one: _with(one, body=[*one.body, ast.Break()])
+        case ast.Call(func=ast.Attribute(attr="push" | "without_head" | "without_last")):
+            yield f"twice {text}", lambda one: _with(one, func=_with(one.func, value=copy.deepcopy(one)))
+        case ast.Call(func=ast.Attribute(attr="map", value=members), args=[change, *context]):
+            names = [ast.unparse(part) for part in (members, change)]
+            given = "".join(f", {ast.unparse(part)}" for part in context)
+            one_only = f"{names[0]}.put(0, {names[1]}({names[0]}.get(0){given}))"
+            yield f"for one {text}", lambda _: ast.parse(one_only, mode="eval").body
+        case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with"), keywords=keywords):
+            for place, keyword in enumerate(keywords):
+                if keyword.arg is None:
+                    continue
+                yield f"without {keyword.arg} in {text}", partial(_without, part="keywords", place=place)
+                twin = twins.get(keyword.arg)
+                if twin is not None and all(other.arg != twin for other in keywords):
+                    told = f"{twin} for {keyword.arg} in {text}"
+                    yield told, partial(_renamed, place=place, name=twin)
+        case _:
+            return
+
+
+def _with(node: Any, **changes: object) -> Any:
+    changed = copy.copy(node)
+    for name, value in changes.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _with_two(node: Any) -> Any:
+    return _with(node, right=ast.Constant(2))
+
+
+def _without(node: Any, part: str, place: int) -> Any:
+    left = [one for number, one in enumerate(getattr(node, part)) if number != place]
+    return left[0] if part == "values" and len(left) == 1 else _with(node, **{part: left})
+
+
+def _renamed(node: Any, place: int, name: str) -> Any:
+    keywords = [ast.keyword(name, one.value) if at == place else one for at, one in enumerate(node.keywords)]
+    return _with(node, keywords=keywords)
+
+
+class _Changer(ast.NodeTransformer):
+    """Changes one node."""
+
+    def __init__(self, target: ast.AST, change: Callable[[Any], Any]) -> None:
+        self._target = target
+        self._change = change
+
+    def visit(self, node: ast.AST) -> Any:
+        return self._change(node) if node is self._target else self.generic_visit(node)
+
+
+def _field_twins(tree: ast.Module) -> dict[str, str]:
+    """Of each field of a state another one of the same type: the next, and the first after the last."""
+    twins: dict[str, str] = {}
+    for each in tree.body:
+        if isinstance(each, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in each.bases):
+            by_type: dict[str, list[str]] = {}
+            for field in each.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    by_type.setdefault(ast.unparse(field.annotation), []).append(field.target.id)
+            for names in by_type.values():
+                twins |= dict(zip(names, names[1:] + names[:1], strict=True)) if len(names) > 1 else {}
+    return twins
+
+
+def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
+    """The functions of the file that one comes to."""
+    found, waiting = set(), [start]
+    while waiting:
+        name = waiting.pop()
+        if name in functions and name not in found:
+            found.add(name)
+            waiting += [node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)]
+    return found
+
+
+def mistakes_of(model: str) -> list[Mistake]:
+    """All mistakes in the actions of a model, in the order of its text."""
+    system = importlib.import_module(f"permitflow_model.{model}").SYSTEM
+    files = sorted({action.perform.__module__ for action in system.actions})
+    return [mistake for file in files for mistake in _mistakes_in(model, file, system)]
+
+
+def _mistakes_in(model: str, file: str, system: Any) -> Iterator[Mistake]:
+    tree = ast.parse((MODELS / f"{file.removeprefix('permitflow_model.').replace('.', '/')}.py").read_text("utf-8"))
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    actions: dict[str, set[str]] = {}
+    for action in system.actions:
+        if action.perform.__module__ == file:
+            for name in _reached(functions, action.perform.__name__):
+                actions.setdefault(name, set()).add(action.name)
+    # What is no part of an action may be part of an invariant, and then of what is asked of each action.
+    others = [each for name, each in functions.items() if name not in actions]
+    shared = {node.id for each in others for node in ast.walk(each) if isinstance(node, ast.Name)}
+    everything = {action.name for action in system.actions}
+    twins = _field_twins(tree)
+    for name, function in functions.items():
+        if name not in actions or name == "initial":
+            continue
+        for node in [node for statement in function.body for node in ast.walk(statement)]:
+            for told, change in _changes(node, twins):
+                make = partial(_changed_source, tree, node, change)
+                yield Mistake(model, file, name, told, make, frozenset(everything if name in shared else actions[name]))
+
+
+def _changed_source(tree: ast.Module, node: ast.AST, change: Callable[[Any], Any]) -> str:
+    memo: dict[int, Any] = {}
+    changed = copy.deepcopy(tree, memo)
+    return ast.unparse(ast.fix_missing_locations(_Changer(memo[id(node)], change).visit(changed)))
+
+
+# Trying them.
+
+
+def judge(mistake: Mistake) -> str:
+    """What notices the mistake; "survived" if nothing does.  Changes the modules of this process."""
+    for name in [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]:
+        del sys.modules[name]
+    parent, _, child = mistake.file.rpartition(".")
+    package = importlib.import_module(parent)
+    module = types.ModuleType(mistake.file)
+    module.__file__ = str(MODELS / f"{mistake.file.removeprefix('permitflow_model.').replace('.', '/')}.py")
+    sys.modules[mistake.file] = module
+    setattr(package, child, module)
+    try:
+        exec(compile(mistake.make(), mistake.file, "exec"), module.__dict__)
+        return _noticed_by(mistake)
+    except Exception as error:  # a model that cannot be asked is no mistake of a protocol
+        return f"no model: {type(error).__name__}: {error}"
+
+
+def _noticed_by(mistake: Mistake) -> str:
+    from permitflow_proofs.kernel.obligation import SymbolicObligation, decide  # the changed one's
+
+    registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
+    names = {action.name for action in registered.system.actions}
+    theorems = [theorem for theorem in registered.load_theorems() if theorem.expected == "proved"]
+    for theorem in sorted(theorems, key=lambda theorem: not theorem.id.endswith("frame")):
+        for obligation in theorem.obligations:
+            about = re.sub(r"^kept by |\(.*\)$", "", obligation.name)
+            if not isinstance(obligation, SymbolicObligation) or (about in names and about not in mistake.actions):
+                continue
+            found = decide(obligation.claim)
+            if found.outcome == "refuted" or (found.outcome == "proved" and found.reached == 0):
+                return str(theorem.id)
+    return "survived"
+
+
+def _try(mistake: Mistake, results: int) -> None:
+    """In a process of its own, whose processor time is limited."""
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_SECONDS, LIMIT_SECONDS))
+    os.write(results, json.dumps(judge(mistake)).encode())
+
+
+def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]]:
+    """What notices each, as soon as it is known."""
+    running: dict[int, tuple[Mistake, int]] = {}
+    waiting = list(reversed(mistakes))
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mistake = waiting.pop()
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(reading)
+                try:
+                    _try(mistake, writing)
+                finally:
+                    os._exit(0)
+            os.close(writing)
+            running[child] = (mistake, reading)
+        child, _ = os.wait()
+        mistake, reading = running.pop(child)
+        with os.fdopen(reading, "rb") as told:
+            answer = told.read()
+        yield mistake, json.loads(answer) if answer else f"nothing in {LIMIT_SECONDS} s"
+
+
+def known_survivors(path: Path) -> dict[str, str]:
+    """Mistakes that are known to survive, with the reason."""
+    entries = tomllib.loads(path.read_text("utf-8")).get("survivor", [])
+    return {mistake: entry["reason"] for entry in entries for mistake in entry["mistakes"]}
+
+
+def main() -> int:
+    """Try them, and print what notices each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="files of models, without .py (default: all)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="try each N-th mistake only")
+    parser.add_argument("--only", default="", metavar="TEXT", help="try those with this text only")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at once")
+    parser.add_argument("--list", action="store_true", help="print the mistakes, and try none")
+    parser.add_argument("--known", type=Path, default=KNOWN, metavar="FILE", help="the list of known survivors")
+    options = parser.parse_args()
+
+    known = sorted(snake_case(name) for name, registered in systems().items() if registered.theorems)
+    if wrong := sorted(set(options.models) - set(known)):
+        parser.error(f"no model is called {wrong[0]!r}; there are {', '.join(known)}")
+    survivors_known = known_survivors(options.known)
+    started, survivors, total = time.monotonic(), 0, 0
+    for model in options.models or known:
+        mistakes = [one for one in mistakes_of(model) if options.only in str(one)][:: options.every]
+        if options.list:
+            print(*mistakes, sep="\n")
+            continue
+        counts = {"noticed": 0, "known": 0, "no model": 0, "survived": 0}
+        for mistake, found in verdicts(mistakes, options.jobs):
+            survived = found == "survived" or found.startswith("nothing in")
+            kind = "no model" if found.startswith("no model") else "noticed"
+            if survived:
+                kind = "known" if str(mistake) in survivors_known else "survived"
+            counts[kind] += 1
+            if kind == "survived":
+                print(f"{mistake}  [{found}]", flush=True)
+        survivors += counts["survived"]
+        total += len(mistakes)
+        print(
+            f"{model}: {len(mistakes)} mistakes: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()), flush=True
+        )
+    print(f"{total} mistakes, {survivors} survived, {time.monotonic() - started:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
