@@ -101,7 +101,7 @@ class Actors(Generic[M]):
     def post(self, to: str, message: M) -> None:
         """A message comes from outside.
 
-        Spec: Post.
+        Spec: Post of MuteScheduler.
         """
         self[to].mailbox.append(message)
         self._note("Post", to)
@@ -109,7 +109,9 @@ class Actors(Generic[M]):
     def send(self, sender: str, to: str, message: M) -> None:
         """In a behaviour an actor sends a message, which is delivered; the sender may be muted for it at the end.
 
-        Spec: Send; ponyc: maybe_mark_should_mute.
+        Spec: Send of MuteScheduler.
+
+        Source: ponyc, maybe_mark_should_mute.
         """
         actor, receiver = self._inside(sender), self[to]
         if sender != to and receiver.mutes_senders and not actor.is_busy:
@@ -120,7 +122,9 @@ class Actors(Generic[M]):
     def apply_pressure(self, name: str) -> None:
         """An actor is put under pressure.
 
-        Spec: Press; ponyc: pony_apply_backpressure.
+        Spec: Press of MuteScheduler.
+
+        Source: ponyc, pony_apply_backpressure.
         """
         actor = self[name]
         if actor.is_under_pressure:
@@ -131,7 +135,9 @@ class Actors(Generic[M]):
     def release_pressure(self, name: str) -> None:
         """An actor is no longer under pressure; its senders are freed unless it is overloaded, or muted itself.
 
-        Spec: Release; ponyc: pony_release_backpressure, which only an actor that runs can call.
+        Spec: Release of MuteScheduler.
+
+        Source: ponyc, pony_release_backpressure, which only an actor that runs can call.
         """
         actor = self[name]
         if not actor.is_under_pressure:
@@ -146,7 +152,7 @@ class Actors(Generic[M]):
     def begin(self, name: str) -> M:
         """An actor takes a message.
 
-        Spec: Begin.
+        Spec: Begin of MuteScheduler.
         """
         actor = self[name]
         if not actor.may_begin:
@@ -161,7 +167,9 @@ class Actors(Generic[M]):
 
         An actor is muted before its batch is counted: it is not overloaded by this run.
 
-        Spec: End; ponyc: maybe_should_mute, batch_limit_reached, actor_unsetoverloaded.
+        Spec: End of MuteScheduler.
+
+        Source: ponyc, maybe_should_mute, batch_limit_reached, actor_unsetoverloaded.
         """
         actor = self._inside(name)
         actor.is_inside = False
@@ -183,7 +191,9 @@ class Actors(Generic[M]):
     def rest(self, name: str) -> None:
         """An overloaded actor without messages can keep up.
 
-        Spec: Rest; ponyc: actor_unsetoverloaded.
+        Spec: Rest of MuteScheduler.
+
+        Source: ponyc, actor_unsetoverloaded.
         """
         actor = self[name]
         if not actor.may_rest:
@@ -202,7 +212,9 @@ class Actors(Generic[M]):
 
         It frees them even if it is under pressure: they are muted again if they send to it again.
 
-        Spec: Hear; ponyc: ponyint_sched_unmute_senders, sched_reschedule_unmuted.
+        Spec: Hear of MuteScheduler.
+
+        Source: ponyc, ponyint_sched_unmute_senders, sched_reschedule_unmuted.
         """
         actor = self[name]
         if (name, muter) not in self._freed or actor.is_inside:

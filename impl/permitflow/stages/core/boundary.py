@@ -38,7 +38,7 @@ class InputBoundary(Generic[T]):
         Raises:
             LocalProtocolError: more came than were asked for.
 
-        Spec: Deliver of Demand.
+        Spec: Deliver of GrpcCall.
         """
         if len(self._elements) >= self.size:
             raise LocalProtocolError(f"more elements came than the {self.size} that were asked for")
@@ -50,7 +50,7 @@ class InputBoundary(Generic[T]):
         Raises:
             IndexError: no element is here.
 
-        Spec: Consume, Request of Demand.
+        Spec: Emit of GrpcCall.
         """
         element = self._elements.popleft()
         self._left_of_batch -= 1

@@ -1,0 +1,265 @@
+"""Which model leads which class: a table of all classes of the cores.  One without an entry, or a stale one, fails.
+
+A class is led if the model decides what it does next, in a run of a conformance test.  Each entry is tried: in a short
+run of that test both the model and methods of the class are called.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+from permitflow.protocol.gate import GateParameters
+from permitflow.testing.moves import walk
+from permitflow_model import conflate, grpc_call, mute, mute_scheduler, port_machine
+from permitflow_model.registry import systems
+from permitflow_model.tla_values import snake_case
+from tests.conformance import (
+    test_conflate,
+    test_drop_queue,
+    test_flows_follow_models,
+    test_gate_follows_model,
+    test_grpc_call,
+    test_mute_graph,
+    test_mute_scheduler,
+    test_port_machine,
+    test_staging_follows_model,
+    test_token_bucket,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+CORES = ("protocol", "mute", "stages/core")
+
+
+@dataclass(frozen=True)
+class Led:
+    """Classes that a model leads."""
+
+    model: str
+    """A module of ``permitflow_model``."""
+    run: Callable[[], object]
+    """A short run in which it leads them."""
+    classes: frozenset[str]
+
+
+def led(model: str, run: Callable[[], object], *classes: str) -> Led:
+    return Led(model, run, frozenset(classes))
+
+
+def recorded(flow: str) -> Callable[[], object]:
+    """A new run, and not the one that was kept."""
+    return lambda: test_flows_follow_models.recorded.__wrapped__(flow)
+
+
+def led_gate() -> object:
+    return test_gate_follows_model.led(GateParameters(inputs=2, exclusive=0, floating=1), 0, 200)
+
+
+def led_graph() -> object:
+    parameters = replace(test_mute_graph.TWO_MUTERS, supply=1)
+    return walk(mute.SYSTEM, test_mute_graph.DrivenGraph(parameters), parameters)
+
+
+def led_actors() -> object:
+    parameters = replace(test_mute_scheduler.PRESSED, messages=1)
+    return walk(mute_scheduler.SYSTEM, test_mute_scheduler.DrivenActors(parameters), parameters)
+
+
+def judged_scheduler() -> object:
+    """The scheduler chooses by itself; the model judges what it has chosen."""
+    return test_mute_scheduler.judged(test_mute_scheduler.Recorded(0))
+
+
+def led_books() -> object:
+    few = replace(test_staging_follows_model.PARAMETERS["batches of one"], horizon=2, faults=1, driver_crashes=False)
+    return test_staging_follows_model.walk(test_staging_follows_model.Sink(), few)
+
+
+def led_connection() -> object:
+    return walk(port_machine.SYSTEM, test_port_machine.OneConnection(), test_port_machine.PARAMETERS)
+
+
+def led_stage() -> object:
+    return walk(conflate.SYSTEM, test_conflate.Chain(), test_conflate.PARAMETERS)
+
+
+def led_receiver() -> object:
+    reading = test_grpc_call.reading(1)
+    return walk(grpc_call.SYSTEM, test_grpc_call.Receiver(reading), reading, never=test_grpc_call.NOT_LED)
+
+
+LED = [
+    led(
+        "permit_channel",
+        recorded("permits, pulled"),
+        *("protocol/permits.py PermitSender", "protocol/permits.py PermitReceiver"),
+        *("protocol/flow.py Outbound", "protocol/flow.py Inbound"),
+        *("protocol/messages.py Message", "protocol/messages.py Offered"),
+    ),
+    led(
+        "stop_and_wait",
+        recorded("stop-and-wait"),
+        *("protocol/stop_and_wait.py StopAndWaitSender", "protocol/stop_and_wait.py StopAndWaitReceiver"),
+        *("protocol/flow.py MessageSender", "protocol/flow.py MessageReceiver"),
+    ),
+    led(
+        "demand",
+        recorded("demand"),
+        *("protocol/demand.py DemandSender", "protocol/demand.py DemandReceiver"),
+    ),
+    led(
+        "squelch",
+        recorded("squelch"),
+        *("protocol/squelch.py SquelchSender", "protocol/squelch.py SquelchReceiver"),
+    ),
+    led(
+        "input_gate",
+        led_gate,
+        *("protocol/gate.py GateSender", "protocol/gate.py GateReceiver", "protocol/gate.py Gate"),
+        "protocol/flow.py Group",
+    ),
+    led(
+        "spark_micro_batch",
+        led_books,
+        *("protocol/staging.py StagingBooks", "protocol/staging.py StagingArea", "protocol/staging.py StagedQuery"),
+        *("protocol/staging.py Part", "protocol/replay.py ReplayBooks"),
+    ),
+    led("mute", led_graph, "mute/graph.py MuteGraph"),
+    led("mute_scheduler", led_actors, "mute/actors.py Actors", "mute/actors.py Actor"),
+    led("mute_scheduler", judged_scheduler, "mute/scheduler.py MuteScheduler"),
+    led(
+        "port_machine",
+        led_connection,
+        *("stages/core/ports.py Connection", "stages/core/ports.py Island", "stages/core/ports.py Stage"),
+    ),
+    led("conflate", led_stage, "stages/core/rates.py Batch", "stages/core/ports.py HoldingStage"),
+    led("grpc_call", led_receiver, "stages/core/boundary.py InputBoundary"),
+    led(
+        "drop_queue",
+        lambda: test_drop_queue.test_the_same_jobs_are_served_after_the_same_time("oldest", 2),
+        "stages/core/drop_queue.py DropQueue",
+    ),
+    led(
+        "token_bucket",
+        lambda: test_token_bucket.test_both_say_the_same_delays(1, 2, 0),
+        "stages/core/token_bucket.py TokenBucket",
+    ),
+]
+
+_SOCKETS = "over sockets: MuteGraph decides, and this carries its signals, or the data"
+_MESSAGE = "a message: it is made and read, and changes nothing"
+_FUNCTIONS = "a function of each element; the model of ports leads each of its connections"
+_SEVERAL = "which of several inputs or outputs has its turn; the model of ports leads each of its connections"
+_TIME = "a choice by the clock; the model of ports leads each of its connections"
+NOT_LED: Mapping[str, str] = {
+    "mute/batches.py": _SOCKETS,
+    "mute/channel.py": _SOCKETS,
+    "mute/messages.py": _SOCKETS,
+    "mute/outside.py": _SOCKETS,
+    "mute/pipeline.py": _SOCKETS,
+    "mute/sockets.py": _SOCKETS,
+    "mute/trouble.py": _SOCKETS,
+    "mute/wordcount.py": "an application",
+    "mute/worker.py": _SOCKETS,
+    "mute/workers.py": _SOCKETS,
+    "protocol/attempts.py": "which attempt at a task counts if rows are read at once; the specification stages them",
+    "protocol/flow.py Haste": "when feedback leaves, of which the models leave the choice",
+    "protocol/frames.py": _MESSAGE,
+    "protocol/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
+    "protocol/messages.py PlainChunk": _MESSAGE,
+    "protocol/session.py": "handshake and end of a stream, before and after what the models are about",
+    "stages/core/asynchronous.py": _TIME,
+    "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",
+    "stages/core/edges.py": "the ends of a chain of stages; the model of ports leads each of its connections",
+    "stages/core/elements.py": _FUNCTIONS,
+    "stages/core/framing.py": _FUNCTIONS,
+    "stages/core/graph.py": _SEVERAL,
+    "stages/core/rates.py Buffer": "a DropQueue in a stage, which drop_queue leads",
+    "stages/core/rates.py Expand": _FUNCTIONS,
+    "stages/core/rates.py Throttle": "a TokenBucket in a stage, which token_bucket leads",
+}
+"""Classes, or whole modules, that no model leads, and why."""
+
+MODELS_ALONE: Mapping[str, str] = {
+    "bounded_queue": "what a permit channel refines, with or without its permits",
+    "loop_chain": "two channels and a task between them, permitflow.channels.handing_on: a model leads each channel",
+    "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
+    "shared_window": "the deadlock of another system",
+}
+"""Models that lead no class, and why."""
+
+
+def is_state(node: ast.ClassDef) -> bool:
+    """Does it keep a protocol's state?  Messages, parameters, choices and interfaces do not."""
+    bases = {ast.unparse(base).partition("[")[0] for base in node.bases}
+    is_frozen = any("frozen=True" in ast.unparse(one) for one in node.decorator_list)
+    plain = {"NamedTuple", "Enum", "StrEnum", "IntEnum", "Protocol", "ABC"}
+    makes_ends = bases == {"Flow"}
+    return not (node.name.startswith("_") or is_frozen or makes_ends or (bases and bases <= plain))
+
+
+@cache
+def core_classes() -> frozenset[str]:
+    found = set[str]()
+    package = ROOT / "impl/permitflow"
+    for core in CORES:
+        for path in (package / core).rglob("*.py"):
+            nodes = ast.parse(path.read_text(encoding="utf-8")).body
+            names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and is_state(node)]
+            found.update(f"{path.relative_to(package)} {name}" for name in names)
+    return frozenset(found)
+
+
+ALL_LED = frozenset().union(*(one.classes for one in LED))
+
+
+def places_of(name: str) -> set[str]:
+    """Where its entry may stand: by its own name, or by its module."""
+    return {name, name.partition(" ")[0]}
+
+
+def test_every_class_of_a_core_is_led_or_says_why_not() -> None:
+    assert {name for name in core_classes() - ALL_LED if not places_of(name) & NOT_LED.keys()} == set()
+
+
+def test_no_entry_of_the_table_is_stale() -> None:
+    needed = set().union(*map(places_of, core_classes() - ALL_LED))
+    assert (ALL_LED - core_classes()) | (NOT_LED.keys() - needed) == set()
+
+
+def test_every_model_leads_a_class_or_says_why_not() -> None:
+    assert set(map(snake_case, systems())) == {one.model for one in LED} | MODELS_ALONE.keys()
+    assert not {one.model for one in LED} & MODELS_ALONE.keys()
+
+
+def called_in(run: Callable[[], object]) -> set[str]:
+    """The classes of the package, and the models, of which something is called."""
+    codes: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            codes.add(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    models = {Path(code.co_filename).stem for code in codes if "permitflow_model" in Path(code.co_filename).parts}
+    classes = {
+        f"{code.co_filename.partition('/permitflow/')[2]} {code.co_qualname.partition('.')[0]}"
+        for code in codes
+        if "." in code.co_qualname
+    }
+    return models | classes
+
+
+@pytest.mark.parametrize("entry", LED, ids=lambda entry: f"{entry.model}-{len(entry.classes)}")
+def test_a_model_calls_the_classes_that_it_leads(entry: Led) -> None:
+    assert {entry.model, *entry.classes} - called_in(entry.run) == set()
