@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.channels.interface import require_count
+from permitflow.protocol.permits import DEFAULT_ROW_PERMITS
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ def configure(
     builder: SparkSession.Builder,
     *,
     channels: int | None = None,
+    row_permits: int = DEFAULT_ROW_PERMITS,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     report: Callable[[str], object] = _log.info,
 ) -> SparkSession.Builder:
@@ -77,13 +79,18 @@ def configure(
     Args:
         builder: ``SparkSession.builder``, classic or Connect, before or after your own settings, which stay.
         channels: number of channels that the session's jobs open at the same time; each holds a task slot.
+        row_permits: the window of the channels into which they write, if it is not the default: batches are an eighth
+            of it.
         timeout_seconds: the longest ``timeout_seconds`` of the session's jobs.
         report: is called with one text: the settings made and why, those kept, and those that cannot be set from here.
 
     Returns:
         The same builder.
+
+    Raises:
+        InvalidParametersError: ``row_permits`` is below 1.
     """
-    chosen = configuration(builder, channels=channels, timeout_seconds=timeout_seconds)
+    chosen = configuration(builder, channels=channels, row_permits=row_permits, timeout_seconds=timeout_seconds)
     for setting in chosen.applied:
         if setting.is_environment:
             os.environ[setting.key] = setting.value
@@ -94,14 +101,23 @@ def configure(
 
 
 def configuration(
-    builder: SparkSession.Builder, *, channels: int | None = None, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    builder: SparkSession.Builder,
+    *,
+    channels: int | None = None,
+    row_permits: int = DEFAULT_ROW_PERMITS,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> Configuration:
-    """The changes that ``configure`` would make; changes nothing."""
+    """The changes that ``configure`` would make; changes nothing.
+
+    Raises:
+        InvalidParametersError: as ``configure``.
+    """
+    require_count(row_permits, name="row_permits")
     given = settings_of(builder)
     applied: list[Setting] = []
     kept: list[Setting] = []
     advice: list[str] = []
-    for setting in _wanted(given, channels):
+    for setting in _wanted(given, channels, row_permits):
         users = os.environ.get(setting.key) if setting.is_environment else given.get(setting.key)
         if users is not None:
             if users != setting.value:
@@ -170,8 +186,8 @@ def _from_file() -> dict[str, str]:
     return {line[1]: line[2] for line in lines if line}
 
 
-def _wanted(given: Mapping[str, str], channels: int | None) -> list[Setting]:
-    rows = ChannelParameters().row_permits // _CHUNKS_IN_WINDOW
+def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) -> list[Setting]:
+    rows = max(1, row_permits // _CHUNKS_IN_WINDOW)
     settings = [
         Setting(
             "spark.python.unix.domain.socket.enabled",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from permitflow.errors import InvalidParametersError
 from permitflow.spark import Configuration, configuration, configure
 from tests.impl.spark.conftest import Driver
 
@@ -61,6 +62,17 @@ def test_user_settings_stay_in_every_place_where_spark_reads_them(
     assert [(setting.key, setting.value) for setting in chosen.kept] == [(SOCKET, "false")]
     assert {setting.key for setting in chosen.applied} == {BATCH_ROWS, "PYSPARK_PYTHON"}
     assert f"kept  {SOCKET}=false, although: the kernel" in str(chosen)
+
+
+@pytest.mark.parametrize(("row_permits", "rows"), [(262_144, "32768"), (4, "1")])
+def test_batches_are_an_eighth_of_the_window_that_is_named(row_permits: int, rows: str) -> None:
+    chosen = configuration(new_builder(), row_permits=row_permits)
+    assert {setting.key: setting.value for setting in chosen.applied}[BATCH_ROWS] == rows
+
+
+def test_a_window_without_rows_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match=r"row_permits.* must be at least 1, and a whole number"):
+        configure(new_builder(), row_permits=0)
 
 
 def test_another_python_of_the_users_stays(monkeypatch: pytest.MonkeyPatch) -> None:
