@@ -78,6 +78,7 @@ OTHERS: dict[str, Callable[[Any], object]] = {
     "open_channel": lambda f: open_channel(record=f),
     "hear": pipeline,
     "choose": lambda f: MuteScheduler(f),
+    "record": lambda f: MuteScheduler(record=f),
     "behaviour": lambda f: MuteScheduler[int]().spawn("actor", f),
 }
 

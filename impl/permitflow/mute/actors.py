@@ -17,7 +17,7 @@ RecordStep = Callable[[str, tuple[str, ...]], object]
 """Is told each step: an action of ``MuteScheduler.tla``, and the actors that it is about."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Actor(Generic[M]):
     """An actor: its messages, and whether it may run."""
 
@@ -40,7 +40,7 @@ class Actor(Generic[M]):
     @property
     def mutes_senders(self) -> bool:
         """Does it mute those that send to it?"""
-        return self.is_busy or self.is_muted
+        return self.is_overloaded or self.is_under_pressure or self.is_muted
 
     @property
     def may_begin(self) -> bool:
@@ -78,9 +78,10 @@ class Actors(Generic[M]):
         Raises:
             LocalProtocolError: there is none.
         """
-        if name not in self._actors:
-            raise LocalProtocolError(f"there is no actor {name!r}")
-        return self._actors[name]
+        try:
+            return self._actors[name]
+        except KeyError:
+            raise LocalProtocolError(f"there is no actor {name!r}") from None
 
     @property
     def names(self) -> tuple[str, ...]:

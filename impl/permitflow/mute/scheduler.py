@@ -144,9 +144,11 @@ class MuteScheduler(Generic[M]):
         return runs
 
     def _schedule(self, name: str) -> None:
+        if name in self._ready:
+            return
         actor = self._actors[name]
         if actor.may_begin or actor.may_rest:
-            self._ready.setdefault(name)
+            self._ready[name] = None
 
     def _settle(self) -> None:
         """All hear who can keep up, but the one that runs: it hears when its behaviour has ended."""
