@@ -1,6 +1,7 @@
 """Spark runs tasks and stages again, and each row comes once, or the job fails."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,7 @@ def test_each_row_comes_once_or_the_job_fails(place: tuple[Harm, Callable[[Trial
 def test_a_direct_job_fails_whose_stage_is_run_again(
     driver: Driver, exchange: ServedExchange, kept: ServedExchange
 ) -> None:
-    trial = trial_of(Harm.FILES, Job.DIRECT)
+    # The files go at the first row of the first task, and more tasks need them than there are slots.
+    trial = replace(trial_of(Harm.FILES, Job.DIRECT), at_partition=0, at_row=1, after=8)
     result = running.run(trial, driver, exchange, kept, driver.folder)
     assert (result.broken, result.has_come) == ([], True), str(result)
