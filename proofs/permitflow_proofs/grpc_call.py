@@ -138,7 +138,8 @@ def _loses_one(state: State, parameters: Parameters) -> State:
 def _takes_one(before: State, after: State, _parameters: Parameters) -> bool:
     """One message more is local or held; who holds it asks for none."""
     more = after.local.size() + after.hand.size() - before.local.size() - before.hand.size()
-    return more == 1 and after.asked - before.asked == before.hand.size() - after.hand.size()
+    follows = after.offered == before.offered + 1 or after.offered == 0
+    return follows and more == 1 and after.asked - before.asked == before.hand.size() - after.hand.size()
 
 
 def _closes_if_empty(before: State, after: State, _parameters: Parameters) -> bool:
@@ -149,8 +150,12 @@ def _drops_at_the_sender(_before: State, after: State, _parameters: Parameters) 
     return after.hand.is_empty() and after.local.is_empty()
 
 
-def _drops_on_the_way(_before: State, after: State, _parameters: Parameters) -> bool:
-    return after.wire.is_empty() and after.inbox.is_empty()
+def _breaks_off(before: State, after: State, parameters: Parameters) -> bool:
+    return parameters.breaks and _drops_at_the_sender(before, after, parameters)
+
+
+def _drops_on_the_way(_before: State, after: State, parameters: Parameters) -> bool:
+    return parameters.breaks and after.wire.is_empty() and after.inbox.is_empty()
 
 
 def _gives_what_it_holds(before: State, after: State, _parameters: Parameters) -> bool:
@@ -181,7 +186,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "local and hand together +1; the producer is not asked while one is held",
     ),
     Frame("Complete", {"producer": "completed", "closed": None}, _closes_if_empty, "closed if nothing is held"),
-    Frame("Fail", {"producer": "failed", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"),
+    Frame("Fail", {"producer": "failed", "hand": None, "local": None}, _breaks_off, "both become empty"),
     Frame("Ask", {"wanted": True}),
     Frame(
         "Cancel",

@@ -197,6 +197,8 @@ def _parities(state: State) -> list[int]:
 
 def _learns_from_all(before: State, after: State, _parameters: Parameters) -> bool:
     """A newcomer knows the newest epoch of each muter that a node downstream knows, and does as it says."""
+    if before.sources.get(0).here:
+        return False
     for muter in (1, 2):
         known = [heard_by(before, node, muter) for node in (1, 3, 4)]
         newest = heard_by(after, 4, muter)
@@ -220,11 +222,11 @@ def _tells_upstream(down: int, before: State, after: State, _parameters: Paramet
 
 def _leaves_nothing(before: State, after: State, parameters: Parameters) -> bool:
     sink = after.sinks.get(0)
-    return sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
+    return parameters.disposals and sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
 
 
 def _drops_its_queue(before: State, after: State, parameters: Parameters) -> bool:
-    return after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
+    return parameters.clears and after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
 
 
 def _tells_all_again(up: int, down: int, before: State, after: State, _parameters: Parameters) -> bool:

@@ -152,6 +152,10 @@ def _goes_a_hop(before: State, after: State, _parameters: Parameters) -> bool:
     return other.ahead == one.ahead - one.rate and other.muted == (one.muted if is_coming(other) else before.mutes)
 
 
+def _says_the_opposite(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.sources.get(0).muted != before.sources.get(0).muted
+
+
 def _goes_it_again(before: State, after: State, _parameters: Parameters) -> bool:
     return after.sources.get(0).spare == before.sources.get(0).spare - before.sources.get(0).rate
 
@@ -167,7 +171,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "sent becomes 0 everywhere",
     ),
     Frame("Lose", {"sources.0.spare": None, "sources.0.late": False}, _goes_it_again, "one hop's worth is spent"),
-    Frame("HearOld", {"sources.0.muted": None}),
+    Frame("HearOld", {"sources.0.muted": None}, _says_the_opposite, "it says the opposite"),
     Frame("Send", {"sources.0.sent": +1, "sources.0.wire": +1}),
     Frame(
         "Deliver",

@@ -152,24 +152,48 @@ def _frees_who_waits(before: State, after: State, _parameters: Parameters) -> bo
 
 
 def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
-    """Who has done a batch is overloaded, unless it is held: then it is muted."""
+    """Who has done a batch is overloaded, unless it is held: then it is muted; who has no message can keep up."""
     actor, ended = before.actors.get(0), after.actors.get(0)
     if any(before.waits.get(0)):
-        return ended.muted and ended.overloaded == actor.overloaded
+        return ended.muted and ended.done == 0 and ended.overloaded == actor.overloaded
     if actor.done + 1 >= parameters.batch:
-        return ended.overloaded and not ended.muted
-    return not ended.muted and _frees_who_waits(before, after, parameters)
+        return ended.overloaded and ended.done == 0 and not ended.muted
+    if actor.mailbox > 0:
+        return ended.done == actor.done + 1 and ended.overloaded == actor.overloaded and not ended.muted
+    return not ended.overloaded and ended.done == 0 and not ended.muted and _frees_who_waits(before, after, parameters)
 
 
 def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
-    """Who was muted runs again when nobody mutes it any more, and not before."""
+    """Who was muted runs again when nobody mutes it any more, and not before; in a behaviour it hears nothing."""
+    if before.actors.get(0).inside:
+        return False
     is_last = not any_of(after.waits.get(0))
     unmuted = after.actors.get(0).muted == (before.actors.get(0).muted and not is_last)
     return unmuted and _frees_who_waits(before, after, parameters)
 
 
-def _waits_longer(before: State, after: State, _parameters: Parameters) -> bool:
-    return implies(before.waits.get(0).get(1), after.waits.get(0).get(1))
+def _waits_for_the_muting(before: State, after: State, _parameters: Parameters) -> bool:
+    """Who sends to an actor that is overloaded, under pressure or muted waits for it, unless it is busy itself."""
+    one, other = before.actors.get(0), before.actors.get(1)
+    mutes = any_of((other.overloaded, other.pressed, other.muted))
+    is_spared = any_of((one.overloaded, one.pressed))
+    begins = all_of((mutes, _is_false(is_spared)))
+    return after.waits.get(0).get(1) == any_of((before.waits.get(0).get(1), begins))
+
+
+def _has_nothing_to_do(before: State, after: State, parameters: Parameters) -> bool:
+    """An actor rests that runs no behaviour, has no message, and is not muted."""
+    actor = before.actors.get(0)
+    if actor.inside or actor.muted or actor.mailbox > 0:
+        return False
+    return _frees_who_waits(before, after, parameters)
+
+
+def _is_helped(before: State, after: State, parameters: Parameters) -> bool:
+    """Where only the last actor helps, it does so in a behaviour."""
+    if parameters.helped and not before.actors.get(2).inside:
+        return False
+    return _frees_who_waits(before, after, parameters)
 
 
 _OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.2.0": None}
@@ -178,8 +202,14 @@ _FREED: dict[str, Change] = {"freed.0.0": None, **_OTHERS_FREED}
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame("Post", {"actors.0.mailbox": None}, _may_be_refused, "+1, or refused"),
     Frame("Press", {"actors.0.pressed": True}),
-    Frame("Release", {"actors.0.pressed": False, **_FREED}, _frees_who_waits, "all that wait for it, or nobody"),
-    Frame("Send", {"actors.1.mailbox": +1, "waits.0.1": None}, _waits_longer, "or begins to wait", (0, 1)),
+    Frame("Release", {"actors.0.pressed": False, **_FREED}, _is_helped, "all that wait for it, or nobody"),
+    Frame(
+        "Send",
+        {"actors.1.mailbox": +1, "waits.0.1": None},
+        _waits_for_the_muting,
+        "it waits, unless it is busy",
+        (0, 1),
+    ),
     Frame("Send", {"actors.0.mailbox": +1}, arguments=(0, 0)),
     Frame("Begin", {"actors.0.inside": True, "actors.0.mailbox": -1}),
     Frame(
@@ -197,7 +227,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Rest",
         {"actors.0.overloaded": False, "actors.0.done": None, **_FREED},
-        _frees_who_waits,
+        _has_nothing_to_do,
         "all that wait for it, or nobody",
     ),
     Frame(

@@ -543,7 +543,7 @@ def _takes_it_over(before: State, after: State, parameters: Parameters) -> bool:
 
 
 def _runs_on(before: State, after: State, _parameters: Parameters) -> bool:
-    return after.late == Rows(before.start, before.end)
+    return before.running and after.late == Rows(before.start, before.end)
 
 
 def _removes_what_it_names(before: State, after: State, _parameters: Parameters) -> bool:
@@ -553,7 +553,7 @@ def _removes_what_it_names(before: State, after: State, _parameters: Parameters)
 
 def _acknowledges(before: State, after: State, _parameters: Parameters) -> bool:
     """Only rows of batches in the commit log."""
-    return after.acknowledged == committed_end(before)
+    return after.acknowledged == committed_end(before) and after.acknowledged > before.acknowledged
 
 
 def _acknowledges_a_call(before: State, after: State, parameters: Parameters) -> bool:

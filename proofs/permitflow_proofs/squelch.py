@@ -307,6 +307,12 @@ def _tells(word: int, _before: State, after: State, _parameters: Parameters) -> 
     return after.told == word and after.signals.last().word == word and after.age == 0
 
 
+def _reminds(before: State, after: State, parameters: Parameters) -> bool:
+    """Nothing is in flight, and the inbox is not full."""
+    is_idle = before.wire == 0 and before.signals.is_empty() and before.inbox <= parameters.high
+    return is_idle and _tells(ON, before, after, parameters)
+
+
 def _hears_the_oldest(before: State, after: State, _parameters: Parameters) -> bool:
     return after.heard == before.signals.head().word
 
@@ -342,7 +348,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame("TellOn", {"told": None, "since": None, "signals": +1, "age": None}, partial(_tells, ON), "to go on"),
     Frame("Hear", {"signals": -1, "heard": None, "age": None}, _hears_the_oldest, "the oldest word is heard"),
-    Frame("Remind", {"signals": +1, "age": None}, partial(_tells, ON), "to go on"),
+    Frame("Remind", {"signals": +1, "age": None}, _reminds, "to go on"),
 )
 """What each action changes."""
 

@@ -101,6 +101,10 @@ def _counts_anew(before: State, after: State, _parameters: Parameters) -> bool:
     return after.ticks == 0 and after.earned == 0 and after.passed == 0 and (before.slow or after.queue == before.queue)
 
 
+def _may_be_slow(_before: State, _after: State, parameters: Parameters) -> bool:
+    return parameters.slowdowns
+
+
 def _keeps_what_waits(before: State, after: State, _parameters: Parameters) -> bool:
     """What waits passes or goes on waiting; a consumer has done one token's worth at most."""
     passed = after.passed - before.passed
@@ -121,7 +125,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _counts_anew,
         "the counts become 0, and the queue of a slow consumer",
     ),
-    Frame("SlowDown", {"slow": True}),
+    Frame("SlowDown", {"slow": True}, _may_be_slow, "only where that is allowed"),
     Frame(
         "Tick",
         {"ticks": +1, "phase": None, "level": None, "queue": None, "earned": None, "pending": None, "passed": None},

@@ -50,6 +50,10 @@ def _adds_the_oldest(before: State, after: State, _parameters: Parameters) -> bo
     return after.permits == plus(before.permits, before.grants.head())
 
 
+def _is_allowed(before: State, after: State, parameters: Parameters) -> bool:
+    return parameters.withdrawals and _keeps_the_watermark(before, after, parameters)
+
+
 _WITHDRAWN = {"waiting": -1, "offered": None, "watermark_pending": None}
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
@@ -61,8 +65,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _waits_behind_all,
         "behind all that waits",
     ),
-    Frame("WithdrawChunk", _WITHDRAWN, _keeps_the_watermark, "a pending watermark stays"),
-    Frame("WithdrawBarrier", _WITHDRAWN, _keeps_the_watermark, "likewise"),
+    Frame("WithdrawChunk", _WITHDRAWN, _is_allowed, "a pending watermark stays"),
+    Frame("WithdrawBarrier", _WITHDRAWN, _is_allowed, "likewise"),
     Frame(
         "SendChunk",
         {"waiting": -1, "wire": +1, "permits.rows": None, "watermark_pending": None},
