@@ -30,6 +30,8 @@ _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?$")
 
 # With a window of fewer than eight chunks, sender and receiver run in lock-step; see docs/concepts/performance.md.
 _CHUNKS_IN_WINDOW = 8
+# Longer batches are no cheaper.
+_BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,12 @@ def _wanted(given: Mapping[str, str], channels: int | None, row_permits: int) ->
             str(rows),
             "rows wait in Spark until a batch for a Python writer is full, and a window should hold "
             f"{_CHUNKS_IN_WINDOW} chunks",
+            is_runtime=True,
+        ),
+        Setting(
+            "spark.sql.execution.arrow.maxBytesPerBatch",
+            str(_BATCH_BYTES),
+            "so many rows may take hundreds of megabytes if they are long, in Spark and again in each worker",
             is_runtime=True,
         ),
     ]

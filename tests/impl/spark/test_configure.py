@@ -13,6 +13,7 @@ from tests.impl.spark.conftest import Driver
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,7 @@ def test_a_fresh_builder_gets_everything_with_reasons() -> None:
     for words in (
         f"{SOCKET}=true: the kernel",
         f"{BATCH_ROWS}=4096: rows wait",
+        f"{BATCH_BYTES}=4194304: so many rows",
         "spark.master=local[1000]: 1000 channels",
     ):
         assert words in reports[0]
@@ -60,7 +62,7 @@ def test_user_settings_stay_in_every_place_where_spark_reads_them(
         monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     chosen = configuration(builder, channels=2)
     assert [(setting.key, setting.value) for setting in chosen.kept] == [(SOCKET, "false")]
-    assert {setting.key for setting in chosen.applied} == {BATCH_ROWS, "PYSPARK_PYTHON"}
+    assert {setting.key for setting in chosen.applied} == {BATCH_ROWS, BATCH_BYTES, "PYSPARK_PYTHON"}
     assert f"kept  {SOCKET}=false, although: the kernel" in str(chosen)
 
 
@@ -97,13 +99,13 @@ def test_a_connect_server_gets_what_a_session_can_set_and_the_rest_is_said(
         builder.remote("sc://host:15002")
     else:
         monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
-    assert set(applied(builder, channels=4)) == {BATCH_ROWS}
+    assert set(applied(builder, channels=4)) == {BATCH_ROWS, BATCH_BYTES}
     (advice,) = configuration(builder).advice
     assert advice.startswith(f"start the Connect server with {SOCKET}=true: ")
 
 
 def test_a_local_connect_session_is_configured_like_a_classic_one() -> None:
-    assert set(applied(new_builder(spark_remote="local[4]"))) == {SOCKET, BATCH_ROWS, "PYSPARK_PYTHON"}
+    assert set(applied(new_builder(spark_remote="local[4]"))) == {SOCKET, BATCH_ROWS, BATCH_BYTES, "PYSPARK_PYTHON"}
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,23 @@ def test_rows_arrive_in_order_and_large_chunks_in_slices(exchange: ServedExchang
     assert 0.0 <= sent.blocked_share <= 1.0
 
 
+def test_a_batch_longer_than_a_message_leaves_in_slices(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
+    batch = pa.record_batch({"t": [f"{number:1000000}" for number in range(40)]})
+    channel = exchange.channel()
+
+    def produce() -> None:
+        with open_sink(exchange.address, channel, batch.schema, timeout_seconds=PATIENCE_SECONDS) as sink:
+            sink.send(batch)
+            sink.end(closes_channel=True)
+
+    sending = pool.submit(produce)
+    with source_of(exchange, channel) as source:
+        received = list(source)
+    sending.result(PATIENCE_SECONDS)
+    assert len(received) > 2
+    assert pa.Table.from_batches(received) == pa.Table.from_batches([batch])
+
+
 def test_barriers_keep_their_places_among_batches_that_wait(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
     """The batches need many windows, so that barriers wait in the queue, too."""
     channel = exchange.channel()
