@@ -151,6 +151,15 @@ def _frees_who_waits(before: State, after: State, _parameters: Parameters) -> bo
     return any_of((nobody, everybody))
 
 
+def _frees_nobody(before: State, after: State) -> bool:
+    return all_of(after.freed.get(name).get(0) == before.freed.get(name).get(0) for name in _THREE)
+
+
+def _frees_unless(busy: bool, before: State, after: State, parameters: Parameters) -> bool:
+    """Who still cannot keep up frees nobody."""
+    return _frees_nobody(before, after) if busy else _frees_who_waits(before, after, parameters)
+
+
 def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
     """Who has done a batch is overloaded, unless it is held: then it is muted; who has no message can keep up."""
     actor, ended = before.actors.get(0), after.actors.get(0)
@@ -160,7 +169,8 @@ def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
         return ended.overloaded and ended.done == 0 and not ended.muted
     if actor.mailbox > 0:
         return ended.done == actor.done + 1 and ended.overloaded == actor.overloaded and not ended.muted
-    return not ended.overloaded and ended.done == 0 and not ended.muted and _frees_who_waits(before, after, parameters)
+    rests = not ended.overloaded and ended.done == 0 and not ended.muted
+    return rests and _frees_unless(actor.pressed, before, after, parameters)
 
 
 def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
@@ -186,14 +196,15 @@ def _has_nothing_to_do(before: State, after: State, parameters: Parameters) -> b
     actor = before.actors.get(0)
     if actor.inside or actor.muted or actor.mailbox > 0:
         return False
-    return _frees_who_waits(before, after, parameters)
+    return after.actors.get(0).done == 0 and _frees_unless(actor.pressed, before, after, parameters)
 
 
 def _is_helped(before: State, after: State, parameters: Parameters) -> bool:
     """Where only the last actor helps, it does so in a behaviour."""
     if parameters.helped and not before.actors.get(2).inside:
         return False
-    return _frees_who_waits(before, after, parameters)
+    is_busy = before.actors.get(0).overloaded or before.actors.get(0).muted
+    return _frees_unless(is_busy, before, after, parameters)
 
 
 _OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.2.0": None}
