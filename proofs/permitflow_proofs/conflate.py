@@ -20,7 +20,7 @@ def _any_size(parameters: Parameters) -> tuple[int]:
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Push": _any_size})
 """Conflation with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-", promises=frozenset({"all-given", "conservation", "never-waits"}))
 
 
 def _gives_at_once(before: State, after: State, _parameters: Parameters) -> bool:
@@ -137,7 +137,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "never-waits",
             "Push",
-            "An element never waits, however slow the consumer.",
+            "While the stream is open, an element can always be pushed: it is held together with those before it, and "
+            "never waits.",
             follows("in every state", _accepts, _accepts_if_empty, "nothing is held"),
         ),
         _CHAPTER.theorem(

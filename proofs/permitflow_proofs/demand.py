@@ -28,7 +28,12 @@ def _any_count(parameters: Parameters) -> tuple[int]:
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, queues=QUEUES, arguments={"Request": _any_count})
 """The protocol with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "demand-")
+_CHAPTER = Chapter(
+    SUBJECT,
+    INVARIANT,
+    "demand-",
+    promises=frozenset({"all-delivered", "bounded", "idle", "in-order", "live", "rate", "stuck"}),
+)
 
 
 def _holds_fewer(state: State, parameters: Parameters) -> bool:
@@ -37,8 +42,12 @@ def _holds_fewer(state: State, parameters: Parameters) -> bool:
 
 def _live(beyond: int) -> Clause[State, Parameters]:
     """Never stuck, if the batch is larger than the window by no more than this."""
-    never_stuck = SYSTEM.invariants["NeverStuck"]
-    return lambda state, parameters: parameters.batch > parameters.size + beyond or never_stuck(state, parameters)
+
+    def live(state: State, parameters: Parameters) -> bool:
+        assume(parameters.batch <= parameters.size + beyond)
+        return SYSTEM.invariants["NeverStuck"](state, parameters)
+
+    return live
 
 
 def rank(state: State, _parameters: Parameters) -> int:
@@ -220,7 +229,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "With a batch of at most size, a message that waits can still be served, whatever size, batch and initial.",
+            "With a batch of at most size: while a message waits, some step of the protocol is possible.",
             follows("in every state", _live(0), _live(1), "a batch of size + 1"),
         ),
         _CHAPTER.theorem(
@@ -254,16 +263,17 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "idle",
             "Consume",
-            "The receiver always has something to consume if, and only if, a round trip takes no longer than it "
-            "consumes size - batch messages. (The sender never lacks messages.)",
+            "Arithmetic of a schedule, not a statement about states: message n leaves with the request that lets size "
+            "+ n messages leave. The receiver always has something to consume if, and only if, a round trip takes no "
+            "longer than it consumes size - batch messages. (The sender never lacks messages.)",
             claim("with at most size - batch, no message comes late", _always_busy, "one more"),
             claim("with more, the first message after the window comes late", _idle_once, "one less"),
         ),
         _CHAPTER.theorem(
             "rate",
             "Consume",
-            "With the largest multiple of batch that is at most size as span: span messages take at least the round "
-            "trip and the time of span - size + batch messages.",
+            "Arithmetic of the same schedule: with the largest multiple of batch that is at most size as span, span "
+            "messages take at least the round trip and the time of span - size + batch messages.",
             claim("from a request to the one span messages later", _at_least_so_long, "one unit more"),
         ),
         _CHAPTER.framed(FRAMES, ANY),

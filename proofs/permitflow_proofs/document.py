@@ -2,46 +2,61 @@
 
 from collections.abc import Iterable
 
+from permitflow_model.registry import systems
 from permitflow_proofs.kernel.theorem import Verdict
 
 _HEAD = """\
 # Theorems
 
-Made by `make theorems`; a test proves everything again and compares all but the times. Each theorem holds for all
-values of the specification's constants unless its scope says otherwise. Every obligation has a twin, a deliberate
-mistake in the statement or in a step, which the prover must refute; and its premises must be possible. R is
-row_permits, "live" means that no message is ever stuck. The column "confirmed by" names the solvers, each of which
-found all three of every obligation: the claim holds, its premises are possible, the twin fails. (cvc5 gets the
-questions as text; the explorer tries all cases, without a solver.)
+Made by `make theorems`; a test proves everything again and compares. The column "given" is written by the prover: the
+fields of the specification's constants that the proof fixes, and all that it assumes of them. A theorem says nothing
+about other constants. "All parameters" are those that the specification accepts; "no model" means that the claim is
+about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every size up to a largest one may be
+offered; with fewer sizes a channel has fewer runs, so what holds in every state then holds, too.
 
-| Theorem | In words | Specification | Confirmed by | Scope | Verdict | Obligations, twins refuted | Processor time |
-|---|---|---|---|---|---|---|---|
+Z3 and cvc5 each find every claim true, its premises possible, and its twin false: a twin is the claim with a deliberate
+mistake in the statement or in a step. `tight` and `exact` theorems with cases in "given" are tried case by case,
+without a solver. What begins with "False" is refuted, by a run of the model. R is row_permits; "live" means: while a
+message waits, some step of the protocol is possible.
 """
+_COLUMNS = """\
+| Theorem | In words | Given | Specification | Obligations |
+|---|---|---|---|---|
+"""
+_PROMISES = "\n## What users may rely on\n"
+_LEMMAS = """
+## Lemmas
 
+What the theorems above need, and what their proofs assume of queues and families.
 
-_BOUNDS_SECONDS = (0.1, 1, 10)
-
-
-def _coarse(seconds: float) -> str:
-    # Coarse on purpose: the table should not change from run to run.
-    return next((f"< {bound} s" for bound in _BOUNDS_SECONDS if seconds < bound), "longer")
+"""
 
 
 def theorems_document(verdicts: Iterable[Verdict]) -> str:
     """The whole document."""
-    rows = [" | ".join(["", *_cells(verdict), ""]).strip() for verdict in verdicts]
-    return _HEAD + "\n".join(rows) + "\n"
+    promises: dict[str, list[str]] = {}
+    lemmas = []
+    for verdict in verdicts:
+        if verdict.theorem.is_promise:
+            promises.setdefault(_system_of(verdict.theorem.module), []).append(_row(verdict))
+        else:
+            lemmas.append(_row(verdict))
+    chapters = (f"\n### {module}\n\n{_COLUMNS}{''.join(rows)}" for module, rows in promises.items())
+    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}"
 
 
-def _cells(verdict: Verdict) -> tuple[str, ...]:
+def _system_of(module: str) -> str:
+    """The module of the system that a module is about: its own, or the one that it extends."""
+    return max((name for name in systems() if module.startswith(name)), key=len)
+
+
+def _row(verdict: Verdict) -> str:
     theorem = verdict.theorem
-    return (
+    cells = (
         f"`{theorem.id}`",
         theorem.statement,
+        verdict.given,
         f"`{theorem.reference}`",
-        ", ".join(opinion.solver for opinion in verdict.opinions),
-        theorem.scope,
-        verdict.outcome,
-        f"{verdict.obligations}, {verdict.twins_refuted}",
-        _coarse(verdict.seconds),
+        f"{verdict.obligations}",
     )
+    return f"| {' | '.join(cells)} |\n"

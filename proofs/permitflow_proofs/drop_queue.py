@@ -48,7 +48,9 @@ INVARIANT = {
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """A queue with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "drop-")
+_CHAPTER = Chapter(
+    SUBJECT, INVARIANT, "drop-", promises=frozenset({"oldest-fresh", "oldest-waits", "tail-fresh", "tail-waits"})
+)
 
 
 def _served_within(before: State, after: State, parameters: Parameters, *, oldest: bool, short: int) -> bool:
@@ -172,7 +174,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "behind",
             "Behind",
-            "If the oldest are dropped, so many jobs are behind each job as have come since.",
+            "If the oldest are dropped: at least so many jobs are behind a watched one as come in the ticks that it "
+            "has waited, less those of one tick.",
             lambda state, parameters: state._replace(
                 watched=True, ahead=0, size=1, waited=1 + parameters.capacity, came=1
             ),
@@ -183,7 +186,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "ahead",
             "Ahead",
-            "So many jobs were ahead of each job as were served since it came, and as still are.",
+            "The jobs that are ahead of a watched one, and those that were served since it came, are together at most "
+            "Capacity - 1.",
             lambda state, parameters: state._replace(watched=True, ahead=state.ahead + parameters.capacity),
             "after the step more are ahead of it",
             about="Serve",
@@ -246,6 +250,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="drop-wrong-end",
+            is_promise=True,
             statement="False: Capacity <= Arrivals * Resend is short enough for the other strategies, too.",
             module="DropQueue",
             operator="Fresh",

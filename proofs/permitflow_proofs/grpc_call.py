@@ -60,7 +60,12 @@ _SOUND = replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if ac
 SUBJECT = Subject(_SOUND, any_parameters, any_state, {"Push": _any_size})
 """The call with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "grpc-call-")
+_CHAPTER = Chapter(
+    SUBJECT,
+    INVARIANT,
+    "grpc-call-",
+    promises=frozenset({"ahead", "all-received", "completed", "held-back", "in-order", "live", "reaches"}),
+)
 
 
 def _lawful_message(parameters: Parameters) -> Message:
@@ -80,8 +85,12 @@ def _ahead(state: State, parameters: Parameters, *, fewer: int) -> bool:
 
 def _live(beyond: int) -> Clause[State, Parameters]:
     """Never stuck, if the batch is larger than the prefetch by no more than this."""
-    never_stuck = SYSTEM.invariants["NeverStuck"]
-    return lambda state, parameters: parameters.batch > parameters.prefetch + beyond or never_stuck(state, parameters)
+
+    def live(state: State, parameters: Parameters) -> bool:
+        assume(parameters.batch <= parameters.prefetch + beyond)
+        return SYSTEM.invariants["NeverStuck"](state, parameters)
+
+    return live
 
 
 def rank(state: State) -> int:
@@ -103,9 +112,12 @@ def _is_asked(state: State) -> bool:
 
 def _rests_or(holds: Callable[[State], bool]) -> Clause[State, Parameters]:
     """Where a consumer asks and the protocol can do nothing more."""
-    return lambda state, parameters: (
-        not state.wanted or parameters.batch > parameters.prefetch or SYSTEM.can_move(state, parameters) or holds(state)
-    )
+
+    def rests(state: State, parameters: Parameters) -> bool:
+        assume(parameters.batch <= parameters.prefetch)
+        return not state.wanted or SYSTEM.can_move(state, parameters) or holds(state)
+
+    return rests
 
 
 def _requests_a_batch(before: State, after: State, parameters: Parameters, *, more: int) -> bool:
@@ -312,14 +324,16 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "ends-match",
             "EndsMatch",
-            "Each end hears of the other's end, and of no other thing; what was dropped stays dropped.",
+            "What an end has heard of the other's end has happened: the consumer of a completion or a failure, the "
+            "producer of a cancellation. What was dropped stays dropped.",
             lambda state, _: state._replace(consumer="completed", producer="open"),
             "after the step the consumer has heard of an end that was none",
         ),
         _CHAPTER.theorem(
             "acts-at-once",
             "ActLate",
-            "Between looking whether the call is ready and acting on it nothing happens.",
+            'Without the mistake "looks" the stage never looks first and acts later: the step ActLate, which the '
+            "other theorems leave out, is never possible.",
             follows(
                 "in every state",
                 lambda state, _: state.looking == "nobody",
@@ -386,7 +400,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "With a batch of at most the prefetch, a consumer that asks is served, or the producer is asked.",
+            "With a batch of at most the prefetch: while a consumer asks, some step of the protocol is possible, or "
+            "the producer is asked.",
             follows("in every state", _live(0), _live(1), "a batch of prefetch + 1"),
         ),
         _CHAPTER.theorem(

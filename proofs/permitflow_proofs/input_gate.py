@@ -30,7 +30,6 @@ from permitflow_model.input_gate import (
     needs_to_move,
     promise_in,
     span_in,
-    takes_back,
 )
 from permitflow_model.kernel.runs import Move
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
@@ -62,18 +61,13 @@ STORING_INVARIANT = {
 
 def any_parameters(**fixed: object) -> Parameters:
     """Any parameters with which senders stop."""
-    parameters = any_parameters_of(Parameters, **{"stop": True, **fixed})
-    if "epochs" not in fixed:
-        assume(parameters.epochs >= 1)
-    return parameters
+    return any_parameters_of(Parameters, stop=True, **fixed)
 
 
 def any_storing_parameters() -> Parameters:
     """Any parameters with which senders do not stop, and nothing is taken back."""
     parameters = any_parameters_of(Parameters, stop=False, revoke=False)
-    with assuming():
-        assume(not takes_back(parameters))
-    assume(parameters.epochs >= 1)
+    assume(implies(parameters.release, parameters.exclusive >= 1))
     return parameters
 
 
@@ -182,8 +176,11 @@ def _any_aligning_state(parameters: Parameters) -> State:
 
 _ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-")
-_EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-")
+_PROMISES = frozenset(
+    {"bounded", "comes-to-rest", "in-epoch", "live-exclusive", "live-floating", "loss-frees", "nothing-behind", "stuck"}
+)
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-", promises=_PROMISES)
+_EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-", promises=_PROMISES)
 
 
 def _first_changed(change: Callable[[Channel, Parameters], Channel]) -> Fault[State, Parameters]:
@@ -636,7 +633,8 @@ def _clauses() -> tuple[Theorem, ...]:
         kept(
             "stopped",
             "StoppedByBarrier",
-            "A sender is stopped from sending a barrier to being told that it is aligned, and at no other time.",
+            "A sender is stopped from sending a barrier to hearing that it is aligned or given up, and at no other "
+            "time.",
             _first_changed(lambda channel, _: channel._replace(stopped=False, blocked=True)),
             "after the step a sender goes on while its channel is blocked",
         ),
@@ -650,8 +648,8 @@ def _clauses() -> tuple[Theorem, ...]:
         _EPOCHS_CHAPTER.kept(
             "in-epoch",
             "InEpoch",
-            "All that is consumed is of the gate's epoch, or of one that was given up: nothing behind a barrier before "
-            "it is aligned or given up, nothing in front of it after its alignment, whatever barriers are left out.",
+            "What was sent and is not consumed is of the epoch that the gate may consume; where barriers may be left "
+            "out, of this epoch or of an older one. What waits is in order behind it.",
             lambda state, _: state._replace(epoch=state.epoch + 1, failed=False),
             "after the step the gate is an epoch ahead",
         ),
@@ -674,7 +672,7 @@ def _clauses() -> tuple[Theorem, ...]:
         kept(
             "released",
             "ReleasedByBarrier",
-            "Credit is taken back from the arrival of a barrier to its alignment, and at no other time.",
+            "Credit is taken back from the arrival of a barrier until it is aligned or given up, and at no other time.",
             _first_changed(lambda channel, _: channel._replace(released=not channel.released)),
             "after the step a channel has, or has not, what it should not have, or have",
         ),
@@ -728,16 +726,17 @@ def _consequences() -> tuple[Theorem, ...]:
         theorem(
             "live-exclusive",
             "NeverStuck",
-            "With an exclusive buffer for each channel no input is ever stuck, with any number of floating buffers, "
-            "whatever is released and announced; nor without Stop, if nothing is taken back.",
+            "With an exclusive buffer for each channel: while an input waits for something else than an alignment, or "
+            "all inputs have joined one, some step of the protocol is possible, whatever is released and announced; "
+            "without Stop, too, if nothing is taken back.",
             _at_least_one("where senders stop", partial(_live_with_exclusive, SUBJECT), "no exclusive buffer"),
             _at_least_one("where they do not", partial(_live_with_exclusive, STORING), "no exclusive buffer"),
         ),
         theorem(
             "live-floating",
             "NeverStuck",
-            "Without exclusive buffers no input is ever stuck if there is a floating buffer, senders stop and "
-            "announce, and a barrier takes buffers back.",
+            "Without exclusive buffers the same holds if there is a floating buffer, senders stop and announce, and a "
+            "barrier takes buffers back.",
             *(
                 _at_least_one(f"where they {name}", partial(_live_with_floating, switches), "no buffer at all")
                 for name, switches in (
@@ -749,9 +748,8 @@ def _consequences() -> tuple[Theorem, ...]:
         theorem(
             "comes-to-rest",
             "Protocol",
-            "Each step of the protocol brings barriers nearer to their end, or data while barriers stay, so it comes "
-            "to rest if nothing is offered. It is not stuck, so an alignment that all inputs join is completed or "
-            "aborted.",
+            "Each step of the protocol lowers what barriers and ends still have to do, or keeps it and lowers what "
+            "data, credit and announcements have to do: it comes to rest if nothing is offered.",
             *_RESTING.step_obligations(
                 [action for action in SUBJECT.protocol_actions() if action != "Align"],
                 partial(_falls, 1),

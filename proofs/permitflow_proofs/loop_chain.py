@@ -13,7 +13,7 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, ass
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.symbols import assume, natural, suppose
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
@@ -38,7 +38,7 @@ def any_parameters() -> Parameters:
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
 """Two neighbours."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "chain-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "chain-", promises=frozenset({"bounded", "live"}))
 
 
 def _holds_at_most(less: int) -> bool:
@@ -70,9 +70,9 @@ def _sink_lets_in(beyond: int) -> bool:
     state, parameters = SUBJECT.any_case()
     last = state.loops.get(1)
     _assume_live(last, beyond)
-    assume(not SYSTEM.is_enabled("Deliver", state, parameters, 1))
-    assume(not SYSTEM.is_enabled("Request", state, parameters, 1))
-    assume(not SYSTEM.is_enabled("Consume", state, parameters))
+    suppose(lambda: not SYSTEM.is_enabled("Deliver", state, parameters, 1))
+    suppose(lambda: not SYSTEM.is_enabled("Request", state, parameters, 1))
+    suppose(lambda: not SYSTEM.is_enabled("Consume", state, parameters))
     return _may_send(last)
 
 
@@ -82,9 +82,9 @@ def _stage_lets_in(beyond: int) -> bool:
     loop = state.loops.get(0)
     _assume_live(loop, beyond)
     assume(_may_send(state.loops.get(1)))
-    assume(not SYSTEM.is_enabled("Deliver", state, parameters, 0))
-    assume(not SYSTEM.is_enabled("Request", state, parameters, 0))
-    assume(not SYSTEM.is_enabled("HandOn", state, parameters, 0))
+    suppose(lambda: not SYSTEM.is_enabled("Deliver", state, parameters, 0))
+    suppose(lambda: not SYSTEM.is_enabled("Request", state, parameters, 0))
+    suppose(lambda: not SYSTEM.is_enabled("HandOn", state, parameters, 0))
     return _may_send(loop) and held(loop) == 0
 
 
@@ -98,7 +98,6 @@ def _falls(action: str, name: tuple[int, ...], least: int) -> bool:
     """Of the two last of `behind` + 2 loops, or of the two first of a longer chain: their steps fall by one."""
     state, parameters = SUBJECT.any_case()
     behind = 0 if action == "Consume" else natural("loops behind")
-    assume(SYSTEM.is_enabled(action, state, parameters, *name))
     after = SYSTEM.perform(action, state, parameters, *name)
 
     def rank(of: State) -> int:
@@ -159,14 +158,14 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "type-ok",
             "TypeOK",
-            "No count of any loop is ever negative, and fewer than a batch of consumed ones wait for a request.",
+            "No count of a loop is ever negative, and fewer than a batch of consumed ones wait for a request.",
             lambda state, _: state._replace(waiting=-1),
             "-1 messages wait",
         ),
         _CHAPTER.kept(
             "conservation",
             "Conservation",
-            "In each loop, the messages that may be out are conserved, whatever the loops around it do.",
+            "In each of two neighbours, the messages that may be out are conserved, whatever the other loop does.",
             lambda state, _: state._replace(
                 loops=state.loops.put(1, state.loops.get(1)._replace(size=state.loops.get(1).size + 1))
             ),
@@ -182,8 +181,9 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "A chain of any number of loops of any sizes, with batches of at most the sizes, is never stuck: where "
-            "nothing moves, the last loop is empty and has room, so the one before it, and so on to the source.",
+            "Two loops with batches of at most their sizes are never stuck. Where nothing moves, the last loop has "
+            "room; and a loop before one that has room is empty and has room. (So it is in longer chains, from the "
+            "sink to the source: this induction is argued, and no formula.)",
             claim("two loops", _never_stuck, "a batch of size + 1"),
             claim("the last loop has room", _sink_lets_in, "a batch of size + 1"),
             claim("so has each loop before one that has room, and is empty", _stage_lets_in, "a batch of size + 1"),
@@ -192,7 +192,7 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Protocol",
             "3 for each loop that a message still has to pass, and one for each message to be requested: this falls "
-            "with every step of the protocol, in chains of any length, so that the chain comes to rest.",
+            "with every step of two neighbours, however many loops are behind them.",
             *(
                 claim(f"{action}{list(name) or ''}", partial(_falls, action, name), "it falls by two")
                 for action, name in _MOVES

@@ -114,7 +114,9 @@ SUBJECT = Subject(
 )
 """One muter, and all kinds of hops."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-")
+_CHAPTER = Chapter(
+    SUBJECT, INVARIANT, "mute-", promises=frozenset({"live", "newcomer", "no-early-unmute", "no-lost-unmute"})
+)
 
 
 def _with_heard(state: State, node: int, epoch: int) -> State:
@@ -438,8 +440,9 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "hop-by-hop",
             "Settled",
-            "By induction over the hops: on a hop where nothing is in flight, the node upstream has heard what the "
-            "node downstream has; so, at rest, what the sink has told has reached each source, at any depth.",
+            "On a hop where nothing is in flight, the node upstream has heard what the node downstream has. (So, at "
+            "rest, what a sink has told has reached each source: this induction over the hops is argued, and no "
+            "formula.)",
             SUBJECT.holds_whenever_invariant(
                 "any hop", partial(_hop_has_told, more=0), partial(_hop_has_told, more=1), "and one epoch more"
             ),
@@ -453,8 +456,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "A source that has something to send is never stuck: a signal is on its way, or the sink that holds it has "
-            "something to consume.",
+            "While a source has something to send, or the sink something to consume, some step of the protocol is "
+            "possible.",
             SUBJECT.holds_whenever_invariant(
                 "in every state", _never_stuck, _never_stuck_while_muted, "there is always something to send"
             ),

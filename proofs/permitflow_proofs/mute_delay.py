@@ -65,7 +65,7 @@ def any_state(parameters: Parameters) -> State:
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
 """A sink with any number of sources."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-delay-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-delay-", promises=frozenset({"bounded", "no-storm"}))
 
 
 def _is_counted(source: Source) -> bool:
@@ -227,7 +227,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "rates",
             "Rates",
-            "The rate of a source and its way to the sink do not change.",
+            "The rate of each source is at least 1 and at most what it may still send, and its way takes at least a "
+            "tick.",
             lambda state, _: state._replace(sources=state.sources.put(0, state.sources.get(0)._replace(reach=0))),
             "after the step a source is at the sink",
             about="Opened",
@@ -244,8 +245,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "coming",
             "Coming",
-            "By induction over the hops: while a sink mutes, its queue and what may still come from each source, which "
-            "falls with each hop of the signal, take no more than the places.",
+            "While a sink mutes, its queue and what may still come from each source, which falls with each hop of the "
+            "signal, take no more than the places.",
             lambda state, parameters: state._replace(
                 mutes=True,
                 inbox=parameters.high + state.sources.sum_of(places_for) + 1 - state.sources.sum_of(may_come),
@@ -264,10 +265,10 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="mute-delay-tight",
+            is_promise=True,
             statement="With one place less there is a run in which it overflows.",
             module="MuteDelay",
             operator="Bounded",
-            scope="bounded: up to 2 sources, rates up to 2, depths up to 3, up to 2 messages in flight, up to 1 loss",
             tool="explorer",
             obligations=(
                 ExhaustiveObligation(

@@ -15,7 +15,7 @@ INVARIANT = SYSTEM.invariants
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """Any connection."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "ports-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "ports-", promises=frozenset({"ends", "nothing-lost", "push-after-pull"}))
 
 
 def _answers_a_pull(before: State, after: State, _parameters: Parameters) -> bool:

@@ -2,15 +2,17 @@
 
 from functools import partial
 
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.runs import Move
-from permitflow_model.shared_window import SYSTEM, Parameters, State, Stream, is_blocked, window
+from permitflow_model.shared_window import SYSTEM, Message, Parameters, State, Stream, is_blocked, window
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, subject_of
-from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.symbols import assume
+from permitflow_proofs.kernel.queue import SymbolicQueue
+from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
@@ -20,7 +22,7 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation"
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """The inputs with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "shared-window-", promises=frozenset({"live", "stuck"}))
 
 
 def _live(short: int) -> bool:
@@ -32,16 +34,51 @@ def _live(short: int) -> bool:
     return SYSTEM.invariants["NeverStuck"](state, parameters)
 
 
-_FILLED: tuple[Move, ...] = (
-    *((action, (1,)) for action in ("OfferBarrier", "Send", "Read", "OfferData", "Send", "OfferData", "Send")),
-    ("OfferData", (0,)),
-)
-
-
-def _stuck(connection: int) -> bool:
-    parameters = any_parameters_of(Parameters, connection=connection, stream=2)
+def _any_parameters() -> Parameters:
+    """Of a connection that one stream can fill, and another one waits for."""
+    parameters = any_parameters_of(Parameters)
     assume(parameters.inputs >= 2)
-    end = take(SYSTEM, parameters, SYSTEM.initial(parameters), _FILLED)
+    assume(parameters.connection <= parameters.stream)
+    return parameters
+
+
+def _filled(parameters: Parameters, messages: int) -> State:
+    """One input is blocked, and has so many messages unread; nothing else was offered."""
+    start = SYSTEM.initial(parameters)
+    inbox = SymbolicQueue.any_queue("unread", any_value(Message))
+    assume(inbox.size() == messages)
+    blocked = Stream(waiting=Fifo(), inbox=inbox, blocked=True)
+    return start._replace(streams=start.streams.put(1, blocked), room=parameters.connection - messages)
+
+
+def _has_filled(end: State | None, parameters: Parameters, messages: int) -> bool:
+    """Is it such a state?"""
+    if end is None:
+        return False
+    stream = end.streams.get(1)
+    room = parameters.connection - messages
+    return stream.blocked and stream.waiting.is_empty() and stream.inbox.size() == messages and end.room == room
+
+
+_BLOCK: tuple[Move, ...] = tuple((action, (1,)) for action in ("OfferBarrier", "Send", "Read"))
+_FILL: tuple[Move, ...] = tuple((action, (1,)) for action in ("OfferData", "Send"))
+
+
+def _blocks(wrong: int) -> bool:
+    parameters = _any_parameters()
+    return _has_filled(take(SYSTEM, parameters, SYSTEM.initial(parameters), _BLOCK), parameters, wrong)
+
+
+def _fills(beyond: int) -> bool:
+    parameters, messages = _any_parameters(), natural("messages")
+    assume(messages < parameters.connection + beyond)
+    end = take(SYSTEM, parameters, _filled(parameters, messages), _FILL)
+    return _has_filled(end, parameters, messages + 1)
+
+
+def _stuck(fewer: int) -> bool:
+    parameters = _any_parameters()
+    end = take(SYSTEM, parameters, _filled(parameters, parameters.connection - fewer), [("OfferData", (0,))])
     return end is not None and not SYSTEM.invariants["NeverStuck"](end, parameters)
 
 
@@ -115,7 +152,9 @@ def theorems() -> tuple[Theorem, ...]:
             "NeverStuck",
             "One blocked input fills the window of the connection if its own is as large, and any number of others "
             "wait for ever (RisingWave's issue #4505).",
-            SymbolicObligation("with two each", partial(_stuck, 2), partial(_stuck, 3), "one more for the connection"),
+            claim("an input is blocked, and nothing of it is unread", _blocks, "one message is"),
+            claim("the blocked input sends one message more, while the window has room", _fills, "and without room"),
+            claim("where the window is full, another input that waits is stuck", _stuck, "room for one more"),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

@@ -143,7 +143,23 @@ _IN_COMMIT = query(acknowledge_in="commit", driver_crashes=False, durable=True)
 """Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
 _IN_COMMIT_WITH_CRASHES = query(acknowledge_in="commit", driver_crashes=True)
 
-_CHAPTER = Chapter(QUERY, INVARIANT, "spark-")
+_CHAPTER = Chapter(
+    QUERY,
+    INVARIANT,
+    "spark-",
+    promises=frozenset(
+        {
+            "acknowledged",
+            "bounded",
+            "commit-crash",
+            "commit-threshold",
+            "double-buffer",
+            "drained",
+            "exactly-once",
+            "live",
+        }
+    ),
+)
 
 
 def _invariant_theorems() -> tuple[Theorem, ...]:

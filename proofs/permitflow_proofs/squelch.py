@@ -34,7 +34,7 @@ from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation,
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import assume, function, integer, natural
+from permitflow_proofs.kernel.symbols import any_of, assume, function, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 # What can still come.
@@ -154,7 +154,7 @@ def _any_signal(name: str) -> Signal:
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
 """Squelch with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "squelch-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "squelch-", promises=frozenset({"bounded", "live", "no-storm"}))
 
 
 def worst_run(parameters: Parameters) -> Iterator[State]:
@@ -186,7 +186,7 @@ def _bounded(state: State, parameters: Parameters, short: int) -> bool:
 
 
 def _live(state: State, parameters: Parameters, most_losses: int) -> bool:
-    assume(parameters.reminders or parameters.losses <= most_losses)
+    assume(any_of([parameters.reminders, parameters.losses <= most_losses]))
     return SYSTEM.invariants["NeverStuck"](state, parameters)
 
 
@@ -400,7 +400,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "signals-arrive",
             "Aged",
-            "No signal is in flight longer than its delay.",
+            "The newest signal is in flight no longer than its delay.",
             lambda state, parameters: state._replace(age=state.age + parameters.signal_delay + 1),
             "after the step the newest one is older than that",
             about="OldestAge",
@@ -444,10 +444,10 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="squelch-tight",
+            is_promise=True,
             statement="With one place less there is a run in which it overflows.",
             module="Squelch",
             operator="Bounded",
-            scope="bounded: rates up to 4, delays up to 3, up to 2 lost signals",
             tool="explorer",
             obligations=(
                 ExhaustiveObligation(
@@ -462,7 +462,8 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="squelch-one-way",
-            statement='False, from 2014: "headroom = delay * rate", with the delay of one way.',
+            is_promise=True,
+            statement='False, in a mailing-list discussion of 2014: "headroom = delay * rate", the delay of one way.',
             module="Squelch",
             operator="Bounded",
             expected="refuted",
@@ -495,8 +496,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "A message that waits can still be served, in the next tick if not in this one, if no signal is lost or "
-            "the receiver reminds the sender.",
+            "While a message waits, some step of the protocol is possible, or this tick's messages have left; if no "
+            "signal is lost or the receiver reminds the sender.",
             follows("in every state", partial(_live, most_losses=0), partial(_live, most_losses=1), "one is lost"),
         ),
         _CHAPTER.framed(FRAMES, ANY),

@@ -19,7 +19,9 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation"
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, queues=QUEUES)
 """The protocol with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "stop-and-wait-")
+_CHAPTER = Chapter(
+    SUBJECT, INVARIANT, "stop-and-wait-", promises=frozenset({"all-delivered", "bounded", "in-order", "live"})
+)
 
 
 def _nothing_is_held(state: State, _parameters: Parameters) -> bool:
@@ -110,7 +112,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "A message that waits can still be served, however long the line.",
+            "While a message waits, some step of the protocol is possible, however long the line.",
             follows("in every state", never_stuck, _oldest_can_leave, "at once"),
         ),
         _CHAPTER.theorem(

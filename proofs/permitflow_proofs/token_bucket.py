@@ -7,7 +7,7 @@ from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Refutation
-from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.symbols import assume, implies, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -45,7 +45,7 @@ def _any_cost(parameters: Parameters) -> tuple[int]:
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Ask": _any_cost})
 """A token bucket with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-")
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-", promises=frozenset({"delay", "fits", "window"}))
 
 
 def _within(state: State, parameters: Parameters, *, burst: int) -> bool:
@@ -54,9 +54,10 @@ def _within(state: State, parameters: Parameters, *, burst: int) -> bool:
 
 
 def _fits(state: State, parameters: Parameters, *, short: int) -> bool:
-    assume(not parameters.slowdowns)
-    assume(not state.slow)
-    assume(parameters.room >= largest_burst(parameters) - short)
+    assume(implies(parameters.slowdowns, False))
+    assume(implies(state.slow, False))
+    for burst in (parameters.capacity, parameters.max_cost):
+        assume(parameters.room >= burst - short)
     return SYSTEM.invariants["Fits"](state, parameters)
 
 
@@ -205,7 +206,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "full-rate",
             "Token",
-            "A token is lost only where the bucket is full: a producer that asks often enough gets the whole rate.",
+            "A token is lost only where the bucket is full.",
             *SUBJECT.step_obligations(["Tick"], partial(_is_kept, most=0), partial(_is_kept, most=1), "fuller"),
         ),
         _CHAPTER.theorem(
@@ -216,6 +217,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="token-bucket-unsafe",
+            is_promise=True,
             statement="False: it never overflows, whatever becomes of its rate.",
             module="TokenBucket",
             operator="SlowDown",

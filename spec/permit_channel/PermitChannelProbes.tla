@@ -49,7 +49,7 @@ BarrierNeverStuckProbe == BarrierWaits => ENABLED Protocol
 \* A watermark can be pending while the one watermark permit is away: then it is conflated.
 WatermarkNeverConflatedProbe == watermarkPending >= 0 => permits.watermarks = 1
 
-\* "PendingPermits + PermitsInFlight = Buf + InFlight", as a mail of 2014 has it: a wrong sign.
+\* "PendingPermits + PermitsInFlight = Buf + InFlight", as E. Varga's mail "back pressure" of 2014 has it: a wrong sign.
 MailWrongSignProbe == permits.rows + SumPermits(grants).rows = RowPermits + SumHeld(wire).rows
 
 \* "Permits + InFlight = Buf", from the same mail: chunks that wait to be consumed are forgotten.

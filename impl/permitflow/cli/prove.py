@@ -130,7 +130,7 @@ def _print_verdicts(verdicts: "list[Verdict]", seconds: float) -> None:
     """Print the table, then what went wrong, then how it went; ``seconds`` are of the clock."""
     console = open_console()
     table = open_table(
-        "theorem", "in words", "specification, scope", "solver", "verdict", "time", right=("time",), wrap=("in words",)
+        "theorem", "in words", "specification, given", "solver", "verdict", "time", right=("time",), wrap=("in words",)
     )
     table.leading = 1  # a blank line between rows: most of them take several
     table.columns[2].no_wrap = False
@@ -140,7 +140,7 @@ def _print_verdicts(verdicts: "list[Verdict]", seconds: float) -> None:
         table.add_row(
             theorem.id,
             theorem.statement,
-            f"{theorem.reference}\n{theorem.scope}",
+            f"{theorem.reference}\n{verdict.given}",
             "\n".join(opinion.solver for opinion in verdict.opinions),
             "\n".join(_outcome(opinion, theorem.expected) for opinion in verdict.opinions),
             "\n".join(f"{opinion.seconds:.1f} s" for opinion in verdict.opinions),
@@ -190,7 +190,7 @@ def _as_json(verdict: "Verdict") -> dict[str, object]:
         "id": verdict.theorem.id,
         "statement": verdict.theorem.statement,
         "specification": verdict.theorem.reference,
-        "scope": verdict.theorem.scope,
+        "given": verdict.given,
         "expected": verdict.theorem.expected,
         "outcome": verdict.outcome,
         "as_expected": verdict.is_as_expected,

@@ -10,6 +10,7 @@ from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import System
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import assuming, choice, integer, suppose, truth
 
@@ -36,8 +37,12 @@ def arbitrary(kind: Callable[..., T], prefix: str = "", special: Mapping[str, ob
 
 def any_parameters_of(kind: Callable[..., T], **special: object) -> T:
     """Any parameters that the model accepts, some of them fixed; the premise is the model's own refusal of bad ones."""
-    with assuming(ValueError):
-        return arbitrary(kind, special=special)
+
+    def make() -> T:
+        with assuming(ValueError):
+            return arbitrary(kind, special=special)
+
+    return current_explorer().about(make)
 
 
 def any_value(kind: Any) -> Callable[[str], Any]:

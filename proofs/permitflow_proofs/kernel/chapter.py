@@ -30,6 +30,9 @@ class Chapter(Generic[S, P]):
     prefix: str = ""
     """Of the theorems' names."""
 
+    promises: frozenset[str] = frozenset()
+    """The names of the theorems that users may rely on, without the prefix; the others are lemmas."""
+
     def theorem(self, name: str, operator: str, statement: str, *obligations: Obligation) -> Theorem:
         """A statement about a definition of the specification, and its obligations."""
         return Theorem(
@@ -38,6 +41,7 @@ class Chapter(Generic[S, P]):
             module=self.subject.system.module,
             operator=operator,
             obligations=obligations,
+            is_promise=name in self.promises,
         )
 
     def kept(

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from permitflow_model.kernel.system import System
+from permitflow_proofs.kernel.given import given_in
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, SymbolicObligation, decide, shortest_run
 from permitflow_proofs.kernel.paths import Beginning
 
@@ -186,17 +187,16 @@ class ExhaustiveObligation(Generic[C]):
 
     def examine(self) -> Examination:
         """Go through all cases; the twin must fail in one of them."""
-        count = 0
+        cases = tuple(self.cases())
+        given = given_in(cases).facts
         twin_failure: Counterexample | None = None
-        for case in self.cases():
-            count += 1
+        for case in cases:
             if not self.holds(case):
-                return Examination(
-                    self.name, "refuted", False, twin_failure is not None, Counterexample(self.describe(case)), None
-                )
+                found = Counterexample(self.describe(case))
+                return Examination(self.name, "refuted", False, twin_failure is not None, found, None, given)
             if twin_failure is None and not self.twin(case):
                 twin_failure = Counterexample(self.describe(case))
-        return Examination(self.name, "proved", count == 0, twin_failure is not None, None, twin_failure)
+        return Examination(self.name, "proved", not cases, twin_failure is not None, None, twin_failure, given)
 
 
 @dataclass(frozen=True)
@@ -234,5 +234,6 @@ class Refutation(Generic[S, P]):
             twin_failed=twin.outcome == "proved" and twin.reached > 0,
             counterexample=counterexample,
             twin_counterexample=None,
+            given=found.given.facts if found.given else None,
             questions=(found.must_fail("claim"), twin.must_say_something(), twin.must_hold("twin")),
         )

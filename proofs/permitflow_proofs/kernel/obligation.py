@@ -14,6 +14,7 @@ import z3
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.runs import Move, Run
 from permitflow_model.kernel.system import Disabled, System
+from permitflow_proofs.kernel.given import Given, given_by
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
 
 S = TypeVar("S")
@@ -100,6 +101,9 @@ class Finding:
     example: tuple[z3.BoolRef, ...] | None
     """A path on which the claim was found true; None if there is none."""
 
+    given: Given | None
+    """The parameters that the claim is about; None if it is about no model."""
+
     def must_hold(self, about: Literal["claim", "twin"] = "claim") -> Question:
         """The question whether nothing pruned is possible and the claim is false nowhere."""
         return Question(about, (*self.pruned, *self.violated), "unsat")
@@ -121,9 +125,16 @@ def decide(claim: Claim) -> Finding:
     counterexample: Counterexample | None = None
     violated: list[tuple[z3.BoolRef, ...]] = []
     example: tuple[z3.BoolRef, ...] | None = None
+    given: Given | None = None
+    seen: tuple[int, ...] | None = None
     for path in explorer.paths(lambda: bool(claim())):
         if not path.enabled:
             continue
+        # Premises with the same conditions: a beginning is shared by many paths.
+        met = tuple(map(id, path.premises.assumed))
+        if met != seen:
+            seen, before, given = met, given, given_by(path.premises)
+            _require_one_given(before, given)
         if path.result:
             if path.witness is not None:
                 reached += 1
@@ -136,7 +147,20 @@ def decide(claim: Claim) -> Finding:
         counterexample = Counterexample(path.values())
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
-    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example)
+    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given)
+
+
+def _require_one_given(before: Given | None, after: Given | None) -> None:
+    """A premise that forks is another one on each path: it could not be told.
+
+    Raises:
+        ValueError: it does.
+    """
+    if before is not None and (after is None or before.facts != after.facts):
+        raise ValueError(
+            f"a claim assumes {', '.join(before.facts)} on one path, and {', '.join(after.facts) if after else ''} on "
+            "another one; assume its condition merged, so that it does not fork"
+        )
 
 
 @dataclass(frozen=True)
@@ -156,6 +180,10 @@ class Examination:
 
     twin_counterexample: Counterexample | None
     """A counterexample to the twin, which is expected."""
+
+    given: tuple[str, ...] | None = None
+    """What is given of the parameters, in words; empty: nothing, they are any that the model accepts; None: it is about
+    no model."""
 
     questions: tuple[Question, ...] = field(default=(), repr=False, compare=False)
     """Questions for another solver; none for findings of the explorer.  Bound to this process."""
@@ -206,5 +234,6 @@ class SymbolicObligation:
             twin_failed=twin.outcome == "refuted",
             counterexample=found.counterexample,
             twin_counterexample=twin.counterexample,
+            given=found.given.facts if found.given else None,
             questions=(found.must_hold(), found.must_say_something(), twin.must_fail()),
         )

@@ -439,6 +439,14 @@ _Reader = Callable[[z3.ModelRef, str], int | bool | str]
 
 
 @dataclass(frozen=True)
+class Premises:
+    """The parameters that a function has made, and all that it has assumed, of them or of other symbols."""
+
+    parameters: tuple[object, ...] = ()
+    assumed: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
 class Path(Generic[R]):
     """One way through the function."""
 
@@ -456,6 +464,9 @@ class Path(Generic[R]):
 
     readers: Mapping[str, _Reader]
     """How to read each symbol's value from the witness."""
+
+    premises: "Premises"
+    """What the function has assumed of the parameters that it made."""
 
     def values(self) -> dict[str, int | bool | str]:
         """Values of the symbols with which this path is taken; none if the solver could not tell."""
@@ -562,6 +573,13 @@ class Explorer:
         self._merges_met = 0
         self.is_supposing = False
         """Is something evaluated only to be assumed?"""
+        self._parameters: list[object] = []
+        self._assumed: list[Condition] = []
+
+    @property
+    def is_checking(self) -> bool:
+        """Is the solver asked at each fork which sides are possible?  Not within ``assuming``."""
+        return self._trail.is_checking
 
     @property
     def pruned(self) -> list[tuple[z3.BoolRef, ...]]:
@@ -589,10 +607,30 @@ class Explorer:
         Raises:
             Contradiction: it holds nowhere on this path.
         """
+        self._assumed.append(self._require(condition))
+
+    def limit(self, condition: Condition) -> None:
+        """Go on only where this holds, as ``assume``; it says what a symbol stands for, and is no premise.
+
+        Raises:
+            Contradiction: it holds nowhere on this path.
+        """
+        self._require(condition)
+
+    def _require(self, condition: Condition) -> Condition:
         for merge in reversed(self._merging):
             merge.note_effect()
             condition = merge.qualified(condition)
         self._trail.assume(condition)
+        return condition
+
+    def about(self, make: Callable[[], R]) -> R:
+        """Make parameters, which all that follows is about; what they have in common is no premise."""
+        before = len(self._assumed)
+        parameters = make()
+        del self._assumed[before:]
+        self._parameters.append(parameters)
+        return parameters
 
     def decide(self, condition: Condition) -> bool:
         """Fork: the truth of a condition on this path.
@@ -678,6 +716,8 @@ class Explorer:
         self._names = dict(way.names) if way else {}
         self._readers = dict(way.path.readers) if way else {}
         self.notes = dict(way.notes) if way else {}
+        self._parameters = list(way.path.premises.parameters) if way else []
+        self._assumed = list(way.path.premises.assumed) if way else []
         self._merges_met = 0
 
     def way_along(self, path: Path[R]) -> Way[R]:
@@ -745,4 +785,5 @@ class Explorer:
         if not self._trail.is_possible():
             self._trail.prune()
             return None
-        return Path(self._trail.conditions(), result, enabled, self._trail.witness, self._readers)
+        premises = Premises(tuple(self._parameters), tuple(self._assumed))
+        return Path(self._trail.conditions(), result, enabled, self._trail.witness, self._readers, premises)

@@ -281,7 +281,7 @@ def _every(*, start: bool, forgets: bool = False) -> bool:
     """
     holds, whole, rest = predicate("holds"), predicate("whole"), predicate("rest")
     end = 0 if start else natural("end", 1)
-    assume(bool(whole(0)) and bool(rest(1)))
+    assume(all_of([whole(0), rest(1)]))
     assume(whole(end + 1) == (bool(whole(end)) and (forgets or bool(holds(end)))))
     if start:
         return implies(whole(1), bool(holds(0)) and bool(rest(1)))

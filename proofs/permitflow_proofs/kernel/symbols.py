@@ -248,8 +248,8 @@ def choice(name: str, options: tuple[C, ...]) -> C:
 
     name = current_explorer().declare(name, read)
     index = Integer(lambda: z3.Int(name))
-    assume(index >= 0)
-    assume(index < len(options))
+    limit(index >= 0)
+    limit(index < len(options))
     return cast(C, Choice(lambda: z3.Int(name), options))
 
 
@@ -333,9 +333,21 @@ def merged(condition: Callable[[], bool]) -> bool:
     return cast(bool, Truth(lambda: whole.term))
 
 
+def limit(holds: bool) -> None:
+    """Go on only where this holds, which is no premise of the claim: every value that the symbol stands for is such."""
+    current_explorer().limit(Truth(lambda: truth_term(holds)))
+
+
 def assume(holds: bool) -> None:
-    """Go on only where this holds."""
-    current_explorer().assume(Truth(lambda: truth_term(holds)))
+    """Go on only where this holds; the claim's given tells it, if it is about the parameters.
+
+    Raises:
+        TypeError: it is no symbolic condition any more, because it has forked; so the given could not tell it.
+    """
+    explorer = current_explorer()
+    if isinstance(holds, bool) and explorer.is_checking:
+        raise TypeError("a premise has forked; assume it merged, a negation as implies(condition, False)")
+    explorer.assume(Truth(lambda: truth_term(holds)))
 
 
 def suppose(condition: Callable[[], bool]) -> None:
@@ -353,16 +365,25 @@ def assuming(*refusals: type[Exception]) -> Iterator[None]:
         yield
 
 
+def _every(_rows: int) -> bool:
+    return True
+
+
 class Sizes:
     """Chunk sizes from 0 to a largest one, all of them or some.
 
     A statement that is safe with all of them is safe with any set of sizes with the same largest one.
     """
 
-    def __init__(self, largest: int, is_offered: Callable[[int], bool] = lambda _rows: True) -> None:
+    def __init__(self, largest: int, is_offered: Callable[[int], bool] = _every) -> None:
         """Offer the sizes up to ``largest`` for which ``is_offered``."""
         self.largest = largest
         self._is_offered = is_offered
+        self.is_any = is_offered is not _every
+        """Are they any sizes, or all of them?"""
+
+    def __str__(self) -> str:
+        return "0 .. largest"
 
     def __contains__(self, rows: int) -> bool:
         return 0 <= rows <= self.largest and self._is_offered(rows)

@@ -7,9 +7,8 @@ from typing import Literal
 
 from permitflow_model.manifest import reference
 from permitflow_proofs.kernel import second_solver
+from permitflow_proofs.kernel.given import given_of_all
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
-
-ALL_PARAMETERS = "all parameters"
 
 Solvers = Literal["z3", "cvc5", "both"]
 """Whose word is taken.  Z3 always walks through the model; with ``cvc5`` nothing that it claims there is believed."""
@@ -32,8 +31,8 @@ class Theorem:
     """The definition in that module that it is about."""
 
     obligations: tuple[Obligation, ...]
-    scope: str = ALL_PARAMETERS
-    """Or "bounded: " and for which parameters."""
+    is_promise: bool = False
+    """May users rely on it?  Else it is a lemma, which other theorems need."""
 
     tool: str = "Z3"
     expected: Outcome = "proved"
@@ -104,6 +103,11 @@ class Verdict:
         if not answers:
             return (self._first(),)
         return (self._second(answers),) if self.solvers == "cvc5" else (self._first(), self._second(answers))
+
+    @property
+    def given(self) -> str:
+        """The parameters that it is about, as its obligations were examined: what is fixed, and what is assumed."""
+        return given_of_all(found.given for found in self.examinations)
 
     @property
     def outcome(self) -> Outcome:

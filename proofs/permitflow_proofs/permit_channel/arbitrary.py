@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from permitflow_model.permit_channel import (
-    ALL,
     NO_WATERMARK,
     NOTHING,
     SYSTEM,
@@ -25,7 +24,7 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, ass
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import DeadEnds, Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, natural
+from permitflow_proofs.kernel.symbols import Sizes, any_like, assume, assuming, integer, limit, natural
 
 
 def any_parameters(**fixed: object) -> Parameters:
@@ -33,8 +32,9 @@ def any_parameters(**fixed: object) -> Parameters:
     if "sizes" not in fixed:
         fixed["sizes"] = Sizes(natural("largest_rows"))
     if "initial_permits" not in fixed:
-        number = fixed["initial_permits"] = natural("initial_permits")
-        assume(number != ALL)  # known here, so that the question about it does not fork
+        number = fixed["initial_permits"] = integer("initial_permits")
+        # No restriction: ALL is another word for row_permits.  Known here, so that no question about it forks.
+        limit(number >= 0)
     return any_parameters_of(Parameters, **fixed)
 
 
@@ -189,4 +189,25 @@ PUBLISHED = channel(flush_idle=False)
 """The channel of the published protocol."""
 FLUSHING = channel(flush_idle=True)
 
-CHAPTER = Chapter(CHANNEL, INVARIANT)
+CHAPTER = Chapter(
+    CHANNEL,
+    INVARIANT,
+    promises=frozenset(
+        {
+            "all-delivered",
+            "barrier-never-stuck",
+            "bounded",
+            "bounded-response",
+            "bounded-response-flush",
+            "conservation",
+            "exactly-once-in-order",
+            "flush-idle",
+            "messages-bounded",
+            "mismatched-batches",
+            "row-bound",
+            "row-bound-split",
+            "threshold",
+            "threshold-strict",
+        }
+    ),
+)

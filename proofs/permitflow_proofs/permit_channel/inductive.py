@@ -111,7 +111,6 @@ def _laws() -> tuple[Theorem, ...]:
             module="PermitChannel",
             operator="SumHeld",
             obligations=queue_obligations(),
-            scope="all queues",
         ),
         CHAPTER.theorem(
             "queue-laws",
@@ -304,6 +303,7 @@ def grant_theorems() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="grant-messages",
+            is_promise=True,
             statement=(
                 "Without the idle flush the receiver sends at most floor(consumed / permit_batch) grant messages for "
                 "rows, besides that of what was withheld (the return at the end of the stream adds one)."
@@ -383,12 +383,16 @@ def _agree(left: Clause[State, Parameters], right: Clause[State, Parameters]) ->
     return CHANNEL.always(lambda state, parameters: left(state, parameters) == right(state, parameters))
 
 
+_MAIL = 'in E. Varga\'s mail "back pressure" of 2014'
+
+
 def statements_of_2014() -> tuple[Theorem, ...]:
     """Wrong and right."""
     return (
         Theorem(
             id="2014-sign",
-            statement='False: "PendingPermits + PermitsInFlight = Buf + InFlight".',
+            is_promise=True,
+            statement=f'False, {_MAIL}: "PendingPermits + PermitsInFlight = Buf + InFlight".',
             module="PermitChannel",
             operator="Conservation",
             expected="refuted",
@@ -406,7 +410,8 @@ def statements_of_2014() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="2014-stored",
-            statement='False: "Permits + InFlight = Buf".',
+            is_promise=True,
+            statement=f'False, {_MAIL}: "Permits + InFlight = Buf".',
             module="PermitChannel",
             operator="Conservation",
             expected="refuted",

@@ -388,13 +388,13 @@ def response_theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="exact-response",
+            is_promise=True,
             statement=(
                 "With max_chunk_cost = R - permit_batch + 1 no smaller bound would do: a chunk may have to wait "
                 "2 R + floor(R / permit_batch) + 1 steps."
             ),
             module="PermitChannel",
             operator="SendChunk",
-            scope="bounded: R <= 5, every permit_batch, every chunk size",
             tool="explorer",
             obligations=(
                 ExhaustiveObligation(

@@ -146,6 +146,7 @@ def theorems() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="bounded-queue",
+            is_promise=True,
             statement=(
                 "A permit channel is a first-in, first-out queue of chunks that together cost at most row_permits: "
                 "SendChunk puts the oldest waiting chunk in, Consume gets the oldest one out, OfferChunk and "

@@ -85,7 +85,8 @@ def _piles_up(any_parameters: Callable[[], Parameters], *, any_cost: bool, too_m
     (rows,) = any_rows(parameters)
     with assuming():
         cost = cost_of(rows, parameters)
-        assume(any_cost or cost == 1)
+        if not any_cost:
+            assume(merged(lambda: cost_of(rows, parameters) == 1))
         assume(number < parameters.tags)
         assume(residue + cost < parameters.permit_batch + too_many)
         assume(residue + cost <= parameters.row_permits)
@@ -421,10 +422,10 @@ def cost_set_theorems() -> tuple[Theorem, ...]:
     return (
         Theorem(
             id="sets-of-sizes",
+            is_promise=True,
             statement=THEOREMS["sets-of-sizes"].text,
             module="PermitChannel",
             operator=THEOREMS["sets-of-sizes"].operator,
-            scope="all parameters, all sets of sizes",
             obligations=(
                 *_if(),
                 *piling(_published, any_cost=True),

@@ -1,0 +1,250 @@
+"""The given of a theorem is read from its premises: it tells all that they fix, and excludes what makes it false."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+import z3
+
+from permitflow_model import demand, grpc_call, input_gate, mute, mute_scheduler, permit_channel, shared_window, squelch
+from permitflow_model.exploration import parameters_for
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import System
+from permitflow_model.manifest import read_manifest
+from permitflow_model.registry import systems
+from permitflow_proofs import catalogue
+from permitflow_proofs.kernel.arbitrary import any_parameters_of
+from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_all
+from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
+from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
+from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
+from permitflow_proofs.kernel.symbols import assume, implies, limit, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+
+def given_of(obligation: Obligation) -> Given | None:
+    """What an obligation is given, without proving it: from the first path on which it comes to an end."""
+    if isinstance(obligation, ExhaustiveObligation):
+        return given_in(tuple(obligation.cases()))
+    assert isinstance(obligation, SymbolicObligation)
+    paths = Explorer().paths(lambda: bool(obligation.claim()))
+    return next((given_by(path.premises) for path in paths if path.enabled), None)
+
+
+THEOREMS = {theorem.id: theorem for theorem in catalogue()}
+
+
+@cache
+def givens_of(name: str) -> tuple[Given, ...]:
+    """Of the first and the last obligation of a theorem: the others have the same subject."""
+    obligations = THEOREMS[name].obligations
+    givens = [given_of(obligation) for obligation in {obligations[0], obligations[-1]}]
+    return tuple(given for given in givens if given is not None)
+
+
+def admits(theorem: Theorem, parameters: object) -> bool:
+    """Is the theorem about these parameters?"""
+    return any(given.admits(parameters) for given in givens_of(theorem.id))
+
+
+# A subject restricts nothing that is not told.
+
+
+def is_told(any_parameters: Callable[[], Any]) -> bool:
+    """Does the subject have all parameters that its given admits?"""
+    paths = list(Explorer().paths(any_parameters))
+    given = given_by(paths[0].premises)
+    assert given is not None
+    made: Any = paths[0].result
+    values = {field.name: getattr(made, field.name) for field in fields(made)}
+    same = {name: value for name, value in values.items() if hasattr(value, "is_any")} | dict(given.fixed)
+    accepted = Explorer().paths(lambda: any_parameters_of(type(made), **same))
+    solver = z3.Solver()
+    # Another word for row_permits, which the model puts in its place.
+    solver.add(z3.Int("initial_permits") != permit_channel.ALL)
+    solver.add(disjunction([conjunction(path.conditions) for path in accepted]), *given.assumed)
+    solver.add(z3.Not(disjunction([conjunction(path.conditions) for path in paths])))
+    return bool(solver.check() == z3.unsat)
+
+
+def subjects() -> dict[str, Subject[Any, Any]]:
+    """Those of all proofs, by file and name."""
+    files = {registered.theorems.removesuffix(":theorems") for registered in systems().values() if registered.theorems}
+    topics = {
+        f"permitflow_proofs.permit_channel.{topic}" for topic in ("arbitrary", "inductive", "refinement", "stuck")
+    }
+    found = {}
+    for file in sorted(files | topics):
+        for name, value in vars(import_module(file)).items():
+            if isinstance(value, Subject):
+                found[f"{file.removeprefix('permitflow_proofs.')}.{name}"] = value
+    return found
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_a_given_tells_all_that_its_subject_fixes(name: str) -> None:
+    assert is_told(subjects()[name].any_parameters)
+
+
+def test_an_untold_restriction_is_noticed() -> None:
+    def restricted() -> demand.Parameters:
+        parameters = any_parameters_of(demand.Parameters)
+        limit(parameters.batch <= parameters.size)
+        return parameters
+
+    assert is_told(lambda: any_parameters_of(demand.Parameters))
+    assert not is_told(restricted)
+
+
+def facts(make: Callable[[], object]) -> tuple[str, ...]:
+    """What a claim is given that makes these parameters."""
+
+    def claim() -> bool:
+        make()
+        return True
+
+    given = decide(claim).given
+    return given.facts if given is not None else ("no model",)
+
+
+def test_a_fixed_field_is_told() -> None:
+    assert facts(lambda: any_parameters_of(demand.Parameters)) == ()
+    assert facts(lambda: any_parameters_of(demand.Parameters, batch=2, withdrawals=True)) == (
+        "batch = 2",
+        "withdrawals = TRUE",
+    )
+    assert facts(lambda: any_parameters_of(grpc_call.Parameters, defect="none")) == ("defect = none",)
+    assert facts(lambda: natural("size")) == ("no model",)
+
+
+def test_an_assumption_about_parameters_is_told() -> None:
+    def related() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        assume(2 * (parameters.batch - 1) <= parameters.size + 0)
+        assume(implies(parameters.withdrawals, False))
+        assume(natural("held") <= parameters.size)
+
+    assert facts(related) == ("2 * (batch - 1) <= size", "withdrawals = FALSE")
+
+
+def test_a_field_fixed_as_another_one_is_told() -> None:
+    def alike() -> None:
+        size = natural("size", 1)
+        any_parameters_of(demand.Parameters, size=size, batch=size)
+
+    assert facts(alike)[:1] == ("batch = size",)
+
+
+def test_a_premise_that_has_forked_is_refused() -> None:
+    def forked() -> None:
+        assume(not any_parameters_of(demand.Parameters).withdrawals)
+
+    with pytest.raises(TypeError, match="a premise has forked"):
+        facts(forked)
+
+
+def test_a_premise_of_some_paths_is_refused() -> None:
+    def split() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        assume(parameters.withdrawals or parameters.batch <= 2)
+
+    with pytest.raises(ValueError, match="on another one; assume its condition merged"):
+        facts(split)
+
+
+def test_what_only_some_obligations_are_given_is_told_apart() -> None:
+    assert given_of_all([None, ("a", "b"), ("a",), ("c", "a")]) == "a; in 1 of 3: b; in 1 of 3: c"
+    assert given_of_all([(), ()]) == "all parameters"
+    assert given_of_all([None]) == "no model"
+
+
+# No theorem is about constants with which the model breaks it.
+
+_CONDITION_IN_WORDS = {
+    "chain-live": "batches of at most their sizes",
+    "drop-fresh": "if the queue is short enough",
+    "mute-delay-bounded": "with Flight + Rate * (Depth + Losses) places above High for each source",
+    "never-stuck": "if no chunk costs more than row_permits - permit_batch",
+    "shared-window-live": "larger than those of all inputs but one together",
+    "threshold": "if and only if no chunk costs more than row_permits - permit_batch + 1",
+}
+"""Conditions that relate constants and states, or of which also the opposite is shown: the words tell them."""
+
+_OF_FAILURES = {"gate-stuck", "gate-out-of-nothing", "shared-window-stuck"}
+"""Theorems that say that the invariant is broken."""
+
+_OF_PARTS = {"mute-delay-coming", "token-bucket-served"}
+"""Lemmas about something else, for which the invariant is needed."""
+
+
+def test_no_theorem_is_about_a_model_that_breaks_it() -> None:
+    broken = [
+        (model, theorem)
+        for model in read_manifest().values()
+        for theorem in THEOREMS.values()
+        if model.expect.kind == "invariant" and theorem.expected == "proved"
+        if (theorem.module, theorem.operator) == (model.module, model.expect.name)
+        if theorem.id not in _OF_FAILURES | _OF_PARTS
+    ]
+    assert len(broken) > 40
+    for model, theorem in broken:
+        if admits(theorem, parameters_for(model)):
+            assert _CONDITION_IN_WORDS.get(theorem.id, "?") in theorem.statement, (model.name, theorem.id)
+
+
+_GATE: dict[str, Any] = {"inputs": 2, "exclusive": 0, "floating": 1, "backlog": 2, "stop": False}
+_HOP = frozenset({frozenset({1, 2})})
+_MUTE: dict[str, Any] = {"sinks": 1, "relays": 0, "sources": 1, "hops": _HOP, "high": 0, "low": 0, "supply": 2}
+_CALL: dict[str, Any] = {"prefetch": 1, "batch": 1, "threshold": 1, "window": 1, "max_size": 1}
+_ACTORS: dict[str, Any] = {"actors": 2, "batch": 1, "messages": 2}
+_DIAMOND = frozenset(map(frozenset, ((1, 2), (1, 3), (2, 4), (3, 4))))
+
+FALSE = (
+    ("gate-conservation", "Conservation", input_gate.Parameters(**_GATE)),
+    ("gate-bounded", "Bounded", input_gate.Parameters(**_GATE)),
+    ("gate-nothing-behind", "NothingBehind", input_gate.Parameters(**{**_GATE, "exclusive": 1})),
+    ("gate-in-epoch", "InEpoch", input_gate.Parameters(**{**_GATE, "exclusive": 1, "floating": 0, "epochs": 4})),
+    (
+        "mute-no-early-unmute",
+        "NoEarlyUnmute",
+        mute.Parameters(**{**_MUTE, "relays": 2, "hops": _DIAMOND, "memory": "set"}),
+    ),
+    ("mute-no-lost-unmute", "OnItsWay", mute.Parameters(**_MUTE, remakes=1, tells_again=False)),
+    ("mute-marks", "Marks", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
+    ("mute-live", "NeverStuck", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
+    ("mute-scheduler-acyclic", "MutedByIsAcyclic", mute_scheduler.Parameters(**_ACTORS, spares_busy=False)),
+    ("mute-scheduler-woken", "Woken", mute_scheduler.Parameters(**_ACTORS, frees_running=False)),
+    ("grpc-call-in-order", "InOrder", grpc_call.Parameters(**_CALL, tags=5, defect="keeps")),
+    ("grpc-call-all-received", "AllReceived", grpc_call.Parameters(**_CALL, tags=5, defect="closes")),
+    ("grpc-call-woken", "Woken", grpc_call.Parameters(**_CALL, tags=5, defect="looks")),
+    ("grpc-call-end-sent", "EndSent", grpc_call.Parameters(**_CALL, tags=5, defect="threads")),
+    ("shared-window-live", "NeverStuck", shared_window.Parameters(inputs=2, connection=3, stream=3)),
+)
+"""Theorems, the invariants that they state, and constants with which a run of the model breaks these."""
+
+
+@pytest.mark.parametrize(
+    ("name", "invariant", "parameters"), FALSE, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_a_theorem_excludes_what_makes_it_false(name: str, invariant: str, parameters: object) -> None:
+    theorem = THEOREMS[name]
+    system: System[Any, Any] = systems()[theorem.module].system
+    graph = explore(
+        system,
+        parameters,
+        invariants={invariant: system.invariants[invariant]},
+        stop_at_violation=True,
+        max_states=60_000,
+    )
+    assert graph.violations
+    if admits(theorem, parameters):
+        assert _CONDITION_IN_WORDS[name] in theorem.statement
+
+
+def test_squelch_excludes_a_repetition_that_comes_too_early() -> None:
+    early = squelch.Parameters(waiters=1, high=1, low=0, capacity=9, rate=1, signal_delay=0, data_delay=2, repeat=1)
+    assert not admits(THEOREMS["squelch-told-off"], early)
+    assert admits(THEOREMS["squelch-told-off"], replace(early, repeat=2))
