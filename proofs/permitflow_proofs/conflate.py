@@ -20,7 +20,7 @@ def _any_size(parameters: Parameters) -> tuple[int]:
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Push": _any_size})
 """Conflation with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-", promises=frozenset({"all-given", "conservation", "never-waits"}))
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "conflate-", promises=frozenset({"all-given", "never-waits"}))
 
 
 def _gives_at_once(before: State, after: State, _parameters: Parameters) -> bool:

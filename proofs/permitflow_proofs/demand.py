@@ -32,7 +32,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "demand-",
-    promises=frozenset({"all-delivered", "bounded", "idle", "in-order", "live", "rate", "stuck"}),
+    promises=frozenset({"all-delivered", "bounded", "in-order", "live", "stuck"}),
 )
 
 

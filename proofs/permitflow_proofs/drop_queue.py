@@ -49,7 +49,15 @@ SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
 """A queue with any parameters."""
 
 _CHAPTER = Chapter(
-    SUBJECT, INVARIANT, "drop-", promises=frozenset({"oldest-fresh", "oldest-waits", "tail-fresh", "tail-waits"})
+    SUBJECT,
+    INVARIANT,
+    "drop-",
+    promises=frozenset(
+        {
+            "oldest-fresh",
+            "tail-fresh",
+        }
+    ),
 )
 
 
@@ -250,7 +258,6 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="drop-wrong-end",
-            is_promise=True,
             statement="False: Capacity <= Arrivals * Resend is short enough for the other strategies, too.",
             module="DropQueue",
             operator="Fresh",

@@ -64,7 +64,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "grpc-call-",
-    promises=frozenset({"ahead", "all-received", "completed", "held-back", "in-order", "live", "reaches"}),
+    promises=frozenset({"ahead", "all-received", "in-order", "live", "reaches"}),
 )
 
 

@@ -177,7 +177,7 @@ def _any_aligning_state(parameters: Parameters) -> State:
 _ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
 _PROMISES = frozenset(
-    {"bounded", "comes-to-rest", "in-epoch", "live-exclusive", "live-floating", "loss-frees", "nothing-behind", "stuck"}
+    {"bounded", "comes-to-rest", "in-epoch", "live-exclusive", "live-floating", "loss-frees", "stuck"}
 )
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-", promises=_PROMISES)
 _EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-", promises=_PROMISES)

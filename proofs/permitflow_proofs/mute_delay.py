@@ -265,7 +265,6 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="mute-delay-tight",
-            is_promise=True,
             statement="With one place less there is a run in which it overflows.",
             module="MuteDelay",
             operator="Bounded",

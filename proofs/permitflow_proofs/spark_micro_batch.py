@@ -153,7 +153,6 @@ _CHAPTER = Chapter(
             "bounded",
             "commit-crash",
             "commit-threshold",
-            "double-buffer",
             "drained",
             "exactly-once",
             "live",

@@ -45,7 +45,7 @@ def _any_cost(parameters: Parameters) -> tuple[int]:
 SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Ask": _any_cost})
 """A token bucket with any parameters."""
 
-_CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-", promises=frozenset({"delay", "fits", "window"}))
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-", promises=frozenset({"fits", "window"}))
 
 
 def _within(state: State, parameters: Parameters, *, burst: int) -> bool:
@@ -217,7 +217,6 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="token-bucket-unsafe",
-            is_promise=True,
             statement="False: it never overflows, whatever becomes of its rate.",
             module="TokenBucket",
             operator="SlowDown",

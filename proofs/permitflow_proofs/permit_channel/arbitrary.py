@@ -202,10 +202,8 @@ CHAPTER = Chapter(
             "conservation",
             "exactly-once-in-order",
             "flush-idle",
-            "messages-bounded",
             "mismatched-batches",
             "row-bound",
-            "row-bound-split",
             "threshold",
             "threshold-strict",
         }

@@ -388,7 +388,6 @@ def response_theorems() -> tuple[Theorem, ...]:
         ),
         Theorem(
             id="exact-response",
-            is_promise=True,
             statement=(
                 "With max_chunk_cost = R - permit_batch + 1 no smaller bound would do: a chunk may have to wait "
                 "2 R + floor(R / permit_batch) + 1 steps."
