@@ -1,6 +1,6 @@
 """The given of a claim: which parameters it is about, read from the premises with which it was examined.
 
-A field that the claim fixes, or that it assumes something of, is told.  What the model itself demands of all
+A field that the claim fixes, or that it assumes something of, is told.  What the model itself requires of all
 parameters is not, and neither is what a claim assumes of states.
 """
 
