@@ -380,9 +380,9 @@ def _is_stuck_after_crashes(fewer: int) -> bool:
     """Too many rows were never acknowledged: the largest chunk does not fit."""
     parameters = _IN_COMMIT_WITH_CRASHES.any_parameters()
     largest = largest_chunk(parameters)
+    assume(parameters.faults >= parameters.row_permits - largest + 1)
     too_many = max(0, parameters.row_permits - largest + 1)
     assume(parameters.horizon >= too_many + largest)
-    assume(parameters.faults >= too_many)
     return _gets_stuck(parameters, unacknowledged(parameters, too_many - fewer, parameters.faults - too_many), ())
 
 
