@@ -174,14 +174,7 @@ def _any_aligning_state(parameters: Parameters) -> State:
     return state._replace(channels=cast("SymbolicFamily[Channel]", state.channels).with_some(is_blocked))
 
 
-def _any_aligning_parameters() -> Parameters:
-    """Where epochs are counted without end, the solver does not come to an end."""
-    parameters = any_parameters()
-    assume(parameters.epochs >= 1)
-    return parameters
-
-
-_ALIGNING = Subject(SYSTEM, _any_aligning_parameters, _any_aligning_state)
+_ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
 
 _PROMISES = frozenset(
     {"bounded", "comes-to-rest", "in-epoch", "live-exclusive", "live-floating", "loss-frees", "stuck"}
