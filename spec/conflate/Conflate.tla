@@ -4,6 +4,9 @@
 (* the producer waiting: it adds up what comes while nobody asks, and      *)
 (* gives the sum.  Single elements are gone; their number, sum and peak    *)
 (* are exact, whatever the speeds.                                         *)
+(*                                                                         *)
+(* Source: conflate of Akka Streams and Pekko.                             *)
+(* Not modelled: sums that overflow.                                       *)
 (***************************************************************************)
 EXTENDS Integers
 

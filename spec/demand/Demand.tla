@@ -18,6 +18,11 @@
 (*                                                                         *)
 (* Messages wait in the order in which they were offered: chunks, barriers *)
 (* and watermarks alike.                                                   *)
+(*                                                                         *)
+(* Source: Akka Streams and Pekko, BatchingActorInputBoundary: a request   *)
+(* for half of the buffer at a time; Reactive Streams' request(n).         *)
+(* Not modelled: rows (a message costs one), cancellation, the end of a    *)
+(* stream.                                                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

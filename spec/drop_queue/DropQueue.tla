@@ -10,6 +10,10 @@
 (* them.  If the oldest is dropped, the others move up with each arrival,  *)
 (* and no job that is served has waited longer than Capacity / Arrivals;   *)
 (* otherwise it is Capacity / Services, which is more under overload.      *)
+(*                                                                         *)
+(* Source: the master of jobs in E. Varga's mail "back pressure", 2014,     *)
+(* whose clients send again.                                               *)
+(* Not modelled: workers one by one; a client that gives up.               *)
 (***************************************************************************)
 EXTENDS Integers
 

@@ -22,6 +22,10 @@
 (* All of a stage's steps run in one thread, one after another.  Defect    *)
 (* names a stage with one of the mistakes in the article "Back-pressure in *)
 (* Grpc-akkastream".                                                       *)
+(*                                                                         *)
+(* Source: gRPC's isReady, onReady and request(n), as in grpc-java.        *)
+(* Not modelled: HTTP/2's two windows (one stands for both), deadlines,    *)
+(* retries.                                                                *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

@@ -18,6 +18,11 @@
 (* Barriers have numbers.  A newer one subsumes the pending one, an older  *)
 (* one is void: in both cases the inputs behind them go on.  An input that *)
 (* has ended is not waited for; one that is lost fails the gate.           *)
+(*                                                                         *)
+(* Source: Apache Flink: RemoteInputChannel, BufferManager, credit and     *)
+(* backlog; CheckpointedInputGate for newer and older barriers.            *)
+(* Not modelled: unaligned checkpoints, buffers of different sizes,        *)
+(* watermarks.                                                             *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

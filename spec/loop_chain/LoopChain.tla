@@ -9,6 +9,10 @@
 (* So a slow sink holds up the stage before it, and that one the stage     *)
 (* before, up to the source.  Messages are counted, and not told apart:    *)
 (* that each loop keeps them all and in order is shown in Demand.          *)
+(*                                                                         *)
+(* Source: demand at each asynchronous boundary, as in Akka Streams.       *)
+(* Not modelled: stages that filter or expand, branches, the order of      *)
+(* messages.                                                               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

@@ -18,6 +18,11 @@
 (* Relays are never muted: they hand on what they have, so messages in     *)
 (* relays are in flight, too.  How many come until a mute has reached all  *)
 (* sources is said in MuteDelay.                                           *)
+(*                                                                         *)
+(* Source: Wallaroo: TCPSink, OutgoingBoundary, Step and TCPSource; the    *)
+(* constants below give its published faults.                              *)
+(* Not modelled: TCP's buffers (MuteDelay counts them as flight),          *)
+(* acknowledgements, restarts of a worker.                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

@@ -16,6 +16,11 @@
 (* before it at any time, by any path: they change nothing in the bound.   *)
 (* A signal that is lost with its connection is told again by the node     *)
 (* downstream, and begins its hop anew.                                    *)
+(*                                                                         *)
+(* Source: the bound is ours; the protocol is Wallaroo's, whose mailboxes  *)
+(* have none.                                                              *)
+(* Not modelled: who hears what (Mute).  Slack, spare and reach count      *)
+(* messages and not hops, so that the steps of the proof stay linear.      *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

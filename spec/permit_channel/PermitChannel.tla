@@ -20,6 +20,10 @@
 (*                                                                         *)
 (* The published protocol is the one with InitialPermits = RowPermits and  *)
 (* FlushIdle = FALSE.                                                      *)
+(*                                                                         *)
+(* Not modelled: bytes, the handshake and its numbers (mismatched ends are *)
+(* given as constants), several channels of one connection, the end of a   *)
+(* stream (PermitChannelHistory).                                          *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 

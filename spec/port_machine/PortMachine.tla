@@ -11,6 +11,9 @@
 (* way.  Either end may close at any moment.  The end of a stream does not *)
 (* overtake an element, nor does a failure; a cancellation drops it.       *)
 (* The rules are those of Pekko's GraphInterpreter.                        *)
+(*                                                                         *)
+(* Not modelled: several connections of a stage, supervision, asynchronous *)
+(* callbacks.                                                              *)
 (***************************************************************************)
 EXTENDS Integers
 

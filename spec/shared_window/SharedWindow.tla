@@ -5,6 +5,9 @@
 (* of its own, and all share the window of the connection.  An input that  *)
 (* is blocked by its barrier is not read; what it has received fills the   *)
 (* connection's window, and the others wait (RisingWave's issue #4505).    *)
+(*                                                                         *)
+(* Not modelled: data behind a barrier one by one, bytes, the end of a     *)
+(* stream.                                                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

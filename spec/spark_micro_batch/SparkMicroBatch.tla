@@ -18,6 +18,11 @@
 (* Rows are numbered from 0 since the channel was opened.  How permits     *)
 (* travel is PermitChannel's business; here they are there at once.  The   *)
 (* query may read other channels, too: each is a partition of its own.     *)
+(*                                                                         *)
+(* Source: Apache Spark: MicroBatchExecution, its offset log and commit    *)
+(* log, and data sources in Python.                                        *)
+(* Not modelled: several channels of a query, bytes, the watermark of a    *)
+(* query.                                                                  *)
 (***************************************************************************)
 EXTENDS Integers
 

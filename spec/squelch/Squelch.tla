@@ -15,6 +15,10 @@
 (*                                                                         *)
 (* messages.  Time is counted in ticks.  In a tick, messages and signals   *)
 (* that are due arrive before anything is sent; both may arrive earlier.   *)
+(*                                                                         *)
+(* Source: XON/XOFF of serial lines, and PAUSE of IEEE 802.3x; TellOff and *)
+(* TellOn are XOFF and XON.                                                *)
+(* Not modelled: rates that vary, senders that do not obey.                *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

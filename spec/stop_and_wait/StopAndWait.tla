@@ -9,6 +9,10 @@
 (* Messages wait in the order in which they were offered: chunks, barriers *)
 (* and watermarks alike.  The oldest leaves if none is out.  To consume it *)
 (* is to answer it, and the answer lets the next one leave.                *)
+(*                                                                         *)
+(* Source: textbook; Demand with Size = 1 is the same protocol.            *)
+(* Not modelled: loss and retransmission, which give it its name           *)
+(* elsewhere.                                                              *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

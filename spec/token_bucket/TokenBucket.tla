@@ -11,6 +11,10 @@
 (* permit would do.                                                        *)
 (*                                                                         *)
 (* A window is any stretch of time: OpenWindow begins one.                 *)
+(*                                                                         *)
+(* Source: the token bucket of traffic shaping, as in Akka Streams'        *)
+(* throttle.                                                               *)
+(* Not modelled: several senders at one bucket.                            *)
 (***************************************************************************)
 EXTENDS Integers
 

@@ -163,6 +163,14 @@ def test_the_readme_names_models_and_modules_that_exist(models: dict[str, Model]
     assert {word for word in words if word.endswith(".tla")} <= {f"{name}.tla" for name in module_paths(spec_directory)}
 
 
+def test_each_protocol_says_what_is_not_modelled(spec_directory: Path) -> None:
+    folders = [path for path in sorted(spec_directory.iterdir()) if (path / "models.toml").exists()]
+    assert len(folders) >= 16
+    for folder in folders:
+        name = "".join(word.capitalize() for word in folder.name.split("_"))
+        assert "(* Not modelled: " in (folder / f"{name}.tla").read_text(), name
+
+
 def test_every_module_is_checked(models: dict[str, Model], spec_directory: Path) -> None:
     # What recorded runs are is held against runs: tests/conformance.
     modules = {name for name in module_paths(spec_directory) if not name.endswith("Trace")}
