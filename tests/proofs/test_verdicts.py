@@ -136,7 +136,7 @@ def test_the_command_prints_a_line_for_each_theorem(
     assert command.main([]) == 0
     assert capsys.readouterr().out.split()[:3] == ["ok", "fine", "proved"]
     assert command.main(["theorems", str(tmp_path / "T.md")]) == 0
-    assert "| `fine` | Something. | `PermitChannel.tla:" in (tmp_path / "T.md").read_text(encoding="utf-8")
+    assert "| `fine` | Something. | no model | `PermitChannel.tla:" in (tmp_path / "T.md").read_text(encoding="utf-8")
 
 
 def test_the_command_fails_and_writes_nothing_when_a_theorem_does(

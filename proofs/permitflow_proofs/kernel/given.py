@@ -5,7 +5,7 @@ parameters is not, and neither is what a claim assumes of states.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import z3
@@ -154,7 +154,7 @@ def given_by(premises: Premises) -> Given | None:
 
 def given_in(cases: Sequence[object]) -> Given:
     """The parameters of cases that were tried one by one."""
-    names = [one.name for one in fields(cast("Any", cases[0]))] if cases else []
+    names = [one.name for one in fields(cast("Any", cases[0]))] if cases and is_dataclass(cases[0]) else []
     values = {name: tuple(dict.fromkeys(getattr(case, name) for case in cases)) for name in names}
     return Given(
         fixed=tuple((name, found[0]) for name, found in values.items() if len(found) == 1),

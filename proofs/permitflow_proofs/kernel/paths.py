@@ -577,6 +577,11 @@ class Explorer:
         self._assumed: list[Condition] = []
 
     @property
+    def has_parameters(self) -> bool:
+        """Has the claim made parameters of a model, of which its given tells?"""
+        return bool(self._parameters)
+
+    @property
     def is_checking(self) -> bool:
         """Is the solver asked at each fork which sides are possible?  Not within ``assuming``."""
         return self._trail.is_checking

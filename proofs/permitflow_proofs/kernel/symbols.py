@@ -342,10 +342,11 @@ def assume(holds: bool) -> None:
     """Go on only where this holds; the claim's given tells it, if it is about the parameters.
 
     Raises:
-        TypeError: it is no symbolic condition any more, because it has forked; so the given could not tell it.
+        TypeError: it is no symbolic condition any more, because it has forked, and the claim is about parameters; so
+            the given could not tell it.
     """
     explorer = current_explorer()
-    if isinstance(holds, bool) and explorer.is_checking:
+    if isinstance(holds, bool) and explorer.is_checking and explorer.has_parameters:
         raise TypeError("a premise has forked; assume it merged, a negation as implies(condition, False)")
     explorer.assume(Truth(lambda: truth_term(holds)))
 
