@@ -46,7 +46,7 @@ def rows_of(chunk: object) -> int:
         return rows if type(rows) is int and rows >= 0 else whole_rows(rows, name="num_rows")
     if isinstance(chunk, _NOT_OF_ROWS) or (isinstance(chunk, tuple) and hasattr(chunk, "_fields")):
         rule = "must be an Arrow batch or a sequence of rows, such as [row, row], or be sent with rows = …"
-        raise InvalidParametersError(name="chunk", value=chunk, rule=rule)
+        raise InvalidParametersError(name="chunk", value=type(chunk), rule=rule)  # itself, it may be megabytes
     try:
         return len(chunk)  # type: ignore[arg-type]  # the check itself
     except TypeError as error:

@@ -67,6 +67,12 @@ def test_a_number_of_rows_that_is_none_is_refused(wrong: object) -> None:
             rows_of(WithRows(wrong))
 
 
+def test_a_refused_chunk_is_told_by_its_type_alone() -> None:
+    with pytest.raises(InvalidParametersError, match="not <class 'str'>") as caught:
+        rows_of("x" * 1_000_000)
+    assert len(str(caught.value)) < 200
+
+
 def test_a_chunk_that_cannot_tell_its_length_has_to_be_sent_with_rows() -> None:
     with pytest.raises(
         InvalidParametersError, match=r"chunk must tell its length \(no dimension\), or be sent with rows"
