@@ -716,16 +716,18 @@ class StagingError(PermitflowError):
 
 
 class StagingFullError(StagingError):
-    """A batch does not fit into the channel's room for unpublished rows."""
+    """A batch does not fit into the channel's room for unpublished rows, at all or beside others."""
 
     channel: str
     query: str
     batch: int
     rows: int  # of the batch, so far, that the channel would hold at once
     limit_rows: int
+    other_rows: int  # that other batches, and other attempts at this one, hold
     text = (
         "batch {batch} of query {query!r} has at least {rows} rows for channel {channel!r}, which stages at most "
-        "{limit_rows}: make the batches smaller, or the exchange's staging_rows larger"
+        "{limit_rows}, and {other_rows} of other batches and attempts are there: make the exchange's staging_rows "
+        "larger (permitflow serve --staging-rows) or the batches smaller, or let fewer queries write at a time"
     )
 
 

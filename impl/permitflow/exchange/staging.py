@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 # Most parts to discard in one round of the loop.
 _DISCARDED_AT_ONCE = 256
 
-# Seconds between looks for expired attempts, while any rows are staged.
+# Seconds between looks for expired attempts, and for chunks that wait for too long, while any rows are staged.
 _TIDY_SECONDS = 1.0
 
 
@@ -119,7 +119,7 @@ class StagingAreas:
             chunks: none empty, none above the channel's limit.
 
         Raises:
-            StagingFullError: the whole batch can never fit.
+            StagingFullError: the whole batch can never fit, or others have held the room for too long.
             StagedPartError: the attempt was forgotten meanwhile.
             StoreError: they could not be written.
         """
@@ -255,7 +255,10 @@ class StagingAreas:
     def _tidy(self) -> None:
         self._tidying = None
         if not self._ordering.locked():
-            self._forget(self.books.tidy(self._clock()))
+            self._forget(self.books.expire(self._clock()))
+        for place in self._places.values():
+            if place.area.line:
+                place.channel.note_change()  # those that wait look at the clock
         self._go_on()
 
     def _forget(self, parts: Sequence[Part]) -> None:

@@ -5,13 +5,12 @@ partition part of its channel, all or none, once.  Payloads are elsewhere: these
 given as seconds of any clock that does not go backwards.
 
 Only a chunk may have to wait: the room of each channel is bounded, and published rows beyond the channel's permits
-take some of it.  No wait is for ever as long as consumers acknowledge and batches are published or given up: an attempt
-whose stream breaks gives its room back, and a batch that can never fit is told so.  Where unpublished rows block each
-other, the batch that began first goes on unless its query is silent, and of two attempts at the same part the newer
-one: the others are forgotten (``tidy``).
+take some of it.  No wait is for ever as long as consumers acknowledge: an attempt whose stream breaks gives its room
+back, and a batch that can never fit is refused.  Where unpublished rows block each other, the first chunk in line is
+refused after ``ROOM_SECONDS``.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -24,8 +23,8 @@ from permitflow.protocol.frames import Staging
 from permitflow.protocol.names import require_name
 from permitflow.protocol.replay import ReplayBooks
 
-# Of two attempts at the same, one is mostly killed at once: the other should not push it out before.
-YIELD_SECONDS = 10.0
+ROOM_SECONDS = 30.0
+"""A chunk is refused if, for so long, it found no room and nothing left the area.  Spark's tasks wait for 60 s."""
 
 
 class PartState(StrEnum):
@@ -96,7 +95,7 @@ class StagingArea:
     """Those with a chunk that waits for room."""
     staged_rows: int = 0
     quiet_since: float = -inf
-    """When rows were given up for the last time, or published ones were in the way."""
+    """When rows left it for the last time, or published ones were in the way."""
 
     @property
     def free_rows(self) -> int:
@@ -132,17 +131,31 @@ class StagingArea:
         part.wanted_rows, part.wanted_since = 0, inf
         self.line.discard(part)
 
-    def require_fitting(self, part: Part, rows: int) -> None:
-        """Refuse a chunk that could never be here with the rest of its batch.
+    def require_hope(self, part: Part, now: float) -> None:
+        """Refuse a chunk that waits for room, if there can be none, or has been none for too long.
+
+        While published rows take room that acknowledgements will free, the consumer is merely slow.
 
         Raises:
-            StagingFullError: it could not.
+            StagingFullError: the rest of its batch leaves no room for it, or it is first in line, and nothing has left
+                the area for ``ROOM_SECONDS``.
         """
-        least_rows, limit_rows = self.least_rows(part) + rows, self.limit_rows
-        if least_rows > limit_rows:
+        if self.log.excess_rows:
+            self.quiet_since = now
+        rows = self.least_rows(part)
+        is_first = part is min(self.line, key=lambda other: other.turn)
+        is_stuck = is_first and now - max(part.wanted_since, self.quiet_since) >= ROOM_SECONDS
+        needed_rows = rows + part.wanted_rows
+        if needed_rows > self.limit_rows or is_stuck:
+            self._withdraw(part)
             query, batch, *_ = part.staging
             raise StagingFullError(
-                channel=part.channel, query=query, batch=batch, rows=least_rows, limit_rows=limit_rows
+                channel=part.channel,
+                query=query,
+                batch=batch,
+                rows=needed_rows,
+                limit_rows=self.limit_rows,
+                other_rows=self.staged_rows - rows,
             )
 
     def least_rows(self, part: Part) -> int:
@@ -153,37 +166,6 @@ class StagingArea:
             if other.staging[:2] == part.staging[:2] and partition != part.staging.partition:
                 fewest[partition] = min(other.rows, fewest.get(partition, other.rows))
         return sum(fewest.values()) + part.rows
-
-    def giving_way(self, now: float, is_silent: Callable[[Part], bool]) -> Iterator[Part]:
-        """The parts to forget, so that the first part in line can go on; asks again after each of them.
-
-        None, while published rows take room that acknowledgements will free: then the consumer is merely slow.
-        Of older batches only those whose query ``is_silent``: it may have died.
-        """
-        if self.log.excess_rows:
-            self.quiet_since = now
-        if not self.line or self.log.excess_rows:
-            return
-        first = min(self.line, key=lambda part: part.turn)
-        if now - max(first.wanted_since, self.quiet_since) < YIELD_SECONDS:
-            return
-        silent = [
-            part for part in self.parts if part.rows and part.batch_number < first.batch_number and is_silent(part)
-        ]
-        for other in [*self._rivals(first), *self._younger(first), *silent]:
-            if first.wanted_rows <= self.free_rows:
-                return
-            yield other
-
-    def _rivals(self, part: Part) -> list[Part]:
-        """Older attempts at the same, of which one at most will be published."""
-        same = [other for other in self.parts if other.staging[:3] == part.staging[:3] and other.rows]
-        return sorted((other for other in same if other.number < part.number), key=lambda other: other.number)
-
-    def _younger(self, part: Part) -> list[Part]:
-        """Of younger batches: the youngest first, and of it those first whose producers can be told."""
-        younger = [other for other in self.parts if other.batch_number > part.batch_number and other.rows]
-        return sorted(younger, key=lambda other: (-other.batch_number, other.state is PartState.ENDED, -other.number))
 
 
 class Publication(NamedTuple):
@@ -272,10 +254,6 @@ MOST_QUERIES = 65_536
 """Each batch job without a key of its own is a query, so there must be an end to remembering."""
 
 DEFAULT_TIMEOUT_SECONDS = 3_600.0
-
-# A query that has died must not keep others from writing until its time-out: five minutes are long for a query between
-# two of its tasks, and short enough for those who wait with a few attempts.
-SILENT_SHARE = 12
 
 MOST_ATTEMPTS = 131_072
 """That are neither published nor given up, in an exchange: twice as many as one order publishes.  Each takes up to a
@@ -396,7 +374,7 @@ class StagingBooks:
         Of a late part, nothing is kept.
 
         Raises:
-            StagingFullError: the batch can never be here as a whole.
+            StagingFullError: the batch can never be here as a whole, or others have held the room for too long.
             StagedPartError: the attempt was forgotten meanwhile.
         """
         if part.state is PartState.LATE:
@@ -404,8 +382,8 @@ class StagingBooks:
         self._require_open(part, now)
         area = self._areas[part.channel]
         if not area.has_room(part, rows):
-            area.require_fitting(part, rows)
             area.want(part, rows, now)
+            area.require_hope(part, now)
             return False
         area.take(part, rows)
         return True
@@ -502,28 +480,14 @@ class StagingBooks:
 
     # Time.
 
-    def tidy(self, now: float) -> tuple[Part, ...]:
-        """Forget what nobody will publish, and what keeps others from being published; to be called now and then."""
-        return (*self._expire(now), *self._give_way(now))
-
-    def _expire(self, now: float) -> Iterator[Part]:
+    def expire(self, now: float) -> tuple[Part, ...]:
+        """Forget the attempts of queries without any sign for too long; to be called now and then."""
         silent = [query for query in self._queries.values() if now - query.heard > self._timeout_seconds]
         reason = f"is forgotten: nothing was heard of its query for {self._timeout_seconds:g} s"
-        for part in [part for query in silent if not query.is_present for part in query.parts]:
+        gone = tuple(part for query in silent if not query.is_present for part in query.parts)
+        for part in gone:
             self._drop(part, PartState.FORGOTTEN, reason, now)
-            yield part
-
-    def _give_way(self, now: float) -> Iterator[Part]:
-        for area in self._areas.values():
-            for part in area.giving_way(now, lambda part: self._is_silent(part, now)):
-                reason = "gave its room up: a batch that began before it, or a newer attempt at the same, waited for it"
-                self._drop(part, PartState.FORGOTTEN, reason, now)
-                yield part
-
-    def _is_silent(self, part: Part, now: float) -> bool:
-        """Is so little heard of its query that others, who wait for its room, may have it?"""
-        query = self._queries[part.staging.query]
-        return not query.is_present and now - query.heard > self._timeout_seconds / SILENT_SHARE
+        return gone
 
     # Books.
 

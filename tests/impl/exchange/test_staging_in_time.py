@@ -1,4 +1,4 @@
-"""Staged rows that block others, or that no query will publish, are forgotten in time without an order."""
+"""Staged rows that no query will publish are forgotten in time, and who waits for room too long is refused."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import ChannelAbortedError, StagedPartError, StoreWriteError
+from permitflow.errors import ChannelAbortedError, StagingFullError, StoreWriteError
 from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
@@ -15,6 +15,7 @@ from permitflow.protocol.attempts import AttemptBooks
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.permits import ChannelParameters
+from permitflow.protocol.staging import ROOM_SECONDS
 from tests.support.number_streams import until
 from tests.support.turns import turns
 
@@ -103,20 +104,18 @@ async def stage(areas: StagingAreas, *counts: int) -> None:
     areas.end(part)
 
 
-async def test_an_attempt_in_the_way_of_a_newer_one_gives_way_and_its_producer_is_told(clock: Clock) -> None:
+async def test_a_producer_is_told_when_others_keep_the_room_for_too_long(clock: Clock) -> None:
     areas = areas_of(clock)
-    old, new = (areas.open("a", Staging("q", 0, 0, name)) for name in ("old", "new"))
-    assert await areas.stage(old, [rows(6), rows(6)]) == 2
-    waiting = asyncio.create_task(areas.stage(new, [rows(6)]))
-    await asyncio.sleep(0.01)
+    full, part = (areas.open("a", Staging(query, 0, 0, "x")) for query in ("p", "q"))
+    assert await areas.stage(full, [rows(6), rows(6)]) == 2
+    waiting = asyncio.create_task(areas.stage(part, [rows(6)]))
+    await turns()
     assert areas.statistics("a").waiting_attempts == 1
-    clock.seconds += 20
-    assert await waiting == 1
-    with pytest.raises(StagedPartError, match="gave its room up"):
-        await areas.stage(old, [rows(1)])
-    assert areas.statistics("a").staged_rows == 6
+    clock.seconds += ROOM_SECONDS
+    with pytest.raises(StagingFullError, match="12 of other batches and attempts are there"):
+        await waiting
+    assert areas.statistics("a").waiting_attempts == 0
     assert areas.statistics("a").waiting_seconds > 0
-    areas.break_off(new)
     areas.stop()
 
 

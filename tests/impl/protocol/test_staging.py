@@ -11,12 +11,11 @@ from permitflow.errors import InvalidParametersError, StagedPartError, StagingFu
 from permitflow.protocol.control import StagedPart
 from permitflow.protocol.frames import Staging
 from permitflow.protocol.replay import DEFAULT_CONSUMER, ReplayBooks
-from permitflow.protocol.staging import SILENT_SHARE, YIELD_SECONDS, Part, PartState, StagingArea, StagingBooks
+from permitflow.protocol.staging import ROOM_SECONDS, Part, PartState, StagingArea, StagingBooks
 from tests.support.staged import publish
 
 LIMIT_ROWS = 10
 TIMEOUT_SECONDS = 100.0
-LATER = YIELD_SECONDS + 1
 
 
 class Exchange:
@@ -182,40 +181,39 @@ def test_the_attempt_that_waits_longest_is_not_overtaken(exchange: Exchange) -> 
     assert exchange.books.stage(small, 1, now=2.0)
 
 
-def test_of_two_attempts_that_block_each_other_the_newer_one_goes_on(exchange: Exchange) -> None:
-    old, new = exchange.open(attempt="old"), exchange.open(attempt="new")
-    assert exchange.books.stage(old, 6, now=0.0)
-    assert exchange.books.stage(new, 3, now=0.0)
-    assert not exchange.books.stage(new, 3, now=0.0)
-    assert exchange.books.tidy(now=1.0) == (), "one of them may be killed at any moment"
-    assert exchange.books.tidy(now=LATER) == (old,)
-    assert exchange.books.stage(new, 3, now=LATER)
-    with pytest.raises(StagedPartError, match="gave its room up"):
-        exchange.books.stage(old, 1, now=LATER)
-
-
-def test_of_two_batches_that_block_each_other_the_one_that_began_first_goes_on(exchange: Exchange) -> None:
-    first, done = exchange.open(query="first"), exchange.staged(2, 0, query="second")
-    open_still = exchange.open(1, query="second")
+def test_a_chunk_that_others_keep_out_for_too_long_is_refused_and_the_next_in_line_goes_on(exchange: Exchange) -> None:
+    first, second, third = (exchange.open(query=query) for query in ("first", "second", "third"))
     assert exchange.books.stage(first, 4, now=0.0)
-    assert exchange.books.stage(open_still, 3, now=0.0)
-    assert not exchange.books.stage(open_still, 3, now=0.0)
+    assert exchange.books.stage(second, 3, now=0.0)
     assert not exchange.books.stage(first, 4, now=1.0)
-    assert exchange.books.tidy(now=1.0 + LATER) == (open_still,), "its producer is there to be told"
-    assert done.state is PartState.ENDED
-    assert exchange.books.stage(first, 4, now=1.0 + LATER)
+    assert not exchange.books.stage(third, 3, now=1.0)
+    assert not exchange.books.stage(first, 4, now=ROOM_SECONDS), "it has not waited for so long"
+    assert not exchange.books.stage(third, 3, now=1.0 + ROOM_SECONDS), "it is not first in line"
+    with pytest.raises(StagingFullError, match=r"at least 8 rows.*at most 10, and 3 of other.*--staging-rows.*fewer"):
+        exchange.books.stage(first, 4, now=1.0 + ROOM_SECONDS)
+    assert exchange.books.stage(third, 3, now=1.0 + ROOM_SECONDS)
 
 
-def test_a_dead_query_does_not_keep_others_from_writing_until_its_time_out(exchange: Exchange) -> None:
-    dead, waiting = exchange.staged(6, query="dead"), exchange.open()
-    assert not exchange.books.stage(waiting, 5, now=0.0)
-    silent_seconds = TIMEOUT_SECONDS / SILENT_SHARE
-    assert exchange.books.tidy(now=silent_seconds) == (), "it may be between two of its tasks"
-    alive = exchange.open(7, query="dead")
-    assert exchange.books.tidy(now=LATER + silent_seconds) == (), "it is"
-    exchange.books.break_off(alive, now=LATER)
-    assert exchange.books.tidy(now=LATER + silent_seconds + 1) == (dead,)
-    assert exchange.books.stage(waiting, 5, now=LATER + silent_seconds + 1)
+def test_a_chunk_that_an_older_attempt_at_the_same_keeps_out_is_refused(exchange: Exchange) -> None:
+    exchange.staged(6, attempt="old")
+    new = exchange.open(attempt="new")
+    assert not exchange.books.stage(new, 5, now=0.0)
+    with pytest.raises(StagingFullError, match=r"at least 5 rows.* and 6 of other"):
+        exchange.books.stage(new, 5, now=ROOM_SECONDS)
+
+
+def test_the_time_for_room_begins_anew_when_rows_leave_and_while_a_consumer_is_slow(exchange: Exchange) -> None:
+    exchange.publish(exchange.staged(4, query="published"), query="published")
+    exchange.staged(3, query="staged")
+    leaving, waiting = exchange.open(query="leaving"), exchange.open()
+    assert exchange.books.stage(leaving, 2, now=0.0)
+    assert not exchange.books.stage(waiting, 8, now=0.0)
+    assert not exchange.books.stage(waiting, 8, now=ROOM_SECONDS), "acknowledgements may be on their way"
+    exchange.acknowledge(4)
+    exchange.books.break_off(leaving, now=ROOM_SECONDS + 1)
+    assert not exchange.books.stage(waiting, 8, now=2 * ROOM_SECONDS), "something moves"
+    with pytest.raises(StagingFullError):
+        exchange.books.stage(waiting, 8, now=2 * ROOM_SECONDS + 1)
 
 
 # Time.
@@ -224,8 +222,8 @@ def test_a_dead_query_does_not_keep_others_from_writing_until_its_time_out(excha
 def test_a_query_of_which_nothing_is_heard_leaves_nothing_behind(exchange: Exchange) -> None:
     silent, published = exchange.staged(2), exchange.staged(1, query="published")
     exchange.publish(published, query="published")
-    assert exchange.books.tidy(now=TIMEOUT_SECONDS) == ()
-    assert exchange.books.tidy(now=TIMEOUT_SECONDS + 1) == (silent,)
+    assert exchange.books.expire(now=TIMEOUT_SECONDS) == ()
+    assert exchange.books.expire(now=TIMEOUT_SECONDS + 1) == (silent,)
     assert (exchange.areas["a"].staged_rows, exchange.logs["a"].kept_rows) == (0, 1)
 
 
@@ -286,8 +284,9 @@ class Staged(RuleBasedStateMachine):
             assert part.state is not PartState.OPEN
             return
         except StagingFullError:
-            fewest = self.areas[part.channel].least_rows(part)
-            assert fewest + rows > LIMITS[part.channel]
+            area = self.areas[part.channel]
+            waited_seconds = self.now - area.quiet_since
+            assert area.least_rows(part) + rows > LIMITS[part.channel] or waited_seconds >= ROOM_SECONDS
             return
         if taken and kept:
             assert free >= rows or part.wanted_rows
@@ -335,11 +334,25 @@ class Staged(RuleBasedStateMachine):
         log = self.logs[channel]
         log.acknowledge(DEFAULT_CONSUMER, log.first_kept_row + min(rows, log.kept_rows))
 
-    @rule(seconds=st.sampled_from([1.0, YIELD_SECONDS, 2_000.0]))
+    @rule(seconds=st.sampled_from([1.0, ROOM_SECONDS, 2_000.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        for part in self.books.tidy(self.now):
+        for part in self.books.expire(self.now):
             assert part.state is PartState.FORGOTTEN
+
+    @rule(channel=st.sampled_from([*LIMITS]))
+    def look_after_a_while(self, channel: str) -> None:
+        """No chunk waits for ever, once permits are left: the first in line goes on, or is refused."""
+        area = self.areas[channel]
+        if not area.line or area.log.excess_rows:
+            return
+        first = min(area.line, key=lambda part: part.turn)
+        self.now += ROOM_SECONDS
+        try:
+            assert self.books.stage(first, first.wanted_rows, self.now)
+            self.rows[first] = first.rows
+        except StagingFullError:
+            self.books.break_off(first, self.now)  # as its stream does
 
     @invariant()
     def what_is_published_belongs_to_its_channel_at_once(self) -> None:
@@ -359,19 +372,6 @@ class Staged(RuleBasedStateMachine):
     def nothing_is_left_of_what_was_published(self) -> None:
         for part in self.staged():
             assert part.staging.batch > self.books.published_batches.get(part.staging.query, -1)
-
-    @invariant()
-    def somebody_can_always_go_on(self) -> None:
-        """Where a chunk waits, and permits are left: the first in line goes on, if only after a while."""
-        for area in self.areas.values():
-            if area.line and not area.log.excess_rows:
-                first = min(area.line, key=lambda part: part.turn)
-                given = list(area.giving_way(self.now + YIELD_SECONDS, lambda _: False))
-                others = [part for part in area.parts if part not in given]
-                needed = {part.staging.partition for part in others if part.staging[:2] == first.staging[:2]}
-                freed = sum(part.rows for part in given)
-                older = sum(part.rows for part in others if part.batch_number < first.batch_number)
-                assert first.wanted_rows <= area.free_rows + freed or older or len(needed) > 1
 
     def staged(self) -> Iterator[Part]:
         for area in self.areas.values():
