@@ -26,7 +26,7 @@ from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_peers import CHUNK_ROWS, PAYLOAD, SLOTS, MemorySource, session
 from permitflow.channels.interface import stream_channels
-from permitflow.protocol.replay import DEFAULT_KEPT_ROWS
+from permitflow.chunks import DEFAULT_KEPT_ROWS
 
 STREAM = "orders"
 BURST_CHUNKS = 16

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from permitflow.pictures.look import look_of
+from permitflow.pictures.looks.table import look_of
 from permitflow.pictures.run import Run, Verdict
 from permitflow.pictures.run_page import storyboard
 from permitflow_model.exploration import explore_model, parameters_for

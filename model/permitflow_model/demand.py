@@ -195,5 +195,4 @@ REGISTERED = Registered(
     parameters=Parameters,
     theorems="permitflow_proofs.demand:theorems",
     flow="demand",
-    runs="permitflow.testing.subjects.demand:SUBJECT",
 )

@@ -862,5 +862,4 @@ REGISTERED = Registered(
     parameters=Parameters,
     theorems="permitflow_proofs.input_gate:theorems",
     flow="gate",
-    runs="permitflow.testing.subjects.input_gate:SUBJECT",
 )

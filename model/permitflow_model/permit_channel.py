@@ -595,5 +595,4 @@ REGISTERED = Registered(
     steps="PermitChannelTrace",
     theorems="permitflow_proofs.permit_channel:theorems",
     flow="permits",
-    runs="permitflow.testing.subjects.permits:SUBJECT",
 )

@@ -42,9 +42,6 @@ class Registered:
     flow: str = ""
     """The protocol's name in recordings."""
 
-    runs: str = ""
-    """The object that explains and judges recorded runs."""
-
     def load_theorems(self) -> tuple[Any, ...]:
         """Its theorems, in the order in which they build on each other; none if it has none.
 
@@ -52,14 +49,6 @@ class Registered:
             ImportError: a package that they need is not installed.
         """
         return tuple(resolve_name(self.theorems)()) if self.theorems else ()
-
-    def load_runs(self) -> Any:
-        """The object that explains and judges recorded runs; None if there is none.
-
-        Raises:
-            ImportError: a package that it needs is not installed.
-        """
-        return resolve_name(self.runs) if self.runs else None
 
 
 @cache

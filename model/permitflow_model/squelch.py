@@ -352,5 +352,4 @@ REGISTERED = Registered(
     parameters=Parameters,
     theorems="permitflow_proofs.squelch:theorems",
     flow="squelch",
-    runs="permitflow.testing.subjects.squelch:SUBJECT",
 )

@@ -134,5 +134,4 @@ REGISTERED = Registered(
     parameters=Parameters,
     theorems="permitflow_proofs.stop_and_wait:theorems",
     flow="stop-and-wait",
-    runs="permitflow.testing.subjects.stop_and_wait:SUBJECT",
 )

@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from permitflow.testing.subjects.table import SUBJECTS
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.manifest import Model, module_paths, read_manifest
 from permitflow_model.registry import recorded_as, system_of, systems
@@ -52,8 +53,8 @@ def test_a_name_that_is_registered_leads_to_what_it_says() -> None:
         assert {theorem.module for theorem in registered.load_theorems()} <= {*module_paths(SPEC)}
         assert bool(registered.theorems) == bool(registered.load_theorems())
         assert {registered.probes, registered.steps} <= {"", *module_paths(SPEC)}
-        runs = registered.load_runs()
-        assert runs is None or (runs.system, runs.table.flow) == (registered.system, registered.flow)
+        subject = SUBJECTS[registered.flow]() if registered.flow else None
+        assert subject is None or (subject.system, subject.table.flow) == (registered.system, registered.flow)
 
 
 def test_a_protocol_is_found_by_what_recordings_call_it() -> None:
@@ -90,7 +91,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
         for path in files
         if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
     ]
-    assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py"}
+    assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py", "table.py"}
 
 
 def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:

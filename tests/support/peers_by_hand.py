@@ -17,7 +17,8 @@ from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, Conversation
+from permitflow.transports.buffers import Buffer
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.checksum import Checksums
 from permitflow.transports.codec import (
     EncodedChunks,

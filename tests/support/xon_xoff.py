@@ -5,17 +5,17 @@ The receiver says Off when more than ``value`` rows are in its inbox, and On whe
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from google.protobuf.wrappers_pb2 import BoolValue as Feedback
-from google.protobuf.wrappers_pb2 import Int64Value as Parameters
+from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 
 from permitflow.protocol import flow
 from permitflow.protocol.flow import Flow, Haste, Inbound, Outbound
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
 
-__all__ = ["AT_ONCE_ROWS", "Feedback", "Parameters", "Switch", "XonXoff"]
+__all__ = ["AT_ONCE_ROWS", "Switch", "XonXoff"]
 
 T = TypeVar("T")
 AT_ONCE_ROWS = 1_024
@@ -98,7 +98,6 @@ class Receiver(Inbound[T]):
 
 
 class XonXoffFlow(Flow):
-    wire: ClassVar[str] = __name__
     wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Switch
     table: ClassVar[ActionTable] = ActionTable(
@@ -106,6 +105,11 @@ class XonXoffFlow(Flow):
     )
     outbound: ClassVar[type[Outbound[Any]]] = Sender
     inbound: ClassVar[type[Inbound[Any]]] = Receiver
+
+    @property
+    def wire(self) -> Any:
+        """Standard messages of protobuf: it needs no file of its own."""
+        return SimpleNamespace(Parameters=Int64Value, Feedback=BoolValue)
 
     def complete(self, wishes: Wishes) -> XonXoff:
         """A hundred rows, if nobody says anything."""

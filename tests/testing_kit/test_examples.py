@@ -16,7 +16,8 @@ from permitflow.testing.kit.examples.our_channels import ExchangeChannel, LocalC
 from permitflow.testing.kit.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
 from permitflow.testing.kit.judging import ChannelJudge
 from permitflow.testing.kit.outside import Seen
-from permitflow.testing.kit.rules import Outcome, rulebook_of
+from permitflow.testing.kit.rulebooks.table import rulebook_of
+from permitflow.testing.kit.rules import Outcome
 from tests.support.memory_streams import CountedStream, StreamChannel
 from tools import conformance_table
 

@@ -20,7 +20,8 @@ from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.kit.adapter import Feature
 from permitflow.testing.kit.outside import NOTHING, REFUSED, WITHDRAWN, World
 from permitflow.testing.kit.rulebooks.permits import constants
-from permitflow.testing.kit.rules import Mistake, Report, Rule, flows, rulebook_of
+from permitflow.testing.kit.rulebooks.table import flows, rulebook_of
+from permitflow.testing.kit.rules import Mistake, Report, Rule
 from permitflow.testing.moves import Move
 from permitflow.testing.subjects.permits import CorePair
 from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from permitflow.testing import judge_adapter
-from permitflow.testing.kit.rules import rulebook_of
+from permitflow.testing.kit.rulebooks.table import rulebook_of
 from tests.support.planted_faults import FAULTS, Fault, GateChannel
 
 # These rules ask everything at once, and name nothing; without them a fault is found in a fraction of the time.

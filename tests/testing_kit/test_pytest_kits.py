@@ -16,7 +16,8 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing import ChannelAdapter, ChannelKit, PairKit, RuleBroken, judge_adapter
 from permitflow.testing.kit.examples.queues import QueueChannel
 from permitflow.testing.kit.judging import ChannelJudge
-from permitflow.testing.kit.rules import rulebook_of, selected
+from permitflow.testing.kit.rulebooks.table import rulebook_of
+from permitflow.testing.kit.rules import selected
 
 RULES = rulebook_of("permits").rules
 

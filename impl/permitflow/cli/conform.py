@@ -167,7 +167,7 @@ def _may_be_meant(value: object, *, is_pair: bool) -> bool:
 
 def _rules(flow: str, names: list[str], *, is_pair: bool) -> list[str]:
     """The ids of the rules that are asked for, in the order of the report."""
-    from permitflow.testing.kit.rules import flows, rulebook_of
+    from permitflow.testing.kit.rulebooks.table import flows, rulebook_of
 
     book = rulebook_of(chosen("--flow", [flow], flows(), "flow")[0])
     known = [rule.id for rule in (book.pair_rules if is_pair else book.rules)]

@@ -147,7 +147,7 @@ def _narrow(table: Table, widths: list[int], least: Sequence[int], most: int) ->
 
 def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
     """A run, one line per step; of a long one, the beginning and the end."""
-    from permitflow.pictures.look import look_of
+    from permitflow.pictures.looks.table import look_of
 
     look = look_of(module)
     told = look.row(start)
@@ -167,7 +167,7 @@ def run_table(module: str, start: Any, steps: "Sequence[Step[Any]]") -> Table:
 
 def run_as_json(module: str, start: Any, steps: "Sequence[Step[Any]]") -> list[dict[str, object]]:
     """A run for programs; the first entry is the initial state."""
-    from permitflow.pictures.look import look_of
+    from permitflow.pictures.looks.table import look_of
 
     look = look_of(module)
     first: dict[str, object] = {"action": None, "arguments": [], **look.as_json(start)}

@@ -165,7 +165,7 @@ def explain(
 
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
-    from permitflow.pictures.look import look_of
+    from permitflow.pictures.looks.table import look_of
     from permitflow.pictures.run import recorded_run
     from permitflow.testing.traces import judge
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from permitflow.channels.interface import stream_channels
+from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.cli.options import (
     StreamName,
     folder,
@@ -26,10 +27,11 @@ from permitflow.cli.options import (
 from permitflow.cli.outcomes import ExitCode, Json, requires_extra, unusable
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, StoreError, TransportError
 from permitflow.protocol.compression import Compression
-from permitflow.protocol.flow import Parameters, flow_named, flow_names
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.permits import DEFAULT_ROW_PERMITS, PERMITS, Oversize, kept_parameters
-from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.protocol.table import flow_named, flow_names
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.transports.shared_memory import SameHost
 

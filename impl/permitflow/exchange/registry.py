@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, Unpack, overload
 import pyarrow as pa
 
 from permitflow.channels.interface import stream_channels
+from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
 from permitflow.exchange.bridge_channel import BridgeChannel
 from permitflow.exchange.health import Readiness
@@ -22,7 +23,7 @@ from permitflow.protocol.flow import Parameters
 from permitflow.protocol.names import require_name
 from permitflow.protocol.permits import ChannelParameters, kept_parameters
 from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.replay import DEFAULT_CONSUMER, DEFAULT_KEPT_ROWS, Retention, require_consumers
+from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.same_host import SameHost

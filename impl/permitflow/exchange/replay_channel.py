@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import Stopwatch
-from permitflow.chunks import slices
+from permitflow.chunks import KEPT_CHUNK_ROWS, slices
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -45,7 +45,7 @@ from permitflow.protocol.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.protocol.kept_barriers import KeptBarriers
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.names import require_name
-from permitflow.protocol.replay import DEFAULT_CONSUMER, KEPT_CHUNK_ROWS, MOST_PRODUCERS, ReplayBooks, Retention
+from permitflow.protocol.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.protocol.traffic import KeptRows
 from permitflow.transports.arrow import BatchCodec, owned
 from permitflow.transports.remote_receiver import RemoteReceiver

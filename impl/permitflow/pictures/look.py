@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, cached_property
-from importlib import import_module
-from importlib.util import find_spec
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from permitflow.pictures import svg
 from permitflow.pictures.specification import FalseGuard, Specification, false_guard
 from permitflow_model.kernel.system import Action, Step, System
-from permitflow_model.registry import systems
-from permitflow_model.tla_values import camel_case, format_value, snake_case, state_to_tla
+from permitflow_model.tla_values import camel_case, format_value, state_to_tla
 
 # A drawing's measures, in pixels.
 DRAWING_WIDTH = 1080
@@ -220,15 +217,3 @@ class Look:
     def graph_document(self, parameters: Any, states: Sequence[Any]) -> Document:
         """Further data for the page of a state graph."""
         return {"places": {}}
-
-
-@cache
-def look_of(module: str) -> Look:
-    """The look of the system of a TLA+ module.
-
-    Raises:
-        KeyError: there is no such system.
-    """
-    own = f"permitflow.pictures.looks.{snake_case(module)}"
-    look: Look = import_module(own).LOOK if find_spec(own) else Look(systems()[module].system)
-    return look

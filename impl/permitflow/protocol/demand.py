@@ -223,7 +223,6 @@ class DemandReceiver(MessageReceiver[T]):
 class DemandFlow(Flow):
     """The flow of ``Demand``: both ends count with the smaller numbers."""
 
-    wire: ClassVar[str] = "permitflow.wire.v1.demand_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedDemand
     feedback: ClassVar[type[tuple[Any, ...]]] = Request
     table: ClassVar[ActionTable] = ActionTable(
@@ -244,6 +243,13 @@ class DemandFlow(Flow):
     following: ClassVar[Collection[str]] = ("batch", "initial")
     outbound: ClassVar[type[Outbound[Any]]] = DemandSender
     inbound: ClassVar[type[Inbound[Any]]] = DemandReceiver
+
+    @property
+    def wire(self) -> Any:
+        """Its messages in protobuf."""
+        from permitflow.wire.v1 import demand_pb2
+
+        return demand_pb2
 
 
 DEMAND = DemandFlow()

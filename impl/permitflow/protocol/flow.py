@@ -19,9 +19,6 @@ before any change, and only the flow changes its counts.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -32,7 +29,6 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.protocol.messages import Kind, Message, Offered, PlainChunk, chunk_of
-from permitflow.protocol.names import MOST_NAME_CHARACTERS
 from permitflow.protocol.recording import ActionTable, ParameterValue, Recorder
 
 __all__ = [
@@ -48,10 +44,9 @@ __all__ = [
     "Parameters",
     "Totals",
     "Wishes",
-    "flow_named",
-    "flow_names",
     "given",
     "register",
+    "registered",
     "require_whole",
 ]
 
@@ -142,9 +137,6 @@ class Group:
 class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
-    wire: ClassVar[str]
-    """The module with the protobuf messages ``Parameters``, ``Feedback`` and, if the flow has it, ``Announcement``;
-    their field names are those of ``wishes``, ``feedback`` and ``announcement``."""
     wishes: ClassVar[type[tuple[Any, ...]]]
     feedback: ClassVar[type[tuple[Any, ...]]]
     announcement: ClassVar[type[tuple[Any, ...]] | None] = None
@@ -168,6 +160,15 @@ class Flow(ABC):
     leading: ClassVar[Collection[str]] = ()
     following: ClassVar[Collection[str]] = ()
     """Of a client that states one of ``leading``, these follow from that if it does not state them."""
+
+    @property
+    @abstractmethod
+    def wire(self) -> Any:
+        """What has the protobuf messages ``Parameters``, ``Feedback`` and, if the flow has it, ``Announcement``.
+
+        Their field names are those of ``wishes``, ``feedback`` and ``announcement``.  A module of generated messages is
+        imported here, on first use: a channel inside a process needs no protobuf.
+        """
 
     @property
     def name(self) -> str:
@@ -1098,30 +1099,6 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
     parameters.flow, flow.parameters = flow, parameters
 
 
-def flow_named(name: str) -> Flow:
-    """The flow of this name: a registered one, or one of this package.
-
-    Raises:
-        ParameterMismatchError: no flow has this name.
-    """
-    if name not in _FLOWS and name not in flow_names():
-        raise ParameterMismatchError(
-            name="flow",
-            ours=", ".join(flow_names()),
-            theirs=name[:MOST_NAME_CHARACTERS],
-            rule="must be one that both ends know",
-        )
-    return _FLOWS[name]
-
-
-def flow_names() -> list[str]:
-    """The names of all flows: the registered ones and those of this package."""
-    _import_all()
-    return sorted(_FLOWS)
-
-
-@cache
-def _import_all() -> None:
-    package = __name__.rpartition(".")[0]
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+def registered() -> Mapping[str, Flow]:
+    """The flows whose modules have been imported, by their names."""
+    return _FLOWS

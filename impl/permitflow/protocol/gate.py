@@ -946,7 +946,6 @@ GAUGE_HELP: Mapping[str, str] = {
 class GateFlow(Flow):
     """The flow of ``GateParameters``: both ends count with the smaller numbers; the client says how many inputs."""
 
-    wire: ClassVar[str] = "permitflow.wire.v1.gate_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedGate
     feedback: ClassVar[type[tuple[Any, ...]]] = Grant
     announcement: ClassVar[type[tuple[Any, ...]] | None] = Backlog
@@ -957,6 +956,13 @@ class GateFlow(Flow):
     following: ClassVar[Collection[str]] = ("max_chunk_cost",)
     outbound: ClassVar[type[Outbound[Any]]] = GateSender
     inbound: ClassVar[type[Inbound[Any]]] = GateReceiver
+
+    @property
+    def wire(self) -> Any:
+        """Its messages in protobuf."""
+        from permitflow.wire.v1 import gate_pb2
+
+        return gate_pb2
 
     def agree(self, own: GateParameters, wanted: StatedGate) -> GateParameters:
         """The smaller number wins, but for the inputs of a client's gate.

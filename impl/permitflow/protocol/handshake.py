@@ -7,8 +7,9 @@ from typing import Any
 
 from permitflow.errors import ParameterMismatchError, VersionMismatchError
 from permitflow.protocol.compression import CompressionAnswer
-from permitflow.protocol.flow import Parameters, flow_named
+from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Agreement, Get, Put, SameHostAnswer
+from permitflow.protocol.table import flow_named
 
 PROTOCOL_VERSION = 2
 

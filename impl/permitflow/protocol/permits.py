@@ -18,6 +18,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import (
     InvalidParametersError,
     OversizeChunkError,
@@ -31,7 +32,6 @@ from permitflow.protocol import flow
 from permitflow.protocol.flow import Entries, Flow, Haste, Inbound, Outbound, messages_of, require_whole
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.recording import ActionTable, Recorder
-from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 
 T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
@@ -675,7 +675,6 @@ class PermitFlow(Flow):
     the agreed numbers; an upstream with one configuration and a downstream with another could deadlock.
     """
 
-    wire: ClassVar[str] = "permitflow.wire.v1.permits_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedParameters
     feedback: ClassVar[type[tuple[Any, ...]]] = Permits
     table: ClassVar[ActionTable] = PERMIT_ACTIONS
@@ -686,6 +685,13 @@ class PermitFlow(Flow):
     following: ClassVar[Collection[str]] = ("permit_batch", "max_chunk_cost", "initial_permits")
     outbound: ClassVar[type[Outbound[Any]]] = PermitSender
     inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
+
+    @property
+    def wire(self) -> Any:
+        """Its messages in protobuf."""
+        from permitflow.wire.v1 import permits_pb2
+
+        return permits_pb2
 
     def agree(self, own: ChannelParameters, wanted: StatedParameters) -> ChannelParameters:
         """Reconcile the peer's wishes with the parameters of this end: the smaller number wins.

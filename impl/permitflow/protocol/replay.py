@@ -20,8 +20,6 @@ from permitflow.protocol.names import require_name
 
 __all__ = [
     "DEFAULT_CONSUMER",
-    "DEFAULT_KEPT_ROWS",
-    "KEPT_CHUNK_ROWS",
     "MOST_PRODUCERS",
     "ReplayBooks",
     "Retention",
@@ -30,15 +28,6 @@ __all__ = [
 
 DEFAULT_CONSUMER = "default"
 """The consumer that reads if no name is given."""
-
-DEFAULT_KEPT_ROWS = 1_048_576
-"""The default limit.  A Spark micro-batch holds half of it and takes at least some 0.2 s, even if it is small: two
-channels of 32,768 rows pass 0.15 million rows a second, two of a million rows nearly as many as Spark reads from
-memory: `make streaming-read`, docs/guides/spark-streaming.md.  A limit in rows does not limit bytes: a full channel of
-100-byte rows takes 100 MiB."""
-
-KEPT_CHUNK_ROWS = 32_768
-"""The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 16 MiB at most."""
 
 MOST_PRODUCERS = 65_536
 """The most producer names that a channel remembers, for its lifetime."""

@@ -313,13 +313,19 @@ class SquelchReceiver(MessageReceiver[T]):
 class SquelchFlow(Flow):
     """The flow of ``SquelchParameters``: both ends assume the worse of the two, and the smaller capacity."""
 
-    wire: ClassVar[str] = "permitflow.wire.v1.squelch_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = StatedSquelch
     feedback: ClassVar[type[tuple[Any, ...]]] = Signal
     table: ClassVar[ActionTable] = SQUELCH_ACTIONS
     assumed: ClassVar[Collection[str]] = ("rate", "signal_delay", "data_delay", "repeat", "losses")
     outbound: ClassVar[type[Outbound[Any]]] = SquelchSender
     inbound: ClassVar[type[Inbound[Any]]] = SquelchReceiver
+
+    @property
+    def wire(self) -> Any:
+        """Its messages in protobuf."""
+        from permitflow.wire.v1 import squelch_pb2
+
+        return squelch_pb2
 
     def agree(self, own: SquelchParameters, wanted: StatedSquelch) -> SquelchParameters:
         """The larger rate, delays and losses, and the smaller capacity; the watermarks follow.

@@ -154,7 +154,6 @@ class StopAndWaitReceiver(MessageReceiver[T]):
 class StopAndWaitFlow(Flow):
     """The flow of ``StopAndWait``."""
 
-    wire: ClassVar[str] = "permitflow.wire.v1.stop_and_wait_pb2"
     wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Answer
     table: ClassVar[ActionTable] = ActionTable(
@@ -168,6 +167,13 @@ class StopAndWaitFlow(Flow):
 
     outbound: ClassVar[type[Outbound[Any]]] = StopAndWaitSender
     inbound: ClassVar[type[Inbound[Any]]] = StopAndWaitReceiver
+
+    @property
+    def wire(self) -> Any:
+        """Its messages in protobuf."""
+        from permitflow.wire.v1 import stop_and_wait_pb2
+
+        return stop_and_wait_pb2
 
 
 STOP_AND_WAIT = StopAndWaitFlow()

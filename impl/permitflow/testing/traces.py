@@ -7,7 +7,8 @@ from typing import Any
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.protocol.recording import End
-from permitflow.testing.subjects import Explanation, Peaks, Subject, Watch, subject_of
+from permitflow.testing.subjects import Explanation, Peaks, Subject, Watch
+from permitflow.testing.subjects.table import subject_of
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace, Trace
 from permitflow_model.kernel.replay import Blocked, Replay, World, replay

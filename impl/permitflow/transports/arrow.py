@@ -27,7 +27,7 @@ from permitflow.transports.arrow_metadata import (
     checking_schema,
     stream_messages,
 )
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 from permitflow.transports.schemas import OF_BATCH, facts_of, require_equal_schemas
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how

@@ -17,7 +17,7 @@ import pyarrow as pa
 from xxhash import xxh32_intdigest
 
 from permitflow.protocol.compression import UNCOMPRESSED, Codec, CompressionAnswer
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 
 # LZ4's largest possible ratio.
 MOST_EXPANSION = 256

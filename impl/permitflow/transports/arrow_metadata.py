@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 
 MAX_SCHEMA_BYTES = 1 << 20
 """The longest serialised schema: a hundred bytes for each of the most fields."""

@@ -5,14 +5,10 @@ import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from permitflow.errors import PermitflowError
-
-Buffer: TypeAlias = bytes | memoryview
-
-Received: TypeAlias = Buffer
-"""A received message.  A view may lie in shared memory, which the sender reuses once no object refers to it."""
+from permitflow.transports.buffers import Buffer, Received
 
 
 class Listener(Protocol):

@@ -14,7 +14,7 @@ from struct import Struct
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from permitflow.errors import AlteredMessageError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.buffers import Buffer, Received
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 # As protobuf writes the field `fixed64 checksum`: its number and type in one byte, then eight bytes.

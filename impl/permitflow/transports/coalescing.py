@@ -18,7 +18,7 @@ from permitflow.protocol.frames import Announcement, Chunks, Data, UpstreamFrame
 from permitflow.protocol.messages import Message
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import compressed
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 from permitflow.transports.codec import (
     FULL_MESSAGE_BYTES,
     EncodedChunks,

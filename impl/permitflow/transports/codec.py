@@ -33,7 +33,7 @@ from permitflow.protocol.frames import (
 )
 from permitflow.protocol.messages import Kind, Message
 from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.buffers import Buffer, Received
 from permitflow.transports.protobuf_fields import LENGTH_DELIMITED, fields, varint
 from permitflow.transports.protobuf_values import decode_feedback, encode_feedback, read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb

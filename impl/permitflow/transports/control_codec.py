@@ -25,7 +25,7 @@ from permitflow.protocol.control import (
     Published,
 )
 from permitflow.protocol.traffic import Statistics
-from permitflow.transports.carrier import Received
+from permitflow.transports.buffers import Received
 from permitflow.transports.checksum import CHECKSUM_BYTES, checked, with_checksum
 from permitflow.transports.protobuf_fields import LENGTH_DELIMITED, fields, varint
 from permitflow.transports.protobuf_values import read_many, read_value, write_value

@@ -51,7 +51,8 @@ from permitflow.protocol.traffic import Statistics
 from permitflow.transports import grpc_calls, tcp
 from permitflow.transports.addresses import is_tcp
 from permitflow.transports.arrow_compression import available_codecs
-from permitflow.transports.carrier import Conversation, Received
+from permitflow.transports.buffers import Received
+from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import encode_request, read_answer
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds

@@ -13,7 +13,8 @@ from typing import TypeAlias, TypeVar
 import grpc
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
-from permitflow.transports.carrier import Buffer, Carrier, Listener
+from permitflow.transports.buffers import Buffer
+from permitflow.transports.carrier import Carrier, Listener
 from permitflow.transports.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
 from permitflow.transports.deadlines import SILENCE_SECONDS
 from permitflow.transports.final_status import FinalStatus

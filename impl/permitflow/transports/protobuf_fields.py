@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 
 # A field begins with its number and its type, together one byte for the first fifteen numbers.
 LENGTH_DELIMITED = 2

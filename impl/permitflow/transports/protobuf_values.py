@@ -6,7 +6,6 @@ The description of chunks is coded by hand, in ``codec``.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
-from importlib import import_module
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,8 +16,9 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError, Un
 from permitflow.protocol import control, frames, traffic
 from permitflow.protocol.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.protocol.control import ChannelState
-from permitflow.protocol.flow import AnyAnnouncement, AnyFeedback, Flow, Parameters, Wishes, flow_named
+from permitflow.protocol.flow import AnyAnnouncement, AnyFeedback, Flow, Parameters, Wishes
 from permitflow.protocol.frames import EndOutcome
+from permitflow.protocol.table import flow_named
 from permitflow.transports.schemas import facts_of, read_schema
 from permitflow.transports.texts import TEXT_RULE, sendable
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -100,9 +100,9 @@ class _FlowMessages(NamedTuple):
 
 @cache
 def _messages_of(flow: Flow) -> _FlowMessages:
-    module = import_module(flow.wire)
-    announcement = None if flow.announcement is None else module.Announcement
-    messages = _FlowMessages(module.Parameters, module.Feedback, announcement)
+    wire = flow.wire
+    announcement = None if flow.announcement is None else wire.Announcement
+    messages = _FlowMessages(wire.Parameters, wire.Feedback, announcement)
     for message, kind in zip(messages, (flow.wishes, flow.feedback, flow.announcement), strict=True):
         if message is not None:
             _learn(message, kind)

@@ -28,7 +28,8 @@ from permitflow.protocol.frames import Agreement, Failure, Get, Put
 from permitflow.protocol.session import DownstreamSession, State, UpstreamSession
 from permitflow.transports.arrow import BatchCodec
 from permitflow.transports.arrow_compression import available_codecs, log_answer
-from permitflow.transports.carrier import Buffer, Carrier, Ear, Received
+from permitflow.transports.buffers import Buffer, Received
+from permitflow.transports.carrier import Carrier, Ear
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.transports.schemas import OF_CONSUMER, read_schema, require_equal_schemas
 from permitflow.transports.wire_errors import copy_error, decode_error, encode_error, forget_frames, told_reason

@@ -24,7 +24,7 @@ from permitflow.protocol.frames import (
 from permitflow.protocol.messages import Message
 from permitflow.protocol.session import DownstreamSession, State
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.buffers import Buffer, Received
 from permitflow.transports.codec import (
     LONE_BODY_AT,
     EncodedChunks,

@@ -22,7 +22,7 @@ from permitflow.errors import (
 from permitflow.protocol.frames import Agreement, Cancel, EndOutcome, Failure, Feedback
 from permitflow.protocol.messages import Kind, Message
 from permitflow.protocol.session import State, UpstreamSession
-from permitflow.transports.carrier import Buffer, Received
+from permitflow.transports.buffers import Buffer, Received
 from permitflow.transports.coalescing import MessageWriter, collected_rows, rows_in_message
 from permitflow.transports.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.transports.joined import JoinedChunks

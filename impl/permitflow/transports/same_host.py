@@ -14,7 +14,8 @@ from typing import NamedTuple
 from permitflow.errors import PeerGoneError, PermitflowError, SameHostError, TransportError, UndecodableDataError
 from permitflow.protocol.frames import SameHostAnswer, SameHostOffer
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
-from permitflow.transports.carrier import Buffer, Carrier, Ear, Listener, Received
+from permitflow.transports.buffers import Buffer, Received
+from permitflow.transports.carrier import Carrier, Ear, Listener
 from permitflow.transports.checksum import Checksums
 from permitflow.transports.shared_memory import SameHost
 from permitflow.transports.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest

@@ -20,7 +20,8 @@ from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, 
 from permitflow.transports.addresses import parsed
 from permitflow.transports.arrow import MAX_MESSAGE_BYTES
 from permitflow.transports.arrow_metadata import MAX_SCHEMA_BYTES
-from permitflow.transports.carrier import Buffer, Received, SocketCarrier
+from permitflow.transports.buffers import Buffer, Received
+from permitflow.transports.carrier import SocketCarrier
 from permitflow.transports.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.transports.control_codec import MOST_REQUEST_BYTES
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS

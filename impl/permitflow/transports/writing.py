@@ -7,7 +7,8 @@ carrier takes more.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from permitflow.transports.carrier import Buffer, Carrier, Received
+from permitflow.transports.buffers import Buffer, Received
+from permitflow.transports.carrier import Carrier
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 _ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.replay_channel import ReplayChannel
@@ -15,7 +16,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.protocol.demand import Demand
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS, Retention
+from permitflow.protocol.replay import Retention
 from permitflow.protocol.stop_and_wait import StopAndWait
 from permitflow.transports.grpc_aio import control, get, put
 from tests.support.kept_rows import SCHEMA, numbers, read, rows

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from permitflow.pictures.document import document_of
-from permitflow.pictures.look import COMMON_WORDS, look_of
+from permitflow.pictures.look import COMMON_WORDS
 from permitflow.pictures.looks.stop_and_wait import LOOK
+from permitflow.pictures.looks.table import look_of
 from permitflow.pictures.run_page import page_of, storyboard
 from permitflow.pictures.specification import guards_of
 from permitflow.pictures.state_graph import graph_document, graph_drawing, graph_page, reachable

@@ -7,13 +7,14 @@ import pytest
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, UnexpectedFrameError
 from permitflow.protocol.demand import Demand
-from permitflow.protocol.flow import Flow, Parameters, Totals, flow_named, register
+from permitflow.protocol.flow import Flow, Parameters, Totals, register
 from permitflow.protocol.frames import Agreement, Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION, agree, stated, verify
 from permitflow.protocol.messages import Kind
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Oversize
 from permitflow.protocol.squelch import SquelchParameters
 from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
+from permitflow.protocol.table import flow_named
 from tests.support.xon_xoff import XonXoff
 
 FLOWS: dict[str, Parameters] = {
@@ -46,6 +47,7 @@ def test_no_two_flows_have_the_same_name() -> None:
 
     class Impostor(Flow):
         name = "permits"
+        wire = None
 
         def complete(self, wishes: Any) -> Others:
             return Others()

@@ -12,7 +12,8 @@ from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.protocol.frames import Get
 from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.transports.carrier import Carrier, Conversation, Ear, Received
+from permitflow.transports.buffers import Received
+from permitflow.transports.carrier import Carrier, Conversation, Ear
 from permitflow.transports.connection import GET_STREAM
 from permitflow.transports.grpc_calls import Context, ServerCall, calling
 from permitflow.transports.remote_receiver import RemoteReceiver

@@ -14,7 +14,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION
 from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
 from permitflow.protocol.session import UpstreamSession
 from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 from permitflow.transports.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from permitflow.transports.joined import JoinedChunks
 from permitflow.transports.remote_sender import RemoteSender

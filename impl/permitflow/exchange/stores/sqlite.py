@@ -18,6 +18,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from permitflow.chunks import KEPT_CHUNK_ROWS
 from permitflow.errors import (
     LocalProtocolError,
     StoreLeftoverError,
@@ -29,9 +30,8 @@ from permitflow.exchange.stores.store import ChannelStore, KeptChannel, Publishe
 from permitflow.protocol.control import ChannelState, KeptBarrier
 from permitflow.protocol.flow import Parameters
 from permitflow.protocol.frames import Staging
-from permitflow.protocol.replay import KEPT_CHUNK_ROWS
 from permitflow.transports.arrow import BatchCodec, joined, runs
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 from permitflow.transports.schemas import OF_STORE, read_schema, require_equal_schemas
 
 __all__ = ["SqliteStore"]

@@ -19,6 +19,7 @@ from permitflow.testing.kit.bounded import BoundedAdapter, Habits, MakeBounded, 
 from permitflow.testing.kit.cancelling import SEND, SEND_BARRIER, TAKE, cancel_everywhere
 from permitflow.testing.kit.leading import walk_graphs
 from permitflow.testing.kit.probes import Probing
+from permitflow.testing.kit.rulebooks.table import rulebook_of
 from permitflow.testing.kit.rules import (
     FEW,
     MakeAdapter,
@@ -32,7 +33,6 @@ from permitflow.testing.kit.rules import (
     counted,
     place_of,
     raising,
-    rulebook_of,
     selected,
 )
 from permitflow.testing.kit.whole_runs import abort_run, cancelled_end_run, end_run, observe_run, record_run

@@ -10,7 +10,8 @@ from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.kit.adapter import ChannelAdapter, Feature
 from permitflow.testing.kit.bounded import close_runner, new_loop
 from permitflow.testing.kit.judging import PERMITS, RANDOM_RUNS, ChannelJudge, PairJudge
-from permitflow.testing.kit.rules import Outcome, Rule, Rulebook, RuleVerdict, rulebook_of
+from permitflow.testing.kit.rulebooks.table import rulebook_of
+from permitflow.testing.kit.rules import Outcome, Rule, Rulebook, RuleVerdict
 from permitflow.testing.moves import PairAdapter
 
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from textwrap import indent
 from traceback import extract_tb, format_exception
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -250,24 +248,6 @@ class Rulebook(ABC):
         if not issubclass(kind, self.outside):
             kind = type(kind.__name__, (kind, self.outside), {})
         return kind(parameters, hops=hops, mistaken=actions)
-
-
-def flows() -> list[str]:
-    """The names of the flows that have a rulebook."""
-    package = import_module("permitflow.testing.kit.rulebooks")
-    return sorted(module.name.replace("_", "-") for module in iter_modules(package.__path__))
-
-
-def rulebook_of(flow: str) -> Rulebook:
-    """The rulebook of a flow.
-
-    Raises:
-        InvalidParametersError: the flow has none.
-    """
-    if flow not in flows():
-        raise InvalidParametersError(name="flow", value=flow, rule=f"must be one of {', '.join(flows())}")
-    book: Rulebook = import_module(f"permitflow.testing.kit.rulebooks.{flow.replace('-', '_')}").RULEBOOK
-    return book
 
 
 def selected(rules: Sequence[Rule], only: Collection[str]) -> tuple[Rule, ...]:

@@ -1,19 +1,17 @@
 """Protocols as runs of them are judged: what joins a recording's name for a protocol to the model of it.
 
-One file for each, with a ``SUBJECT``, which the protocol's model registers.
+One file for each, with a ``SUBJECT``; ``table`` lists them.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from permitflow.errors import TraceMismatchError
 from permitflow.protocol.recording import ENDS, ActionTable, End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.replay import Interpretation, StepByStep, World
 from permitflow_model.kernel.system import System
-from permitflow_model.registry import recorded_as
 
 UNLIMITED = 2**62
 """Messages that may wait at once in a real run."""
@@ -130,19 +128,3 @@ class Subject:
     """Rows of the messages that wait."""
     watch: Callable[[Any], Watch] | None = None
     """Takes the constants."""
-
-
-def subject_of(channel: ChannelTrace) -> Subject:
-    """The protocol that was recorded.
-
-    Raises:
-        TraceMismatchError: nothing is known of it, or it tells other things than are known.
-    """
-    flow = channel.table.flow
-    registered = recorded_as(flow)
-    subject: Subject | None = None if registered is None else registered.load_runs()
-    if subject is None:
-        raise TraceMismatchError(channel=channel.channel, reason=f"no model of the protocol {flow!r} is known")
-    if subject.table != channel.table:
-        raise TraceMismatchError(channel=channel.channel, reason=f"it tells other things than the model of {flow!r}")
-    return subject

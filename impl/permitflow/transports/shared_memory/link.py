@@ -13,7 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
-from permitflow.transports.carrier import Buffer, SocketCarrier
+from permitflow.transports.buffers import Buffer
+from permitflow.transports.carrier import SocketCarrier
 from permitflow.transports.shared_memory.region import forget_in_children
 from permitflow.transports.shared_memory.ring import ALIGNMENT_BYTES, Place, RingReader, RingWriter
 

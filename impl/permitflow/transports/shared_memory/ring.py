@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from permitflow.errors import UndecodableDataError
-from permitflow.transports.carrier import Buffer
+from permitflow.transports.buffers import Buffer
 from permitflow.transports.shared_memory.region import Region
 
 ALIGNMENT_BYTES = 64

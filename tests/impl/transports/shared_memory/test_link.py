@@ -98,7 +98,8 @@ FORKING = """
 import asyncio, contextlib, os
 import pyarrow as pa
 from tests.support.carriers import memory_ends
-from permitflow.transports.carrier import Buffer, Conversation, Ear
+from permitflow.transports.buffers import Buffer
+from permitflow.transports.carrier import Conversation, Ear
 from permitflow.transports.same_host import SHARED_MEMORY, HostCarrier, Meeting
 from permitflow.transports.shared_memory.link import AsyncioLink
 

@@ -16,7 +16,7 @@ from permitflow.protocol.messages import Kind
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.testing.core_pair import FlowPair
 from permitflow.testing.kit.adapter import Aborted, ChannelAdapter, Ended, Received, Refused
-from permitflow.testing.kit.rules import rulebook_of
+from permitflow.testing.kit.rulebooks.table import rulebook_of
 from permitflow.transports.grpc_aio import get, put
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
