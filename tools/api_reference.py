@@ -60,7 +60,6 @@ MODULES = {
     "permitflow.checking": "proofs",
     "permitflow.pictures.own": "",
     "permitflow.testing": "testing",
-    "permitflow.testing.reactive_streams": "testing",
     "permitflow_model.kernel.system": "",
     "permitflow_model.kernel.explore": "",
     "permitflow_model.kernel.liveness": "",

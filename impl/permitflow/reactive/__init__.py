@@ -1,7 +1,7 @@
 """Reactive Streams: publishers over everything that stages read, and any publisher as a source of stages.
 
-The rules are those of https://github.com/reactive-streams/reactive-streams-jvm; ``permitflow.testing.reactive_streams``
-tests them.  This module loads the standard library only.
+The rules are those of https://github.com/reactive-streams/reactive-streams-jvm.  This module loads the standard
+library only.
 """
 
 from permitflow.reactive.interfaces import Processor, Publisher, Subscriber, Subscription

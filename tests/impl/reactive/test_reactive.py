@@ -1,6 +1,6 @@
 """What publishers and subscribers over stages and channels promise besides the rules of Reactive Streams.
 
-tests/testing_kit/test_reactive_streams.py tests the rules.
+``test_rules.py`` tests the rules.
 """
 
 import asyncio
