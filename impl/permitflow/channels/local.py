@@ -7,16 +7,17 @@ wait does not yield to the loop: a sender runs until the permits are spent, a re
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Generic, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar
 
 from permitflow.callables import require_plain
 from permitflow.channels.receiving import ReceivingEnd
+from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, ReceiveLine, SendLine, Stopwatch
-from permitflow.chunks import rows_of, sized_slices, tail, whole_rows
+from permitflow.chunks import rows_of, sized_slices, whole_rows
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
@@ -164,25 +165,6 @@ class _Channel(Generic[T]):
         self.sender.on_feedback(said)
         if self._stopped.running:
             self._stopped.follow(self.sender.is_stopped)
-
-    def send_pieces(self, pieces: Iterable[tuple[T, int]]) -> None:
-        """Send a chunk in pieces, which may all leave now."""
-        for piece, rows in pieces:
-            self.sender.offer(Kind.CHUNK, piece, rows)
-            self.takers.deliver(self.sender.send_oldest())
-        self._bring_back()
-
-    def send_barrier(self, payload: T) -> None:
-        """Send a barrier now.
-
-        Raises:
-            WouldBlock: it may not leave now.
-        """
-        if not self.sender.admits_barrier():
-            raise WouldBlock(self.sender.lack(Kind.BARRIER))
-        self.sender.offer(Kind.BARRIER, payload)
-        self._deliver(self.sender.send_oldest())
-        self._bring_back()
 
     async def leave(self, parked: ParkedSend[T]) -> None:
         """Wait until a queued send has left, or was refused; a cancellation withdraws it."""
@@ -370,7 +352,7 @@ class _LocalEnd(Generic[T]):
         return self
 
 
-class LocalSender(_LocalEnd[T]):
+class LocalSender(_LocalEnd[T], SendingEnd[T]):
     """The sending end; ``SendEnd`` documents each method."""
 
     def __init__(self, channel: _Channel[T]) -> None:
@@ -380,48 +362,17 @@ class LocalSender(_LocalEnd[T]):
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, whole or not at all."""
-        rows = rows_of(chunk) if rows is None else whole_rows(rows)
-        if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
-            return
-        pieces = self._pieces(chunk, rows)
-        self._require_open(chunk)
-        if waiting := self._channel.waiting_sends:
-            raise WouldBlock(f"{waiting} sends wait before this one")
-        sizes = [size for _, size in pieces]
-        if self._core.admits(sizes) < len(sizes):
-            raise WouldBlock(self._core.lack(Kind.CHUNK, sizes))
-        self._channel.send_pieces(pieces)
+        if not self._send_one(chunk, rows):
+            super().send_nowait(chunk, rows)
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk; wait until there are permits for it."""
-        rows = rows_of(chunk) if rows is None else whole_rows(rows)
-        if self._channel.accepts and self._channel.send_now((chunk,), (rows,)):
-            return
-        parked = self._park(chunk, rows)
-        await self._channel.leave(parked)
-        if parked.is_refused:
-            raise self._channel.refusal(tail(chunk, parked.sent_rows))
+        if not self._send_one(chunk, rows):
+            await super().send(chunk, rows)
 
-    async def send_many(self, chunks: deque[T]) -> None:
-        """Send all chunks of a queue, from the left, until it is empty."""
-        while chunks:
-            if not self._channel.accepts:
-                raise self._channel.refusal(chunks)
-            for _ in range(self._send_first(chunks)):
-                chunks.popleft()
-            if not chunks:
-                return
-            chunk = chunks[0]
-            parked = self._park(chunk, rows_of(chunk))
-            try:
-                await self._channel.leave(parked)
-            finally:
-                if parked.sent:
-                    chunks.popleft()
-            if parked.is_refused:
-                if parked.sent:
-                    chunks.appendleft(tail(chunk, parked.sent_rows))
-                raise self._channel.refusal(chunks)
+    def _send_one(self, chunk: T, rows: int | None) -> bool:
+        rows = rows_of(chunk) if rows is None else whole_rows(rows)
+        return self._channel.accepts and self._channel.send_now((chunk,), (rows,)) > 0
 
     @property
     def sendable_rows(self) -> int:
@@ -432,8 +383,8 @@ class LocalSender(_LocalEnd[T]):
         """Send chunks, each with its number of rows, from the first on, until one may not leave; return how many."""
         return self._channel.send_now(chunks, rows) if self._channel.accepts else 0
 
-    def _send_first(self, chunks: Iterable[T]) -> int:
-        """As ``send_at_once``; stops at a chunk whose rows cannot be counted."""
+    def _send_first(self, chunks: deque[T]) -> int:
+        # It stops at a chunk whose rows cannot be counted.
         first: list[T] = []
         sizes: list[int] = []
         left = self._core.room_rows
@@ -449,42 +400,38 @@ class LocalSender(_LocalEnd[T]):
         # Counting a chunk's rows runs its code, which may have sent messages or closed the channel.
         return self._channel.send_now(first, sizes) if self._channel.accepts else 0
 
-    def _park(self, chunk: T, rows: int) -> ParkedSend[T]:
-        """Queue a chunk that must be split or must wait; pieces that may leave now have left."""
-        pieces = self._pieces(chunk, rows)
-        self._require_open(chunk)
-        return self._channel.park(*(self._core.offer(Kind.CHUNK, piece, size) for piece, size in pieces))
-
-    def _pieces(self, chunk: T, rows: int) -> list[tuple[T, int]]:
+    def _cut(self, chunk: T, rows: int | None) -> Pieces[T]:
+        rows = rows_of(chunk) if rows is None else whole_rows(rows)
         most = self.parameters.most_rows
         if most is None or rows <= most:
             return [(chunk, rows)]
         return sized_slices(chunk, rows, most)
 
-    def send_barrier_nowait(self, payload: object = None) -> None:
-        """Send a barrier now."""
-        self._require_open(payload)
-        if waiting := self._channel.waiting_sends:
-            raise WouldBlock(f"{waiting} sends wait before this one")
-        self._channel.send_barrier(cast("T", payload))  # Message.kind tells that it is not a chunk
+    def _queue(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+        return self._core.offer(kind, payload, rows)
 
-    async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until every message before it has left, and there is a barrier permit."""
-        self._require_open(payload)
-        parked = self._channel.park(self._core.offer(Kind.BARRIER, cast("T", payload)))
+    def _offer_watermark(self, value: T) -> None:
+        self._core.offer_watermark(value)
+
+    def _line_up(self, offered: Sequence[Offered[T]]) -> ParkedSend[T]:
+        return self._channel.park(*offered)
+
+    async def _leave(self, parked: ParkedSend[T]) -> None:
         await self._channel.leave(parked)
-        if parked.is_refused:
-            raise self._channel.refusal(payload)
 
-    def send_watermark(self, value: object) -> None:
-        """Announce a watermark; never waits."""
-        self._require_open(value)
-        self._core.offer_watermark(cast("T", value))
+    def _advance(self) -> None:
         self._channel.advance()
 
-    def _require_open(self, undelivered: object) -> None:
-        if not self._channel.accepts:
-            raise self._channel.refusal(undelivered)
+    @property
+    def _waiting_sends(self) -> int:
+        return self._channel.waiting_sends
+
+    @property
+    def _is_open(self) -> bool:
+        return self._channel.accepts
+
+    def _refusal(self, undelivered: object) -> PermitflowError:
+        return self._channel.refusal(undelivered)
 
     def end_nowait(self) -> None:
         """End the stream: ``end`` for callers that cannot await.

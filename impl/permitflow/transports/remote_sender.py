@@ -9,18 +9,17 @@ from typing import cast
 
 import pyarrow as pa
 
+from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, SendLine, Stopwatch
-from permitflow.chunks import tail
 from permitflow.errors import (
     ChannelCancelledError,
     ChannelClosedError,
     InvalidParametersError,
     PermitflowError,
-    WouldBlock,
 )
 from permitflow.protocol.frames import Agreement, Cancel, EndOutcome, Failure, Feedback
-from permitflow.protocol.messages import Kind, Message
+from permitflow.protocol.messages import Kind, Message, Offered
 from permitflow.protocol.session import State, UpstreamSession
 from permitflow.transports.buffers import Buffer, Received
 from permitflow.transports.coalescing import MessageWriter, collected_rows, rows_in_message
@@ -38,7 +37,7 @@ _LAST_STATES = (State.ENDED, State.CLOSED, State.FAILED)
 """Frames behind which no other is posted."""
 
 
-class RemoteSender(RemoteEnd[UpstreamSession[object]]):
+class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]]):
     """The end into which record batches go; see ``SendEnd`` for what each method promises."""
 
     END = "sender"
@@ -64,59 +63,18 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
 
     # Sending.
 
-    def send_nowait(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
-        """Send a chunk now, all of it or nothing."""
-        pieces = self._pieces(chunk, rows)
-        self._require_first()
-        sizes = [piece.num_rows for piece in pieces]
-        if self._core.admits(sizes) < len(sizes):
-            raise WouldBlock(self._core.lack(Kind.CHUNK, sizes))
-        self._park(pieces)
+    def _send_one(self, chunk: pa.RecordBatch, rows: int | None) -> bool:
+        if rows is not None or not self._post_first((chunk,)):
+            return False
+        self._writing.soon()
+        return True
 
-    async def send(self, chunk: pa.RecordBatch, rows: int | None = None) -> None:
-        """Send a chunk; wait until its permits are here."""
-        await self._make_room()
-        if rows is None and self._send_first((chunk,)):
+    def _send_first(self, chunks: deque[pa.RecordBatch]) -> int:
+        # One more than may leave if all are as long as the first.
+        most = 1 + self.sendable_rows // max(1, getattr(chunks[0], "num_rows", 1))
+        if sent := self._post_first(tuple(islice(chunks, most))):
             self._writing.soon()
-            return
-        parked = self._park(self._pieces(chunk, rows))
-        await self._leave(parked)
-        if parked.is_refused:
-            raise self._refusal(tail(chunk, parked.sent_rows))
-
-    async def send_many(self, chunks: deque[pa.RecordBatch]) -> None:
-        """Send all chunks of a queue, from the left, until it is empty."""
-        try:
-            await self._send_all(chunks)
-        finally:
-            if chunks and self._batches is not None:
-                self._core.expect(())
-
-    async def _send_all(self, chunks: deque[pa.RecordBatch]) -> None:
-        while chunks:
-            await self._make_room()
-            # One more than may leave if all are as long as the first.
-            most = 1 + self.sendable_rows // max(1, getattr(chunks[0], "num_rows", 1))
-            if sent := self._send_first(tuple(islice(chunks, most))):
-                self._writing.soon()
-                for _ in range(sent):
-                    chunks.popleft()
-                continue
-            chunk = chunks[0]
-            pieces = self._codec.cut(chunk, self.parameters.most_rows)
-            self._require_open(chunks)
-            if self._core.gets_room_by_backlog:
-                self._core.expect([getattr(each, "num_rows", 1) for each in islice(chunks, _MOST_EXPECTED)])
-            parked = self._park(pieces)
-            try:
-                await self._leave(parked)
-            finally:
-                if parked.sent:
-                    chunks.popleft()
-            if parked.is_refused:
-                if parked.sent_rows:
-                    chunks.appendleft(tail(chunk, parked.sent_rows))
-                raise self._refusal(chunks)
+        return sent
 
     def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int]) -> int:
         """Send and write the first chunks that may leave now and are worth a message; return how many.
@@ -126,7 +84,7 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         """
         if self._posted_rows >= self._collected_rows:
             return 0
-        if sent := self._send_first(chunks):
+        if sent := self._post_first(chunks):
             self._writing.now()
         return sent
 
@@ -186,12 +144,11 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         finally:
             self._in_line -= 1
 
-    def _require_first(self) -> None:
-        """Require that no task waits to send; raises as ``send_nowait``."""
-        if waiting := len(self._line.parked) + self._in_line:
-            raise WouldBlock(f"{waiting} sends wait before this one")
+    @property
+    def _waiting_sends(self) -> int:
+        return len(self._line.parked) + self._in_line
 
-    def _send_first(self, chunks: Sequence[pa.RecordBatch]) -> int:
+    def _post_first(self, chunks: Sequence[pa.RecordBatch]) -> int:
         """Send the first chunks that may leave now and fill a message; return how many.
 
         The caller triggers the writing.  None leave while others wait, or unless the stream is open.
@@ -215,15 +172,27 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
         self._posted_rows += sum(rows[:sent])
         return sent
 
-    def _park(self, pieces: Iterable[pa.RecordBatch]) -> ParkedSend[object]:
-        return self._line.park(*(self._session.offer(Kind.CHUNK, piece, piece.num_rows) for piece in pieces))
-
-    def _pieces(self, chunk: pa.RecordBatch, rows: int | None) -> list[pa.RecordBatch]:
+    def _cut(self, chunk: pa.RecordBatch, rows: int | None) -> Pieces[pa.RecordBatch]:
         pieces = self._codec.cut(chunk, self.parameters.most_rows)
-        self._require_open(chunk)
         if rows not in (None, chunk.num_rows):
             raise InvalidParametersError(name="rows", value=rows, rule=f"must be the batch's own {chunk.num_rows}")
-        return pieces
+        return [(piece, piece.num_rows) for piece in pieces]
+
+    def _queue(self, kind: Kind, payload: object, rows: int = 0) -> Offered[object]:
+        return self._session.offer(kind, payload, rows)
+
+    def _offer_watermark(self, value: object) -> None:
+        self._session.offer_watermark(value)
+
+    def _line_up(self, offered: Sequence[Offered[object]]) -> ParkedSend[object]:
+        return self._line.park(*offered)
+
+    def _expect(self, chunks: deque[pa.RecordBatch]) -> None:
+        if self._batches is not None and self._core.gets_room_by_backlog:
+            self._core.expect([getattr(each, "num_rows", 1) for each in islice(chunks, _MOST_EXPECTED)])
+
+    def _check_marker(self, payload: object, name: str) -> None:
+        checked_marker(payload, name=name)
 
     async def _leave(self, parked: ParkedSend[object]) -> None:
         if parked.is_over:
@@ -234,33 +203,6 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
             await self._line.leave(parked)
         finally:
             self._advance()
-
-    def send_barrier_nowait(self, payload: object = None) -> None:
-        """Send a barrier now."""
-        checked_marker(payload, name="barrier")
-        self._require_open(payload)
-        self._require_first()
-        if not self._core.admits_barrier():
-            raise WouldBlock(self._core.lack(Kind.BARRIER))
-        self._line.park(self._session.offer(Kind.BARRIER, payload))
-
-    async def send_barrier(self, payload: object = None) -> None:
-        """Send a barrier; wait until earlier messages have left and a barrier permit is here."""
-        checked_marker(payload, name="barrier")
-        # Earlier chunks may wait too: without this, the barrier would overtake them.
-        await self._make_room()
-        self._require_open(payload)
-        parked = self._line.park(self._session.offer(Kind.BARRIER, payload))
-        await self._leave(parked)
-        if parked.is_refused:
-            raise self._refusal(payload)
-
-    def send_watermark(self, value: object) -> None:
-        """Announce a watermark; never waits."""
-        checked_marker(value, name="watermark")
-        self._require_open(value)
-        self._session.offer_watermark(value)
-        self._advance()
 
     def _advance(self) -> None:
         """Send the waiting messages that may leave.
@@ -321,11 +263,6 @@ class RemoteSender(RemoteEnd[UpstreamSession[object]]):
     def _is_open(self) -> bool:
         is_alive = self._failure is None and not self._is_closed
         return is_alive and self._session.state is _OPEN and not self._session.is_ending
-
-    def _require_open(self, undelivered: object) -> None:
-        if self._is_open:
-            return
-        raise self._refusal(undelivered)
 
     def _refusal(self, undelivered: object) -> PermitflowError:
         closed = ChannelClosedError(end=self.END, undelivered=undelivered)
