@@ -8,7 +8,7 @@ so many calls, for less.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
@@ -288,6 +288,76 @@ class ReceiveEnd(Protocol[T]):
 
     def statistics(self) -> ChannelStatistics:
         """A snapshot of this end's counts."""
+        ...
+
+
+class BulkSend(SendEnd[T], Protocol[T]):
+    """A sending end for those that pass on what is at hand elsewhere, such as the exchange's bridge."""
+
+    @property
+    def sendable_rows(self) -> int:
+        """About how many rows may leave now and are worth passing to ``send_at_once``."""
+        ...
+
+    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+        """Send the first chunks that may leave now; return how many.
+
+        None leave if the end is closed, while others wait, or while much is still to be written.  For a chunk that
+        does not leave, ``send`` waits, cuts it, or raises the reason.
+
+        Args:
+            chunks: from the oldest on.
+            rows: of each chunk.
+
+        Spec: OfferChunk, SendChunk.
+        """
+        ...
+
+    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = ...) -> bool:
+        """Wait while a chunk lacks only room, and return True; False at once if ``send`` has to handle it.
+
+        This wait has no place in the line of sends: an end that several tasks may share returns False.
+        ``statistics`` counts the wait.
+
+        Args:
+            rows: of the chunk.
+            at_hand: the rows of this chunk and of those behind it, which will be sent next.
+        """
+        ...
+
+
+class BulkReceive(ReceiveEnd[T], Protocol[T]):
+    """A receiving end for those that look at the chunks here, and consume them once they have left elsewhere."""
+
+    async def until_takeable(self) -> None:
+        """Wait until this task may take the oldest message; it takes none, and no other task runs before it can.
+
+        Raises:
+            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
+        """
+        ...
+
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
+        """The oldest chunks before the first other message, and the rows of each; they stay here.
+
+        Empty while the application holds a message.  Messages that belong to waiting tasks are not among them.
+
+        Args:
+            most: chunks.
+            most_rows: about the most rows: the number of chunks is at most this, divided by the rows of the first
+                chunk, plus one.
+        """
+        ...
+
+    def pass_by(self, count: int) -> None:
+        """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned.
+
+        Raises:
+            LocalProtocolError: the application holds a message.
+            ChannelClosedError, ChannelAbortedError: as for ``consume``.
+
+        Spec: Consume.
+        """
         ...
 
 

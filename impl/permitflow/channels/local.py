@@ -380,8 +380,12 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         return self._core.room_rows
 
     def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
-        """Send chunks, each with its number of rows, from the first on, until one may not leave; return how many."""
+        """Send the first chunks that may leave now; return how many."""
         return self._channel.send_now(chunks, rows) if self._channel.accepts else 0
+
+    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = tuple) -> bool:
+        """False: several tasks may send, and wait in line."""
+        return False
 
     def _send_first(self, chunks: deque[T]) -> int:
         # It stops at a chunk whose rows cannot be counted.

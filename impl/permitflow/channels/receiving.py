@@ -1,4 +1,4 @@
-"""The calls of a receiving end, the same over every carrier.  ``ReceiveEnd`` documents each of them."""
+"""The calls of a receiving end, the same over every carrier.  ``BulkReceive`` documents each of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -26,11 +26,7 @@ class ReceivingEnd(ABC, Generic[T]):
 
     @abstractmethod
     async def until_takeable(self) -> None:
-        """Wait until this task may take the oldest message; it takes none, and no other task runs before it can.
-
-        Raises:
-            EndOfStream, ChannelAbortedError, ChannelClosedError, PeerGoneError: as for ``receive_nowait``.
-        """
+        """Wait until this task may take the oldest message."""
 
     @abstractmethod
     def _require_takeable(self) -> None:
@@ -115,7 +111,7 @@ class ReceivingEnd(ABC, Generic[T]):
         self._advance()
 
     def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks and their rows, as ``Inbound.chunks_at_hand``; they stay here."""
+        """The oldest chunks and their rows; they stay here."""
         return self._core.chunks_at_hand(min(most, self._spare()), most_rows)
 
     def pass_by(self, count: int) -> None:

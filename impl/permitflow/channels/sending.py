@@ -1,4 +1,4 @@
-"""The calls of a sending end, the same over every carrier.  ``SendEnd`` documents each of them."""
+"""The calls of a sending end, the same over every carrier.  ``BulkSend`` documents each of them."""
 
 from abc import ABC, abstractmethod
 from collections import deque

@@ -6,13 +6,13 @@ producers' permits, and no backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa
 
-from permitflow.channels.local import LocalReceiver, LocalSender
+from permitflow.channels.interface import BulkReceive, BulkSend
 from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
 from permitflow.exchange.turns import Stint
 from permitflow.protocol.messages import Kind
@@ -24,27 +24,13 @@ from permitflow.transports.remote_sender import RemoteSender
 _AT_ONCE = 4096
 
 
-Source: TypeAlias = RemoteReceiver | LocalReceiver[pa.RecordBatch]
-Target: TypeAlias = RemoteSender | LocalSender[pa.RecordBatch]
-
-UntilRoom: TypeAlias = Callable[[int, Callable[[], Sequence[int]]], Awaitable[bool]]
-"""As ``RemoteSender.until_room``."""
-
-
 class Bridge:
     """Moves messages from one channel to the next, in order."""
 
-    def __init__(self, source: Source, target: Target, until_room: UntilRoom | None = None) -> None:
-        """Nothing moves before ``run``.
-
-        Args:
-            source: the end to take messages from.
-            target: the end to send them to.
-            until_room: for a target without other senders: waits while a chunk lacks only room.
-        """
+    def __init__(self, source: BulkReceive[pa.RecordBatch], target: BulkSend[pa.RecordBatch]) -> None:
+        """Nothing moves before ``run``."""
         self._source = source
         self._target = target
-        self._until_room = until_room
         # With a whole window at once, the two ends would take turns instead of working side by side.
         self._most_rows = collected_rows(source.parameters)
         self.taken = 0
@@ -72,7 +58,7 @@ class Bridge:
                     self.taken += moved
                     source.pass_by(moved)
                     self.passed_on += moved
-                elif not rows or self._until_room is None or not await self._until_room(rows[0], self._rows_at_hand):
+                elif not rows or not await target.until_room(rows[0], self._rows_at_hand):
                     await self._move_one()
         except EndOfStream:
             return None

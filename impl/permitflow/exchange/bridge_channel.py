@@ -340,7 +340,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         channel.claim(self)
         self._holds_channel = True
         self._agree(await self._meet(schema))
-        self._bridge = Bridge(channel.receiver, self._end, self._end.until_room)
+        self._bridge = Bridge(channel.receiver, self._end)
         aborted = await self._bridge.run()
         if aborted is not None:
             self._end.abort(aborted.reason)

@@ -77,11 +77,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return sent
 
     def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int]) -> int:
-        """Send and write the first chunks that may leave now and are worth a message; return how many.
-
-        ``send`` handles unusual and waiting chunks, and all chunks while much is still to be written.
-        Every chunk is checked: ``sendable_rows`` says how many rows to pass.
-        """
+        """Send and write the first chunks that may leave now; return how many.  Each of them is checked."""
         if self._posted_rows >= self._collected_rows:
             return 0
         if sent := self._post_first(chunks):
@@ -94,11 +90,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return min(self._collected_rows, self._core.room_rows)
 
     async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = tuple) -> bool:
-        """Wait while a chunk of ``rows`` rows lacks only room; False at once if it lacks something else.
-
-        ``at_hand`` returns the rows of this chunk and of those behind it, which will be sent next.  ``statistics``
-        counts this wait.  It has no place in the queue: for a stream with a single sending task.
-        """
+        """Wait while a chunk lacks only room.  For a stream with a single sending task."""
         if not self._lacks_room(rows):
             return False
         self._has_short_caller = True
