@@ -3,17 +3,19 @@
 Each protocol has a folder of its own, with its modules and its models.  Each key of a table is checked, with an error
 that names it.  A verdict is the same for the explorer and for TLC.  A place in the specification is found by its
 operator's name.
+
+A live model with ``needs`` stands for others, too: without each fair action that a property needs, it is violated.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from permitflow_model.tla_values import TlaValue, config_text
+from permitflow_model.tla_values import TlaValue, config_text, snake_case
 
 
 class ManifestError(ValueError):
@@ -170,7 +172,8 @@ DEADLOCK = Verdict("deadlock")
 
 _FILES = "*/models.toml"
 _MODULE_KEYS = {"like", "specification", "constants", "invariants"}
-_MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties", "expect", "states", "depth", "graph"}
+_MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties", "needs"}
+_MODEL_KEYS |= {"expect", "states", "depth", "graph"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,11 +258,32 @@ def read_manifest(spec_directory: Path | None = None) -> dict[str, Model]:
     }
     models: dict[str, Model] = {}
     for entry in (entry for manifest in files for entry in manifest.tables("model")):
-        model = _model(Table(entry, where=f"model {entry.get('name', entry)!r}", known=_MODEL_KEYS), modules)
-        if model.name in models:
-            raise ManifestError(f"two models are called {model.name!r}; give each a name of its own")
-        models[model.name] = model
+        table = Table(entry, where=f"model {entry.get('name', entry)!r}", known=_MODEL_KEYS)
+        model = _model(table, modules)
+        for one in (model, *_unfair(model, table)):
+            if one.name in models:
+                raise ManifestError(f"two models are called {one.name!r}; give each a name of its own")
+            models[one.name] = one
     return models
+
+
+def _unfair(model: Model, table: Table) -> Iterator[Model]:
+    """The model without each of the fair actions that its properties need: all of its states, and a lasso."""
+    needs = Table(table.named_tables("needs"), where=f"{table.where}, needs,", known=set(model.properties))
+    fair = model.constants.get("Fair", frozenset())
+    for name in model.properties:
+        for action in needs.names(name):
+            if not isinstance(fair, frozenset) or action not in fair:
+                raise ManifestError(f"{needs.where} names {action!r}, which is not fair in it")
+            yield replace(
+                model,
+                name=f"{model.name}-unfair-{snake_case(action).replace('_', '-')}",
+                reason=f"without fairness of {action}: {name} is violated",
+                constants={**model.constants, "Fair": fair - {action}},
+                properties=(name,),
+                expect=Verdict("property", name),
+                graph=False,
+            )
 
 
 def _read(path: Path) -> Table:

@@ -1,42 +1,39 @@
 """A chain of control loops of any sizes, for any number of loops.
 
-An action changes one loop, or two neighbours; so two loops stand for all: what each action keeps in a chain of two,
-whatever its loops are, it keeps in each loop of a longer one.  That nothing is stuck goes from loop to loop, from the
-sink back to the source.
+Loops are looked at by symbolic names: one that acts, its neighbour, and any other one.  That nothing is stuck goes from
+loop to loop, from the sink back to the source: if one has no room, there is a last such one.
 """
 
 from functools import partial
+from typing import cast
 
 from permitflow_model.kernel.family import Members
 from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.symbols import assume, natural, suppose
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation")}
 """What every reachable state satisfies; proved by induction."""
 
 
-def _any_loop(name: str) -> Loop:
-    return arbitrary(Loop, name)
+_ACTING, _OTHER = (function("name")(number) for number in range(2))
 
 
 def any_state(parameters: Parameters) -> State:
-    """Any state of a chain of two loops of any sizes that satisfies the invariant."""
-    loops = Members((_any_loop("first."), _any_loop("second.")))
+    """Any state of a chain of loops of any sizes that satisfies the invariant."""
+    assume(all_of((_ACTING >= 0, parameters.loops > _ACTING)))
+    names = (0, _ACTING, _ACTING + 1, _OTHER, parameters.loops - 1)
+    loops = Indexed.any_family(member_by_name(Loop, "loop."), parameters.loops, *names)
     return assume_all(INVARIANT.values(), State(natural("waiting"), loops), parameters)
 
 
-def any_parameters() -> Parameters:
-    """Any parameters of a chain of two loops."""
-    return any_parameters_of(Parameters, loops=2)
-
-
-SUBJECT = Subject(SYSTEM, any_parameters, any_state)
-"""Two neighbours."""
+SUBJECT = Subject(SYSTEM, partial(any_parameters_of, Parameters), any_state, acting=_ACTING)
+"""Any number of loops."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "chain-", promises=frozenset({"bounded", "live"}))
 
@@ -49,43 +46,38 @@ def _holds_at_most(less: int) -> bool:
     return state.loops.sum_of(held) <= most - less
 
 
-def _assume_live(loop: Loop, beyond: int) -> None:
-    assume(loop.batch <= loop.size + beyond)
+def _loops_of(state: State) -> Indexed[Loop]:
+    return cast("Indexed[Loop]", state.loops)
 
 
-def _never_stuck(beyond: int) -> bool:
-    """Two loops with batches of at most their sizes, or so much more."""
+def _lets_in(loop: Loop) -> bool:
+    """Has it room for a message, and none to hand on?"""
+    return all_of((loop.credit > 0, held(loop) == 0))
+
+
+def _is_empty(loop: Loop) -> bool:
+    return held(loop) == 0
+
+
+def _rests_empty(beyond: int) -> bool:
+    """With batches of at most the sizes, or so much more: where nothing moves, nothing is in the chain, or waits."""
     state, parameters = SUBJECT.any_case()
-    for name in range(2):
-        _assume_live(state.loops.get(name), beyond)
-    return SYSTEM.invariants["NeverStuck"](state, parameters)
+    loops = _loops_of(state)
 
+    def is_live(name: int) -> bool:
+        return loops.get(name).batch <= loops.get(name).size + beyond
 
-def _may_send(loop: Loop) -> bool:
-    return loop.credit > 0
+    def rests(action: str, *name: int) -> bool:
+        return implies(merged(partial(SYSTEM.is_enabled, action, state, parameters, *name)), False)
 
-
-def _sink_lets_in(beyond: int) -> bool:
-    """Of the last loop: where nothing moves, it has room for a message."""
-    state, parameters = SUBJECT.any_case()
-    last = state.loops.get(1)
-    _assume_live(last, beyond)
-    suppose(lambda: not SYSTEM.is_enabled("Deliver", state, parameters, 1))
-    suppose(lambda: not SYSTEM.is_enabled("Request", state, parameters, 1))
-    suppose(lambda: not SYSTEM.is_enabled("Consume", state, parameters))
-    return _may_send(last)
-
-
-def _stage_lets_in(beyond: int) -> bool:
-    """If the next loop has room, and nothing moves, then so has this one."""
-    state, parameters = SUBJECT.any_case()
-    loop = state.loops.get(0)
-    _assume_live(loop, beyond)
-    assume(_may_send(state.loops.get(1)))
-    suppose(lambda: not SYSTEM.is_enabled("Deliver", state, parameters, 0))
-    suppose(lambda: not SYSTEM.is_enabled("Request", state, parameters, 0))
-    suppose(lambda: not SYSTEM.is_enabled("HandOn", state, parameters, 0))
-    return _may_send(loop) and held(loop) == 0
+    loops.assume_every(is_live)
+    for action in ("Deliver", "Request", "HandOn"):
+        loops.assume_every(partial(rests, action))
+    assume(rests("Consume"))
+    assume(rests("Send"))
+    # A loop that is full, or holds something, would be the last one, before one that lets in; or the sink's.
+    full = loops.last_without(_lets_in)
+    return all_of((implies(full.exists, False), state.waiting == 0, loops.every(_is_empty)))
 
 
 def _steps(loop: Loop, loops_to_go: int) -> int:
@@ -94,26 +86,19 @@ def _steps(loop: Loop, loops_to_go: int) -> int:
     return messages + loop.unrequested + loop.requests
 
 
-def _falls(action: str, name: tuple[int, ...], least: int) -> bool:
-    """Of the two last of `behind` + 2 loops, or of the two first of a longer chain: their steps fall by one."""
-    state, parameters = SUBJECT.any_case()
-    behind = 0 if action == "Consume" else natural("loops behind")
-    after = SYSTEM.perform(action, state, parameters, *name)
+def _falls(action: str, least: int) -> bool:
+    """The steps to go fall by one in the loop that acts and the next one together; every other loop stays as it is."""
+    before, after, parameters = SUBJECT.any_step(action)
+    first = {"Send": 0, "Consume": parameters.loops - 1}.get(action, _ACTING)
+    others = all_of((first != _OTHER, first + 1 != _OTHER))
 
     def rank(of: State) -> int:
-        first, second = of.loops.get(0), of.loops.get(1)
-        waiting = (3 * (behind + 2) + 1) * of.waiting
-        return waiting + _steps(first, behind + 2) + _steps(second, behind + 1)
+        waiting = (3 * parameters.loops + 1) * of.waiting
+        changed = (_steps(of.loops.get(first + next_), parameters.loops - first - next_) for next_ in (0, 1))
+        return sum(changed, waiting)
 
-    return rank(after) <= rank(state) - 1 - least
-
-
-_MOVES: tuple[tuple[str, tuple[int, ...]], ...] = (
-    ("Send", ()),
-    *((action, (name,)) for action in ("Deliver", "Request") for name in (0, 1)),
-    ("HandOn", (0,)),
-    ("Consume", ()),
-)
+    stays = implies(others, equal(before.loops.get(_OTHER), after.loops.get(_OTHER)))
+    return all_of((stays, rank(after) <= rank(before) - 1 - least))
 
 
 # Frames.
@@ -145,10 +130,10 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 
 
 def _any_two(_parameters: Parameters) -> State:
-    return State(natural("waiting"), Members((_any_loop("first."), _any_loop("second."))))
+    return State(natural("waiting"), Members((arbitrary(Loop, "first."), arbitrary(Loop, "second."))))
 
 
-ANY = Subject(SYSTEM, any_parameters, _any_two)
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters, loops=2), _any_two)
 """Two neighbours in any state at all."""
 
 
@@ -165,11 +150,11 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "conservation",
             "Conservation",
-            "In each of two neighbours, the messages that may be out are conserved, whatever the other loop does.",
+            "In each loop, the messages that may be out are conserved, whatever the other loops do.",
             lambda state, _: state._replace(
-                loops=state.loops.put(1, state.loops.get(1)._replace(size=state.loops.get(1).size + 1))
+                loops=state.loops.put(0, state.loops.get(0)._replace(size=state.loops.get(0).size + 1))
             ),
-            "after the step the second loop has one more",
+            "after the step the first loop has one more",
         ),
         _CHAPTER.theorem(
             "bounded",
@@ -181,22 +166,16 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "Two loops with batches of at most their sizes are never stuck. Where nothing moves, the last loop has "
-            "room; and a loop before one that has room is empty and has room. (So it is in longer chains, from the "
-            "sink to the source: this induction is argued, and no formula.)",
-            claim("two loops", _never_stuck, "a batch of size + 1"),
-            claim("the last loop has room", _sink_lets_in, "a batch of size + 1"),
-            claim("so has each loop before one that has room, and is empty", _stage_lets_in, "a batch of size + 1"),
+            "A chain of any number of loops with batches of at most their sizes is never stuck: where nothing moves, "
+            "no message is in it or waits at the source.",
+            claim("any number of loops", _rests_empty, "a batch of size + 1"),
         ),
         _CHAPTER.theorem(
             "rank",
             "Protocol",
             "3 for each loop that a message still has to pass, and one for each message to be requested: this falls "
-            "with every step of two neighbours, however many loops are behind them.",
-            *(
-                claim(f"{action}{list(name) or ''}", partial(_falls, action, name), "it falls by two")
-                for action, name in _MOVES
-            ),
+            "with every step in the loop that acts and the next one, and every other loop stays as it is.",
+            *(claim(action, partial(_falls, action), "it falls by two") for action in SUBJECT.protocol_actions()),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

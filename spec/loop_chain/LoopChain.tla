@@ -22,10 +22,12 @@ CONSTANTS
     Batch,        \* ... the receiver requests more once it has consumed this many
     LastSize,     \* the same of the last loop
     LastBatch,    \* likewise
-    Waiters       \* messages that may wait at the source
+    Waiters,      \* messages that may wait at the source
+    Fair          \* names of the actions that are weakly fair
 
 ASSUME Assumption ==
     /\ {Loops, Size, Batch, LastSize, LastBatch, Waiters} \subseteq Nat \ {0}
+    /\ Fair \subseteq {"Send", "Deliver", "HandOn", "Consume", "Request"}
 
 VARIABLES
     waiting,      \* messages that wait at the source
@@ -106,8 +108,12 @@ Protocol ==
 Next == Environment \/ Protocol
 
 Fairness ==
-    /\ WF_vars(Send) /\ WF_vars(Consume)
-    /\ \A i \in Names : WF_vars(Deliver(i)) /\ WF_vars(HandOn(i)) /\ WF_vars(Request(i))
+    /\ "Send" \in Fair => WF_vars(Send)
+    /\ "Consume" \in Fair => WF_vars(Consume)
+    /\ \A i \in Names :
+        /\ "Deliver" \in Fair => WF_vars(Deliver(i))
+        /\ "HandOn" \in Fair => WF_vars(HandOn(i))
+        /\ "Request" \in Fair => WF_vars(Request(i))
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

@@ -42,7 +42,8 @@ CONSTANTS
     MutesNewcomers,  \* does a newcomer learn who mutes?
     DisposeUnmutes,  \* does a sink unmute when it leaves?
     TellsAgain,      \* does a node tell its epochs again on a new connection?
-    Reevaluates      \* does a sink look at its marks when its queue was dropped?
+    Reevaluates,     \* does a sink look at its marks when its queue was dropped?
+    Fair             \* names of the actions that are weakly fair
 
 Names == 1 .. Sinks + Relays + Sources
 IsSink(n) == n <= Sinks
@@ -58,6 +59,7 @@ ASSUME Assumption ==
     /\ Newcomers <= Sources
     /\ \A hop \in Hops : \E up, down \in Names : hop = {up, down} /\ down < up /\ ~IsSink(up) /\ ~IsSource(down)
     /\ \A n \in Names : Reached[n] # {}
+    /\ Fair \subseteq {"Send", "Deliver", "Consume", "Hear"}
     /\ Low \in Nat /\ High \in Nat /\ High >= Low
     /\ Memory \in {"epoch", "set", "counter"}
     /\ {Disposals, Clears, MutesNewcomers, DisposeUnmutes, TellsAgain, Reevaluates} \subseteq BOOLEAN
@@ -217,8 +219,12 @@ Protocol ==
 Next == Environment \/ Protocol
 
 Fairness ==
-    /\ \A m \in Names : WF_vars(Deliver(m)) /\ WF_vars(Consume(m))
-    /\ \A n, m \in Names : WF_vars(Send(n, m)) /\ WF_vars(Hear(n, m))
+    /\ \A m \in Names :
+        /\ "Deliver" \in Fair => WF_vars(Deliver(m))
+        /\ "Consume" \in Fair => WF_vars(Consume(m))
+    /\ \A n, m \in Names :
+        /\ "Send" \in Fair => WF_vars(Send(n, m))
+        /\ "Hear" \in Fair => WF_vars(Hear(n, m))
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

@@ -18,9 +18,10 @@
 EXTENDS Integers
 
 CONSTANTS
-    Failures      \* may the outlet fail?
+    Failures,     \* may the outlet fail?
+    Fair          \* names of the actions that are weakly fair
 
-ASSUME Assumption == Failures \in BOOLEAN
+ASSUME Assumption == Failures \in BOOLEAN /\ Fair \subseteq {"Step"}
 
 VARIABLES
     token,        \* where the token is
@@ -147,7 +148,9 @@ Protocol == Step
 
 Next == Environment \/ Protocol
 
-Spec == Init /\ [][Next]_vars /\ WF_vars(Step)
+Fairness == "Step" \in Fair => WF_vars(Step)
+
+Spec == Init /\ [][Next]_vars /\ Fairness
 
 -----------------------------------------------------------------------------
 

@@ -35,7 +35,8 @@ CONSTANTS
     AcknowledgeIn,     \* "latestOffset" or "commit": the call in which rows are acknowledged
     DriverCrashes,     \* may the driver crash?
     Durable,           \* does the exchange keep its rows when it crashes?
-    Faults             \* how many faults of any kind may happen
+    Faults,            \* how many faults of any kind may happen
+    Fair               \* names of the actions that are weakly fair
 
 ASSUME Assumption ==
     /\ RowPermits \in Nat \ {0} /\ BatchCap \in Nat \ {0} /\ Horizon \in Nat /\ Faults \in Nat
@@ -43,6 +44,8 @@ ASSUME Assumption ==
     /\ Sizes \subseteq Nat \ {0}
     /\ AcknowledgeIn \in {"latestOffset", "commit"}
     /\ {DriverCrashes, Durable} \subseteq BOOLEAN
+    /\ Fair \subseteq {"Offer", "Produce", "PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish",
+                      "WriteCommitLog", "Restart", "ReportLoss"}
 
 VARIABLES
     waiting,           \* rows of the chunk that waits for permits; 0: none waits
@@ -277,10 +280,17 @@ Next == Environment \/ Protocol
 
 \* Each part that can go on does, and the producer hands over all rows of the stream.
 Fairness ==
-    /\ WF_vars(\E rows \in Sizes : Offer(rows))
-    /\ WF_vars(Produce) /\ WF_vars(PlanBatch) /\ WF_vars(WriteOffsetLog) /\ WF_vars(Acknowledge)
-    /\ WF_vars(RunTask) /\ WF_vars(Stage) /\ WF_vars(Publish) /\ WF_vars(WriteCommitLog)
-    /\ WF_vars(Restart) /\ WF_vars(ReportLoss)
+    /\ "Offer" \in Fair => WF_vars(\E rows \in Sizes : Offer(rows))
+    /\ "Produce" \in Fair => WF_vars(Produce)
+    /\ "PlanBatch" \in Fair => WF_vars(PlanBatch)
+    /\ "WriteOffsetLog" \in Fair => WF_vars(WriteOffsetLog)
+    /\ "Acknowledge" \in Fair => WF_vars(Acknowledge)
+    /\ "RunTask" \in Fair => WF_vars(RunTask)
+    /\ "Stage" \in Fair => WF_vars(Stage)
+    /\ "Publish" \in Fair => WF_vars(Publish)
+    /\ "WriteCommitLog" \in Fair => WF_vars(WriteCommitLog)
+    /\ "Restart" \in Fair => WF_vars(Restart)
+    /\ "ReportLoss" \in Fair => WF_vars(ReportLoss)
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

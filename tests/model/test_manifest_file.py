@@ -102,6 +102,27 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp
         read(GOOD.replace(old, new), tmp_path)
 
 
+def test_a_live_model_stands_for_one_without_each_fair_action_that_it_needs(tmp_path: Path) -> None:
+    models = read(GOOD + 'properties = ["Live", "Ends"]\nneeds = { Ends = ["Deliver"] }\n', tmp_path)
+    live, unfair = models["good"], models["good-unfair-deliver"]
+    assert (unfair.properties, unfair.expect) == (("Ends",), Verdict("property", "Ends"))
+    assert unfair.constants == {**live.constants, "Fair": frozenset()}
+    assert (unfair.states, unfair.depth, unfair.invariants) == (live.states, live.depth, live.invariants)
+
+
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        ('{ Live = ["Consume"] }', "model 'good', needs, names 'Consume', which is not fair in it"),
+        ('{ Ends = ["Deliver"] }', "model 'good', needs, has the unknown key 'Ends'; known are Live"),
+        ('["Deliver"]', r"needs tables \[needs.NAME\]"),
+    ],
+)
+def test_only_what_is_fair_can_be_needed(needs: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=message):
+        read(GOOD + f'properties = ["Live"]\nneeds = {needs}\n', tmp_path)
+
+
 def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="two models are called 'good'"):
         read(GOOD + GOOD[GOOD.index("[[model]]") :], tmp_path)

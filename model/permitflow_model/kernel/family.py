@@ -7,8 +7,7 @@ Values that a function needs besides the member are passed as its context, never
 function and the context.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 M = TypeVar("M")
@@ -88,8 +87,8 @@ class Alike(Generic[M]):
 
     __slots__ = ("_member", "_others", "_size")
 
-    def __init__(self, member: M, size: int, others: Mapping[int, M] = MappingProxyType({})) -> None:
-        """``others``: the members that differ, by their names."""
+    def __init__(self, member: M, size: int, others: tuple[tuple[int, M], ...] = ()) -> None:
+        """``others``: the members that differ, with their names, which may be symbolic."""
         self._member = member
         self._size = size
         self._others = others
@@ -104,33 +103,35 @@ class Alike(Generic[M]):
 
     def names(self) -> Iterable[int]:
         """Those that differ, and one of the others if there is one."""
-        yield from self._others
+        others = [name for name, _ in self._others]
+        yield from others
         if self._alike() > 0:
-            yield next(name for name in range(len(self._others) + 1) if name not in self._others)
+            yield next(name for name in range(len(others) + 1) if name not in others)
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self._others.get(name, self._member)
+        return next((member for other, member in self._others if other == name), self._member)
 
     def put(self, name: int, member: M) -> "Alike[M]":
         """The family with another member of this name."""
-        return Alike(self._member, self._size, {**self._others, name: member})
+        others = [(other, its) for other, its in self._others if other != name]
+        return Alike(self._member, self._size, (*others, (name, member)))
 
     def map(self, change: Callable[..., M], *context: object) -> "Alike[M]":
         """All members changed."""
-        others = {name: change(member, *context) for name, member in self._others.items()}
+        others = tuple((name, change(member, *context)) for name, member in self._others)
         return Alike(change(self._member, *context), self._size, others)
 
     def sum_of(self, measure: Callable[..., int], *context: object) -> int:
         """The measures of all members together."""
         return sum(
-            [measure(member, *context) for member in self._others.values()],
+            [measure(member, *context) for _, member in self._others],
             self._alike() * measure(self._member, *context),
         )
 
     def every(self, holds: Callable[..., bool], *context: object) -> bool:
         """Does it hold for every member?"""
-        if not all(holds(member, *context) for member in self._others.values()):
+        if not all(holds(member, *context) for _, member in self._others):
             return False
         return self._alike() == 0 or holds(self._member, *context)
 

@@ -1,17 +1,19 @@
-"""Proves the assumptions of the symbolic family: they hold for every array of members.
+"""Proves the assumptions of the symbolic families: they hold for every array of members.
 
 Member ``i`` has a truth value ``holds(i)`` and a measure; ``every(n)`` says whether it holds for the first ``n``
 members, and ``total(n)`` is the sum of their measures.  Every family of ``n`` members is such an array.  The claims
-below are shown by induction over ``n``, and use the same functions whose results ``kernel/family.py`` assumes.
+below are shown by induction over ``n``, and use the same functions whose results ``kernel/family.py`` and
+``kernel/indexed.py`` assume.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from permitflow_proofs.kernel.family import compared, has_all, left_out, told, witnessed
+from permitflow_proofs.kernel.indexed import at_most_last
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import sized
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, natural, predicate
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, natural, predicate
 
 
 class _Array:
@@ -69,6 +71,26 @@ def _is_witness(array: _Array, witness: Callable[[int], int], n: int) -> bool:
     return all_of((chosen >= 0, chosen < n, witnessed(n, array.every(n), array.holds(chosen))))
 
 
+def _last(*, start: bool, wrong: bool = False) -> bool:
+    """The last member for which it fails; the mistake: it is never the newest."""
+    array, exists, last = _Array(), predicate("has.last"), function("last")
+    n, member = 0 if start else natural("n", 1), natural("member")
+    fails = implies(array.holds(n), False)
+    assume(exists(n + 1) == any_of((fails, exists(n))))
+    assume(last(n + 1) == (last(n) if wrong or array.holds(n) else n))
+    if start:
+        assume(implies(exists(0), False))
+    else:
+        assume(_is_last(array, exists, last, member, n))
+    return _is_last(array, exists, last, member, n + 1)
+
+
+def _is_last(array: _Array, exists: Callable[[int], bool], last: Callable[[int], int], member: int, n: int) -> bool:
+    found = all_of((last(n) >= 0, last(n) < n, implies(array.holds(last(n)), False)))
+    bounded = implies(member < n, at_most_last(exists(n), last(n), member, array.holds(member)))
+    return all_of((implies(exists(n), found), bounded))
+
+
 def _sum(*, start: bool, wrong: bool = False) -> bool:
     """Two sums, of which the first one's measures are each at most the other one's."""
     array, other = _Array(), _Array("other.")
@@ -109,6 +131,7 @@ def family_obligations() -> tuple[SymbolicObligation, ...]:
     by_induction: tuple[tuple[str, Callable[..., bool], str], ...] = (
         ("what holds for all holds for each", _telling, "for one behind them, too"),
         ("what does not hold for all fails for a witness", _witness, "the newest is no witness"),
+        ("what does not hold for all fails for a last one", _last, "the newest is not the last one"),
         ("sums are compared as their measures are", _sum, "the sum is one larger"),
         ("all are all others and the one left out", _leaving_out, "the one left out still counts"),
     )

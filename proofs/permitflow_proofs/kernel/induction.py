@@ -38,6 +38,9 @@ class Subject(Generic[S, P]):
     any_arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = field(default_factory=dict)
     """Of the actions that have arguments, besides the name of a member."""
 
+    acting: int = 0
+    """The name of the member that acts: in focus, as 0, or a symbol for any one."""
+
     def protocol_actions(self) -> tuple[str, ...]:
         """The actions of the protocol, without the application's."""
         return tuple(action.name for action in self.system.actions if not action.is_environment)
@@ -51,9 +54,9 @@ class Subject(Generic[S, P]):
         return self.system.perform(action, state, parameters, *self.arguments_of(action, parameters))
 
     def arguments_of(self, action: str, parameters: P) -> tuple[int, ...]:
-        """Any arguments that an action may be performed with; the member that performs it is in focus, as 0."""
+        """Any arguments that an action may be performed with."""
         make = self.any_arguments.get(action)
-        name = () if self.system.action(action).members is None else (0,)
+        name = () if self.system.action(action).members is None else (self.acting,)
         return (*name, *(make(parameters) if make else ()))
 
     def induction(

@@ -1,0 +1,180 @@
+"""A family of any size whose members are looked at by symbolic names: neighbours in a row, or any two of many.
+
+``kernel/family.py`` has a few members in focus, whose names are numbers.  Here a name is a symbol, and a member is what
+functions of its name say.  A step changes the member of one name; which of the others it leaves alone is decided where
+one is looked at: if its name may be the same, the path forks.
+
+- *every*: what holds for all members holds for each whose name is known; and if it does not hold for all, it fails for
+  one, the witness.
+- *the last one*: if it fails for some member, there is a last one for which it does; it holds for all behind.  This is
+  induction along the row, from its end to its start.
+- *sums* may be any number.
+
+``kernel/family_facts.py`` proves the first two for all finite families; here a family has at least one member.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast, get_type_hints
+
+from permitflow_proofs.kernel.paths import Notes
+from permitflow_proofs.kernel.symbols import all_of, assume, function, implies, integer, limit, merged, predicate, truth
+
+M = TypeVar("M")
+
+_Fact = Callable[[int], bool]
+
+
+def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], M]:
+    """A function that makes the member of a name: a named tuple of numbers and truth values that depend on it alone.
+
+    Raises:
+        TypeError: a field is of another type.
+    """
+    makers: dict[str, Callable[[int], object]] = {}
+    for field, hint in get_type_hints(kind).items():
+        if hint not in (int, bool):
+            raise TypeError(f"{field} is neither a number nor a truth value, but {hint}")
+        makers[field] = (predicate if hint is bool else function)(f"{prefix}{field}")
+    return lambda name: kind(**{field: make(name) for field, make in makers.items()})
+
+
+def implied_back(every: bool, holds: bool) -> bool:
+    """What holds for the witness holds for all."""
+    return implies(holds, every)
+
+
+def at_most_last(exists: bool, last: int, name: int, holds: bool) -> bool:
+    """Where it fails, there is a last one, which is not before this one."""
+    return implies(implies(holds, False), all_of((exists, name <= last)))
+
+
+class LastOne(NamedTuple):
+    """The last member for which something fails."""
+
+    exists: bool
+    name: int
+
+
+class _Book:
+    """The names that are known, and what is known of every member."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._names: Notes[int, int] = Notes()
+        self._facts: Notes[int, _Fact] = Notes()
+
+    def add_name(self, name: int) -> int:
+        """From now on all facts are known of the member of this name."""
+        self._names[len(self._names)] = name
+        for fact in tuple(self._facts.values()):
+            self._tell(fact, name)
+        return name
+
+    def add_fact(self, fact: _Fact) -> None:
+        """It is known of every member."""
+        self._facts[len(self._facts)] = fact
+        for name in tuple(self._names.values()):
+            self._tell(fact, name)
+
+    def witness(self, name: str, fact: _Fact) -> int:
+        """Any member for which this holds."""
+        found = integer(name)
+        assume(all_of((found >= 0, found < self.size)))
+        assume(merged(partial(fact, found)))
+        return self.add_name(found)
+
+    def _tell(self, fact: _Fact, name: int) -> None:
+        in_range = all_of((name >= 0, name < self.size))
+        assume(implies(in_range, merged(partial(fact, name))))
+
+
+class Indexed(Generic[M]):
+    """Any family of at least one member, by symbolic names."""
+
+    __slots__ = ("_at", "_book")
+
+    def __init__(self, at: Callable[[int], M], book: _Book) -> None:
+        """Use ``any_family``; this is for the operations below."""
+        self._at = at
+        self._book = book
+
+    @classmethod
+    def any_family(cls, member: Callable[[int], M], size: int, *names: int) -> "Indexed[M]":
+        """Any family of so many members, of which these names will be looked at, besides witnesses."""
+        limit(size >= 1)
+        family = cls(member, _Book(size))
+        for name in names:
+            family.know(name)
+        return family
+
+    def know(self, name: int) -> None:
+        """What holds for every member will be known of this one, if there is one of this name."""
+        self._book.add_name(name)
+
+    def size(self) -> int:
+        """How many there are."""
+        return self._book.size
+
+    def names(self) -> NoReturn:
+        """They are symbols, and nobody lists them.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("members are looked at by symbolic names, which cannot be listed; ask for every member")
+
+    def get(self, name: int) -> M:
+        """The member of this name."""
+        return self._at(name)
+
+    def put(self, name: int, member: M) -> "Indexed[M]":
+        """The family with another member of this name."""
+
+        def at(other: int) -> M:
+            return member if other == name else self._at(other)
+
+        return Indexed(at, self._book)
+
+    def map(self, change: Callable[..., M], *context: object) -> "Indexed[M]":
+        """All members changed."""
+        return Indexed(lambda name: change(self._at(name), *context), self._book)
+
+    def map_by_name(self, change: Callable[..., M], *context: object) -> "Indexed[M]":
+        """All members changed, each by its name."""
+        return Indexed(lambda name: change(name, self._at(name), *context), self._book)
+
+    def sum_of(self, _measure: Callable[..., int], *_context: object) -> int:
+        """Any number."""
+        return integer("sum")
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member?  Does not fork."""
+        answer = truth("every")
+
+        def told(name: int) -> bool:
+            return implies(answer, self._holds(holds, context, name))
+
+        def fails_unless_all(name: int) -> bool:
+            return implied_back(answer, self._holds(holds, context, name))
+
+        self._book.add_fact(told)
+        self._book.witness("some", fails_unless_all)
+        return answer
+
+    def assume_every(self, fact: Callable[[int], bool]) -> None:
+        """Go on only where this holds for the name of every member."""
+        self._book.add_fact(fact)
+
+    def last_without(self, holds: Callable[..., bool], *context: object) -> LastOne:
+        """The last member for which it does not hold, if there is one."""
+        exists, name = truth("is.last"), integer("last")
+        assume(implies(exists, all_of((name >= 0, name < self.size()))))
+        assume(implies(exists, implies(self._holds(holds, context, name), False)))
+        self._book.add_name(name)
+        self._book.add_name(cast(Any, name) + 1)
+        self._book.add_fact(lambda other: at_most_last(exists, name, other, self._holds(holds, context, other)))
+        return LastOne(exists, name)
+
+    def _holds(self, holds: Callable[..., bool], context: tuple[object, ...], name: int) -> bool:
+        return merged(lambda: holds(self._at(name), *context))

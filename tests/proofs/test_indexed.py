@@ -1,0 +1,120 @@
+"""Members by symbolic names: what is known of all of them, and of one that changes."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, natural
+
+
+class Bin(NamedTuple):
+    items: int
+    is_open: bool
+
+
+class Words(NamedTuple):
+    text: str
+
+
+def any_bins() -> tuple[Indexed[Bin], int, int]:
+    """Any number of bins, and two names."""
+    size, one, other = natural("size", 1), integer("one"), integer("other")
+    for name in (one, other):
+        assume(all_of((name >= 0, name < size)))
+    return Indexed.any_family(member_by_name(Bin, "bin."), size, one, other), one, other
+
+
+def has_some(bin_: Bin) -> bool:
+    return bin_.items > 0
+
+
+def emptied(bin_: Bin) -> Bin:
+    return bin_._replace(items=0)
+
+
+def filled(name: int, bin_: Bin, chosen: int) -> Bin:
+    return bin_._replace(items=1) if name == chosen else bin_
+
+
+def told_of_each() -> bool:
+    bins, one, _ = any_bins()
+    return implies(bins.every(has_some), bins.get(one).items > 0)
+
+
+def kept_for_all() -> bool:
+    bins, one, _ = any_bins()
+    assume(bins.every(has_some))
+    return bins.put(one, Bin(1, True)).every(has_some)
+
+
+def last_behind_which_all_hold() -> bool:
+    bins, one, _ = any_bins()
+    last = bins.last_without(has_some)
+    assume(last.exists)
+    return implies(one > last.name, bins.get(one).items > 0)
+
+
+def others_stay() -> bool:
+    bins, one, other = any_bins()
+    return implies(other != one, bins.put(one, Bin(0, False)).get(other).items == bins.get(other).items)
+
+
+def by_name_only_one() -> bool:
+    bins, one, other = any_bins()
+    return implies(other != one, bins.map_by_name(filled, one).get(other).items == bins.get(other).items)
+
+
+def all_are_changed() -> bool:
+    bins, one, _ = any_bins()
+    return bins.map(emptied).get(one).items == 0
+
+
+@pytest.mark.parametrize(
+    "claim", [told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed]
+)
+def test_what_holds_of_every_family_is_proved(claim: Callable[[], bool]) -> None:
+    found = decide(claim)
+    assert found.outcome == "proved"
+    assert found.reached > 0
+
+
+def each_told_of_all() -> bool:
+    bins, one, other = any_bins()
+    return implies(all_of((bins.get(one).items > 0, bins.get(other).items > 0)), bins.every(has_some))
+
+
+def lost_by_a_change() -> bool:
+    bins, one, _ = any_bins()
+    assume(bins.every(has_some))
+    return bins.put(one, Bin(0, True)).every(has_some)
+
+
+def a_change_is_seen_by_its_own_name_only() -> bool:
+    bins, one, other = any_bins()
+    return bins.put(one, Bin(0, False)).get(other).items == bins.get(other).items
+
+
+def a_sum_is_known() -> bool:
+    bins, _, _ = any_bins()
+    return bins.sum_of(has_some) >= 0
+
+
+@pytest.mark.parametrize(
+    "claim", [each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known]
+)
+def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:
+    assert decide(claim).outcome == "refuted"
+
+
+def test_names_cannot_be_listed_and_members_are_numbers_and_truth_values() -> None:
+    def lists() -> bool:
+        bins, _, _ = any_bins()
+        return any(bins.names())
+
+    with pytest.raises(TypeError, match="ask for every member"):
+        decide(lists)
+    with pytest.raises(TypeError, match="text is neither a number nor a truth value"):
+        member_by_name(Words)
