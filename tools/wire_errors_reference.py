@@ -8,7 +8,7 @@ from inspect import get_annotations, getdoc
 from pathlib import Path
 
 from permitflow.errors import PermitflowError
-from permitflow.transports.wire_errors import FACTS, STATUS
+from permitflow.transports.wire_errors import CROSSING, FACTS
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/wire_errors.md"
 
@@ -43,7 +43,7 @@ def _row(kind: type[PermitflowError]) -> str:
     types = {name: of for each in reversed(kind.__mro__) for name, of in get_annotations(each).items()}
     facts = ", ".join(f"`{name}` ({_name(types.get(name, object))})" for name in sorted(FACTS[kind]))
     meaning = " ".join((getdoc(kind) or "").split("\n\n")[0].split()).replace("``", "`")
-    return f"| `{kind.__name__}` | `{STATUS[kind].name}` | {facts} | {meaning} |"
+    return f"| `{kind.__name__}` | `{kind.status}` | {facts} | {meaning} |"
 
 
 def _name(kind: object) -> str:
@@ -53,7 +53,7 @@ def _name(kind: object) -> str:
 
 def document() -> str:
     """The whole page."""
-    return _HEAD + "\n".join(_row(kind) for kind in sorted(STATUS, key=lambda kind: kind.__name__)) + "\n"
+    return _HEAD + "\n".join(_row(kind) for _, kind in sorted(CROSSING.items())) + "\n"
 
 
 if __name__ == "__main__":

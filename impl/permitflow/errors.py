@@ -50,6 +50,11 @@ class PermitflowError(Exception):
     """
 
     text: ClassVar[str] = ""
+    status: ClassVar[str] = ""
+    """gRPC's name of the status with which the error crosses the wire; empty: it does not.
+
+    WouldBlock and EndOfStream do not: a status must not look like an ordinary end.
+    """
     keeps_lines: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -98,6 +103,7 @@ def restored(cls: type[E], message: str, facts: dict[str, object]) -> E:
 class InvalidParametersError(PermitflowError, ValueError):
     """A parameter is out of its range."""
 
+    status = "INVALID_ARGUMENT"
     name: str
     value: object
     rule: str  # for example "must be at least 1"
@@ -127,6 +133,7 @@ class InvalidOptionError(PermitflowError, ValueError):
 class ChunkTooLargeError(PermitflowError, ValueError):
     """A row is larger than the carrier's largest message, with the dictionaries of its chunk; it was not sent."""
 
+    status = "INVALID_ARGUMENT"
     rows: int
     size_bytes: int  # encoded for the wire, like the limit
     limit_bytes: int
@@ -283,6 +290,7 @@ class EndOfStream(ChannelError):
 class ChannelClosedError(ChannelError):
     """This end was closed; ``undelivered`` is the message that was waiting."""
 
+    status = "FAILED_PRECONDITION"
     end: str  # "sender" or "receiver"
     undelivered: object = None
     text = "the {end} is closed"
@@ -291,6 +299,7 @@ class ChannelClosedError(ChannelError):
 class PeerGoneError(ChannelError):
     """The other end was closed or lost; ``undelivered`` is the message that was waiting."""
 
+    status = "UNAVAILABLE"
     who: str  # for example "the receiver of channel 'orders/0' at localhost:5000"
     reason: str
     undelivered: object = None
@@ -310,6 +319,7 @@ class PeerGoneError(ChannelError):
 class PeerTimeoutError(PeerGoneError, TimeoutError):
     """The other end did not answer within its deadline."""
 
+    status = "DEADLINE_EXCEEDED"
     text = "{who} does not answer: {reason}"
 
     @classmethod
@@ -322,6 +332,7 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
 class ChannelCancelledError(ChannelError):
     """The consumer needs no more messages, and says so; ``undelivered`` is the message that was waiting."""
 
+    status = "FAILED_PRECONDITION"
     channel: str
     reason: str  # the consumer's
     undelivered: object = None
@@ -331,6 +342,7 @@ class ChannelCancelledError(ChannelError):
 class ChannelAbortedError(ChannelError):
     """The sender gave up: the stream is incomplete, do not use it as a whole one."""
 
+    status = "ABORTED"
     channel: str
     reason: str  # the sender's
     text = "channel {channel!r} was aborted by its sender: {reason}"
@@ -404,6 +416,7 @@ class CallMethodError(PermitflowError, TypeError):
 class AlteredMessageError(TransportError):
     """A message was altered or one before it lost, by its checksum: nothing of it was delivered, counted or kept."""
 
+    status = "DATA_LOSS"
     size_bytes: int  # received, without the checksum
     stated: str  # the checksum in the message: 16 hexadecimal digits
     computed: str  # the checksum of the received bytes: likewise
@@ -431,6 +444,7 @@ class HandshakeError(PermitflowError):
 class UnknownChannelError(HandshakeError):
     """The exchange has no such channel."""
 
+    status = "NOT_FOUND"
     channel: str
     known: tuple[str, ...] = ()  # the channels that exist
 
@@ -441,6 +455,7 @@ class UnknownChannelError(HandshakeError):
 class ChannelBusyError(HandshakeError):
     """The channel has a consumer already; it serves one at a time."""
 
+    status = "FAILED_PRECONDITION"
     channel: str
     consumer: str  # the one that reads the channel now
     text = "channel {channel!r} is being read by {consumer}; one consumer at a time"
@@ -449,6 +464,7 @@ class ChannelBusyError(HandshakeError):
 class ChannelSpentError(HandshakeError):
     """The channel was used: its producer has ended it, or a consumer has read it, or left while it was reading."""
 
+    status = "FAILED_PRECONDITION"
     channel: str
     reason: str  # names the other end: "it was read to its end by …"
     text = (
@@ -460,6 +476,7 @@ class ChannelSpentError(HandshakeError):
 class VersionMismatchError(HandshakeError):
     """The peer speaks another version of the protocol."""
 
+    status = "FAILED_PRECONDITION"
     ours: int
     theirs: int
     text = "the peer speaks protocol version {theirs}, this end {ours}"
@@ -468,6 +485,7 @@ class VersionMismatchError(HandshakeError):
 class SchemaMismatchError(HandshakeError):
     """Two schemas differ: the channel's and a peer's, or a stream's and a batch's."""
 
+    status = "FAILED_PRECONDITION"
     ours: str  # the fields in which they differ
     theirs: str
     text = "schemas differ: here {ours}; at the peer {theirs}"
@@ -482,6 +500,7 @@ class SchemaMismatchError(HandshakeError):
 class SameHostError(HandshakeError):
     """Shared memory was required, and cannot be used."""
 
+    status = "FAILED_PRECONDITION"
     who: str  # the peer
     reason: str  # says which end refuses, and why
     text = "no memory can be shared with {who}: {reason}"
@@ -490,6 +509,7 @@ class SameHostError(HandshakeError):
 class ParameterMismatchError(HandshakeError):
     """The two ends' parameters cannot be reconciled."""
 
+    status = "FAILED_PRECONDITION"
     name: str
     ours: object
     theirs: object
@@ -506,6 +526,8 @@ class ProtocolError(PermitflowError):
 
 class LocalProtocolError(ProtocolError):
     """The caller of this end broke a rule."""
+
+    status = "FAILED_PRECONDITION"
 
 
 class UnsplittableChunkError(LocalProtocolError, TypeError):
@@ -528,6 +550,7 @@ class RemoteProtocolError(ProtocolError):
 class PermitOverrunError(RemoteProtocolError):
     """The peer returned more permits than it holds."""
 
+    status = "FAILED_PRECONDITION"
     permit_class: str  # rows, barriers or watermarks; messages, if it requests these
     returned: int
     outstanding: int
@@ -541,6 +564,7 @@ class PermitOverrunError(RemoteProtocolError):
 class OverspendError(RemoteProtocolError):
     """The peer sent a message without the permits for it."""
 
+    status = "FAILED_PRECONDITION"
     permit_class: str  # rows, barriers or watermarks; messages, if these are requested
     cost: int
     available: int
@@ -559,6 +583,7 @@ def _permits(permit_class: str) -> str:
 class InboxOverflowError(RemoteProtocolError):
     """More messages came than the receiver has places for: the sender was faster, or word of it slower, than agreed."""
 
+    status = "RESOURCE_EXHAUSTED"
     came: int
     held: int
     places: int
@@ -575,6 +600,7 @@ class InboxOverflowError(RemoteProtocolError):
 class OversizeChunkError(RemoteProtocolError):
     """The peer sent a chunk that it should have split."""
 
+    status = "FAILED_PRECONDITION"
     rows: int
     most: int  # of a chunk, as agreed
     text = "the peer sent a chunk of {rows} rows; on this channel it must be split into chunks of at most {most} rows"
@@ -583,6 +609,7 @@ class OversizeChunkError(RemoteProtocolError):
 class UnexpectedFrameError(RemoteProtocolError):
     """The peer sent a frame that this state of the stream does not allow."""
 
+    status = "FAILED_PRECONDITION"
     frame: str  # its name in the protocol definition
     expected: str  # likewise
     text = "the peer sent {frame}, expected {expected}"
@@ -591,6 +618,7 @@ class UnexpectedFrameError(RemoteProtocolError):
 class UndecodableDataError(RemoteProtocolError):
     """The peer's data cannot be decoded."""
 
+    status = "INVALID_ARGUMENT"
     what: str  # the frame or chunk
     reason: str  # the decoder's
     text = "{what} cannot be decoded: {reason}"
@@ -599,6 +627,7 @@ class UndecodableDataError(RemoteProtocolError):
 class LedgerError(RemoteProtocolError):
     """At the end of the stream, the ledgers of the two ends differ."""
 
+    status = "FAILED_PRECONDITION"
     what: str  # the things counted
     here: int
     peer: int  # as the peer reported it, or should hold
@@ -615,6 +644,7 @@ class ReplayError(PermitflowError):
 class RetentionError(ReplayError):
     """The channel does not keep its rows, or it keeps rows only: no barriers, no watermarks."""
 
+    status = "FAILED_PRECONDITION"
     channel: str
     retention: str
     rule: str  # for example "cannot be read by ranges"
@@ -624,6 +654,7 @@ class RetentionError(ReplayError):
 class UnknownConsumerError(ReplayError):
     """This consumer was not declared: rows that it needs may be gone already."""
 
+    status = "NOT_FOUND"
     channel: str
     consumer: str
     known: tuple[str, ...]  # the consumers for which the channel keeps rows
@@ -636,6 +667,7 @@ class UnknownConsumerError(ReplayError):
 class RowsForgottenError(ReplayError):
     """The consumer has acknowledged these rows; the channel keeps them no longer."""
 
+    status = "OUT_OF_RANGE"
     channel: str
     wanted_row: int
     first_kept_row: int  # the first one that this consumer may still read
@@ -648,6 +680,7 @@ class RowsForgottenError(ReplayError):
 class RowsNotThereError(ReplayError):
     """The channel never had these rows, or lost its log with them."""
 
+    status = "OUT_OF_RANGE"
     channel: str
     wanted_row: int  # the end of the requested range
     next_row: int  # the number of the next row to arrive
@@ -660,6 +693,7 @@ class RowsNotThereError(ReplayError):
 class LogReplacedError(ReplayError):
     """The channel has a new log; the rows of the requested log are lost."""
 
+    status = "DATA_LOSS"
     channel: str
     wanted_log: str
     log: str
@@ -672,6 +706,7 @@ class LogReplacedError(ReplayError):
 class ProducerReplacedError(ReplayError):
     """A newer producer of the same name has connected, and continues after this producer's last row."""
 
+    status = "ABORTED"
     channel: str
     producer: str
     by: str  # the address of the newer one
@@ -684,6 +719,7 @@ class ProducerReplacedError(ReplayError):
 class TooManyProducersError(ReplayError):
     """The channel cannot remember another named producer (it keeps a row count for each)."""
 
+    status = "RESOURCE_EXHAUSTED"
     channel: str
     producer: str
     limit: int
@@ -718,6 +754,7 @@ class StagingError(PermitflowError):
 class StagingFullError(StagingError):
     """A batch does not fit into the channel's room for unpublished rows, at all or beside others."""
 
+    status = "RESOURCE_EXHAUSTED"
     channel: str
     query: str
     batch: int
@@ -734,6 +771,7 @@ class StagingFullError(StagingError):
 class TooManyAttemptsError(StagingError):
     """The exchange cannot keep another attempt that is neither published nor discarded."""
 
+    status = "RESOURCE_EXHAUSTED"
     channel: str
     query: str
     limit: int
@@ -746,6 +784,7 @@ class TooManyAttemptsError(StagingError):
 class StagedPartError(StagingError):
     """An attempt at a part of a batch is missing, or not in the required state."""
 
+    status = "FAILED_PRECONDITION"
     channel: str
     query: str
     batch: int
@@ -810,6 +849,7 @@ class StoreMismatchError(StoreError):
 class StoreWriteError(StoreError):
     """A write failed: the disk is full or broken.  Confirmed rows are safe."""
 
+    status = "UNAVAILABLE"
     path: str
     reason: str  # the database's own, as in "database or disk is full"
     text = (
@@ -893,6 +933,7 @@ class SparkSetupError(PermitflowError):
 class TaskRetryError(PermitflowError):
     """Spark started a task again whose first attempt may have sent rows."""
 
+    status = "FAILED_PRECONDITION"
     partition: int
     attempt: int  # Spark's taskAttemptId: no other attempt has it
     text = (
@@ -905,6 +946,7 @@ class TaskRetryError(PermitflowError):
 class JobTotalError(PermitflowError):
     """A job ends, and the exchange has taken other rows of it than those that count."""
 
+    status = "FAILED_PRECONDITION"
     job: str
     channel: str
     rows: int  # that count, as the job says
@@ -920,6 +962,7 @@ class JobTotalError(PermitflowError):
 class TooManyTasksError(PermitflowError):
     """A job has more tasks than an exchange remembers, so that it could not refuse their second attempts."""
 
+    status = "RESOURCE_EXHAUSTED"
     job: str
     limit: int
     text = (

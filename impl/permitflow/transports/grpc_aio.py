@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from itertools import starmap
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -48,7 +48,7 @@ from permitflow.protocol.handshake import PROTOCOL_VERSION, stated
 from permitflow.protocol.recording import RecorderFactory
 from permitflow.protocol.session import DownstreamSession, UpstreamSession
 from permitflow.protocol.traffic import Statistics
-from permitflow.transports import grpc_calls, tcp
+from permitflow.transports import tcp
 from permitflow.transports.addresses import is_tcp
 from permitflow.transports.arrow_compression import available_codecs
 from permitflow.transports.buffers import Received
@@ -56,12 +56,14 @@ from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.transports.control_codec import encode_request, read_answer
 from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
-from permitflow.transports.grpc_calls import ClientCall
 from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow.transports.remote_sender import RemoteSender
 from permitflow.transports.same_host import Offer, SameHost
 from permitflow.transports.tcp import TcpStream
 from permitflow.transports.wire_errors import SILENT
+
+if TYPE_CHECKING:
+    from permitflow.transports.grpc_calls import ClientCall
 
 __all__ = [
     "AioControl",
@@ -456,10 +458,13 @@ class _Timing:
 
 def _calling(
     address: str, method: str, who: str, timing: _Timing, silence_seconds: float
-) -> AbstractAsyncContextManager[ClientCall | TcpStream]:
+) -> "AbstractAsyncContextManager[ClientCall | TcpStream]":
     require_seconds(silence_seconds=silence_seconds)
-    calling = tcp.calling if is_tcp(address) else grpc_calls.calling
-    return calling(address, method, who, timing.connect_seconds, silence_seconds)
+    if is_tcp(address):
+        return tcp.calling(address, method, who, timing.connect_seconds, silence_seconds)
+    from permitflow.transports import grpc_calls  # tcp:// works without grpc
+
+    return grpc_calls.calling(address, method, who, timing.connect_seconds, silence_seconds)
 
 
 @asynccontextmanager

@@ -181,7 +181,8 @@ class ServerCall(_Call):
         """
         await self.stop()
         if error is not None:
-            await self._context.abort(*status_of(error))
+            code, details, metadata = status_of(error)
+            await self._context.abort(grpc.StatusCode[code], details, metadata)
 
 
 class ClientCall(_Call):
@@ -235,7 +236,7 @@ class ClientCall(_Call):
             return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
         if status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
-        return error_from_status(*status, who=self._who)
+        return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 
 @contextlib.asynccontextmanager

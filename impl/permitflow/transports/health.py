@@ -53,4 +53,4 @@ def _typed(error: grpc.RpcError, who: str, timeout_seconds: float) -> Permitflow
     assert isinstance(error, grpc.Call)  # a call raises itself
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s; {SILENT}")
-    return error_from_status(error.code(), error.details(), error.trailing_metadata() or (), who=who)
+    return error_from_status(error.code().name, error.details(), error.trailing_metadata() or (), who=who)

@@ -5,9 +5,8 @@ The first bytes of another program identify it, so that the error can say what t
 
 import inspect
 import json
+import re
 from collections.abc import Iterable
-
-import grpc
 
 from permitflow import errors
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError, printable
@@ -37,66 +36,32 @@ _DETAILS_BYTES = 1_000
 # Texts and lists are cut to the first of these lengths with which an error is short enough.
 _CHARACTERS = (2_000, 1_000, 500, 250, 120, 60, 30)
 _MOST_ITEMS = 20
-STATUS: dict[type[PermitflowError], grpc.StatusCode] = {
-    errors.AlteredMessageError: grpc.StatusCode.DATA_LOSS,
-    errors.UnknownChannelError: grpc.StatusCode.NOT_FOUND,
-    errors.InvalidParametersError: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.UndecodableDataError: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.ChunkTooLargeError: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.PeerTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    errors.PeerGoneError: grpc.StatusCode.UNAVAILABLE,
-    errors.StoreWriteError: grpc.StatusCode.UNAVAILABLE,
-    errors.ChannelAbortedError: grpc.StatusCode.ABORTED,
-    errors.ChannelCancelledError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ChannelClosedError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.UnsplittableChunkError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.LedgerError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.OversizeChunkError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.OverspendError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.PermitOverrunError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.UnexpectedFrameError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ChannelBusyError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ChannelSpentError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ParameterMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.SameHostError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.SchemaMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.VersionMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.RetentionError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.UnknownConsumerError: grpc.StatusCode.NOT_FOUND,
-    errors.RowsForgottenError: grpc.StatusCode.OUT_OF_RANGE,
-    errors.RowsNotThereError: grpc.StatusCode.OUT_OF_RANGE,
-    errors.LogReplacedError: grpc.StatusCode.DATA_LOSS,
-    errors.ProducerReplacedError: grpc.StatusCode.ABORTED,
-    errors.LocalProtocolError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.InboxOverflowError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.StagingFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.TooManyAttemptsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.TooManyProducersError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.StagedPartError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.TaskRetryError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.JobTotalError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.TooManyTasksError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+CROSSING = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, PermitflowError) and kind.status
 }
-"""The errors that cross the wire.  WouldBlock and EndOfStream do not: a status must not look like an ordinary end."""
+"""The errors that cross the wire, by name."""
+_CODE = re.compile("[A-Z_]{1,30}")
+_UNREADABLE = "it ended the stream with a status that cannot be read"
 # gRPC's words at an end whose ping was not answered in time, also if it was itself stopped meanwhile.
 _PING_TIMEOUT = "ping timeout"
-_BY_NAME = {kind.__name__: kind for kind in STATUS}
 FACTS = {
     kind: {
         parameter.name
         for parameter in inspect.signature(kind).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name != "undelivered"
     }
-    for kind in STATUS
+    for kind in CROSSING.values()
 }
 """The facts without which an error of a type cannot be made."""
 
 
-def status_of(error: BaseException) -> tuple[grpc.StatusCode, str, Metadata]:
+def status_of(error: BaseException) -> tuple[str, str, Metadata]:
     """The status, its text and the trailing metadata that tell a peer about an error."""
-    if isinstance(error, PermitflowError) and (code := STATUS.get(type(error))) is not None:
-        return code, _details(error.message), ((ERROR_KEY, encode_error(error)),)
-    return grpc.StatusCode.INTERNAL, _details(printable(f"{type(error).__name__}: {error}")), ()
+    if isinstance(error, PermitflowError) and error.status:
+        return error.status, _details(error.message), ((ERROR_KEY, encode_error(error)),)
+    return "INTERNAL", _details(printable(f"{type(error).__name__}: {error}")), ()
 
 
 def _details(text: str) -> str:
@@ -130,12 +95,12 @@ def _encode_fact(value: object, most_characters: int) -> object:
 
 
 def error_from_status(
-    code: grpc.StatusCode | None, details: str | None, metadata: Iterable[tuple[str, str | bytes]], *, who: str
+    code: str | None, details: str | None, metadata: Iterable[tuple[str, str | bytes]], *, who: str
 ) -> PermitflowError:
     """The error that the peer sent, or the one that matches gRPC's own status.
 
     Args:
-        code: the status with which the stream ended.
+        code: the name of the status with which the stream ended, as gRPC spells it; None: it is unknown.
         details: its text.
         metadata: the trailing metadata.
         who: the peer in words, as in "the exchange at localhost:5000".
@@ -147,30 +112,32 @@ def error_from_status(
                 return error
             told = told_reason(value)
     stranger = stranger_behind_grpc(details or "")
-    reason = f"{details or told or 'no details'} (gRPC status {code.name if code else 'unknown'}){stranger}"
+    reason = f"{details or told or 'no details'} (gRPC status {code or 'unknown'}){stranger}"
     if details == _PING_TIMEOUT:
         reason += "; or was this process stopped or suspended?"
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+    if code in ("UNAVAILABLE", "CANCELLED"):
         return PeerGoneError(who=who, reason=reason)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if code == "DEADLINE_EXCEEDED":
         return PeerTimeoutError(who=who, reason=reason)
-    return TransportError(f"the stream with {who} failed: {reason}", code=code.name if code else "unknown")
+    return TransportError(f"the stream with {who} failed: {reason}", code=code or "unknown")
 
 
 def encode_status(error: Exception) -> bytes:
     """Encode a status as bytes, for a carrier without its own."""
     code, text, metadata = status_of(error)
     told_error = next((value.decode() for _, value in metadata if isinstance(value, bytes)), None)
-    return json.dumps({"code": code.name, "details": text, "error": told_error}).encode()
+    return json.dumps({"code": code, "details": text, "error": told_error}).encode()
 
 
 def decode_status(value: bytes, *, who: str) -> PermitflowError:
     """Decode the error from a status as bytes."""
     try:
         content = json.loads(value)
-        code, details, error = grpc.StatusCode[content["code"]], sendable(str(content["details"])), content["error"]
+        code, details, error = content["code"], sendable(str(content["details"])), content["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return PeerGoneError(who=who, reason="it ended the stream with a status that cannot be read")
+        return PeerGoneError(who=who, reason=_UNREADABLE)
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        return PeerGoneError(who=who, reason=_UNREADABLE)
     metadata = ((ERROR_KEY, error.encode(errors="replace")),) if isinstance(error, str) else ()
     return error_from_status(code, details, metadata, who=who)
 
@@ -188,7 +155,7 @@ def decode_error(value: bytes, *, who: str) -> PermitflowError | None:
     """Decode a peer's error, if it has a type that may cross the wire, with at least the facts of this type."""
     try:
         content = json.loads(value)
-        kind, message = _BY_NAME[content["type"]], str(content["message"])
+        kind, message = CROSSING[content["type"]], str(content["message"])
         facts = {name: _decode_fact(content["facts"][name]) for name in FACTS[kind]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

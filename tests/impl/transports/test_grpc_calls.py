@@ -21,6 +21,7 @@ Status = tuple[grpc.StatusCode, str, Metadata]
 
 CROSSED: Status = (grpc.StatusCode.INTERNAL, "Internal error from Core", ())
 MEANT = PermitOverrunError(permit_class="rows", returned=5, outstanding=3)
+TOLD: Status = (grpc.StatusCode.FAILED_PRECONDITION, *status_of(MEANT)[1:])
 
 
 class PlayedCall:
@@ -85,13 +86,13 @@ async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
 
 
 def status_before(call: PlayedCall) -> None:
-    call.set(status_of(MEANT))
+    call.set(TOLD)
     call.set(CROSSED)
 
 
 def status_behind(call: PlayedCall) -> None:
     call.set(CROSSED)
-    asyncio.get_running_loop().call_later(0.01, call.set, status_of(MEANT))
+    asyncio.get_running_loop().call_later(0.01, call.set, TOLD)
 
 
 @pytest.mark.parametrize("play", [status_before, status_behind])

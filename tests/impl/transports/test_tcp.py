@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,6 +14,8 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
 from permitflow.transports import tcp
 from permitflow.transports.carrier import Conversation
 from permitflow.transports.connection import GET_STREAM, PUT_STREAM
@@ -52,6 +55,28 @@ async def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_d
     monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await test(listener)
+
+
+DIAL_WITHOUT_GRPC = """
+import asyncio, sys
+sys.modules["grpc"] = None  # from here on, "import grpc" raises ImportError
+from permitflow.errors import UnknownChannelError
+from permitflow.transports.grpc_aio import describe
+from permitflow.transports.grpc_blocking import open_source
+for dial in (lambda at: asyncio.run(describe(at, "none")), lambda at: open_source(at, "none")):
+    try:
+        dial(sys.argv[1])
+    except UnknownChannelError as error:
+        print(error.channel)
+"""
+
+
+async def test_an_exchange_over_tcp_is_dialled_and_its_errors_understood_without_grpc() -> None:
+    async with ExchangeServer(Exchange(), "tcp://127.0.0.1:0") as server:
+        command = (sys.executable, "-c", DIAL_WITHOUT_GRPC, server.address)
+        dialler = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        said, _ = await dialler.communicate()
+    assert said.split() == [b"none", b"none"]
 
 
 async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:

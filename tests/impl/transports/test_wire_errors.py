@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import grpc
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -62,14 +61,14 @@ def test_errors_of_the_protocol_cross_the_wire_with_a_status_that_any_client_kno
     assert {cls for cls in CLASSES if issubclass(cls, RemoteProtocolError) and not cls.__subclasses__()} <= {*TOLD}
     assert not STAYING & {cls.__name__ for cls in TOLD}
     for cls, code in (
-        (UnknownChannelError, grpc.StatusCode.NOT_FOUND),
-        (PeerGoneError, grpc.StatusCode.UNAVAILABLE),
-        (PeerTimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),
-        (ChannelAbortedError, grpc.StatusCode.ABORTED),
-        (SchemaMismatchError, grpc.StatusCode.FAILED_PRECONDITION),
-        (WouldBlock, grpc.StatusCode.INTERNAL),
+        (UnknownChannelError, "NOT_FOUND"),
+        (PeerGoneError, "UNAVAILABLE"),
+        (PeerTimeoutError, "DEADLINE_EXCEEDED"),
+        (ChannelAbortedError, "ABORTED"),
+        (SchemaMismatchError, "FAILED_PRECONDITION"),
+        (WouldBlock, "INTERNAL"),
     ):
-        assert status_of(sample(cls))[0] is code
+        assert status_of(sample(cls))[0] == code
 
 
 def test_undelivered_rows_do_not_cross_the_wire() -> None:
@@ -95,16 +94,16 @@ def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exceptio
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (grpc.StatusCode.UNAVAILABLE, PeerGoneError),
-        (grpc.StatusCode.CANCELLED, PeerGoneError),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, PeerTimeoutError),
-        (grpc.StatusCode.UNIMPLEMENTED, TransportError),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, TransportError),
-        (grpc.StatusCode.INTERNAL, TransportError),
+        ("UNAVAILABLE", PeerGoneError),
+        ("CANCELLED", PeerGoneError),
+        ("DEADLINE_EXCEEDED", PeerTimeoutError),
+        ("UNIMPLEMENTED", TransportError),
+        ("RESOURCE_EXHAUSTED", TransportError),
+        ("INTERNAL", TransportError),
         (None, TransportError),
     ],
 )
-def test_a_status_of_grpc_itself_says_who_and_why(code: grpc.StatusCode, kind: type[PermitflowError]) -> None:
+def test_a_status_of_grpc_itself_says_who_and_why(code: str | None, kind: type[PermitflowError]) -> None:
     error = error_from_status(code, "Socket closed", (), who="the exchange at here:1")
     assert type(error) is kind
     assert "the exchange at here:1" in str(error)
@@ -136,14 +135,14 @@ def metadata(told: object) -> tuple[tuple[str, bytes]]:
     ids=str,
 )
 def test_a_peer_that_tells_nonsense_is_not_believed(told: object) -> None:
-    error = error_from_status(grpc.StatusCode.INTERNAL, "boom", metadata(told), who="x")
+    error = error_from_status("INTERNAL", "boom", metadata(told), who="x")
     assert type(error) is TransportError
 
 
 @pytest.mark.parametrize("depth", [300, 20_000])
 def test_facts_that_are_too_deep_are_not_believed_and_not_fallen_for(depth: int) -> None:
     told = b'{"type": "PeerGoneError", "message": "m", "facts": {"reason": ' + b"[" * depth + b"]" * depth + b"}}"
-    assert type(error_from_status(grpc.StatusCode.INTERNAL, "", ((ERROR_KEY, told),), who="x")) in EITHER
+    assert type(error_from_status("INTERNAL", "", ((ERROR_KEY, told),), who="x")) in EITHER
 
 
 # As Python reads a file name that is no UTF-8.
@@ -237,12 +236,12 @@ def test_a_peer_that_tells_an_error_cannot_forge_lines() -> None:
 )
 def test_the_message_of_an_error_of_any_type_is_told(told: dict[str, object]) -> None:
     metadata = (("permitflow-error-bin", json.dumps(told).encode()),)
-    assert "the table is gone" in str(error_from_status(grpc.StatusCode.ABORTED, "", metadata, who="x"))
+    assert "the table is gone" in str(error_from_status("ABORTED", "", metadata, who="x"))
 
 
 @pytest.mark.parametrize("told", [b"", b"[]", b'{"message": 7}', b"{", b"[" * 100_000])
 def test_an_error_without_a_message_leaves_the_status(told: bytes) -> None:
-    error = error_from_status(grpc.StatusCode.ABORTED, "details", (("permitflow-error-bin", told),), who="x")
+    error = error_from_status("ABORTED", "details", (("permitflow-error-bin", told),), who="x")
     assert str(error) == "the stream with x failed: details (gRPC status ABORTED)"
 
 
@@ -302,7 +301,7 @@ Dial = Callable[[str, asyncio.Runner], None]
 
 def test_an_end_that_was_stopped_is_asked_whether_it_was() -> None:
     """gRPC says the same of both ends."""
-    error = error_from_status(grpc.StatusCode.UNAVAILABLE, "ping timeout", (), who="the exchange")
+    error = error_from_status("UNAVAILABLE", "ping timeout", (), who="the exchange")
     assert isinstance(error, PeerGoneError)
     assert "or was this process stopped or suspended?" in str(error)
 

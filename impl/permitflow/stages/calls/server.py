@@ -108,7 +108,8 @@ async def answering(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncItera
         code = grpc.StatusCode.__members__.get(error.code, grpc.StatusCode.INTERNAL)
         await _end(context, grpc.StatusCode.INTERNAL if code is grpc.StatusCode.OK else code, error.details)
     except Exception as error:
-        code, details, metadata = status_of(error)
+        status, details, metadata = status_of(error)
+        code = grpc.StatusCode[status]
         if isinstance(error, TimeoutError) and not isinstance(error, PermitflowError):
             code, details = grpc.StatusCode.DEADLINE_EXCEEDED, str(error)
         elif not isinstance(error, PermitflowError):
