@@ -12,10 +12,10 @@ from benchmarks import delay_proxy
 from benchmarks.field import Settings
 from benchmarks.harness import Partner
 from benchmarks.results import Row, Series
+from benchmarks.simulated_schedules import simulate_schedule
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.protocol.demand import Demand
-from permitflow.simulation.demand import simulate_schedule
 from permitflow.tracing import MemoryTrace
 from permitflow.transports.grpc_aio import get
 from permitflow.transports.remote_receiver import RemoteReceiver

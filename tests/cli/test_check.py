@@ -88,7 +88,7 @@ def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, r
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
 
 
-def described(folder: Path, up: str, down: str = "", chunks: str = 'distribution = "geometric"\nmean = 9') -> str:
+def described(folder: Path, up: str, down: str = "", chunks: str = 'distribution = "uniform"\nmost = 99') -> str:
     file = folder / "channel.toml"
     file.write_text(f"[upstream]\n{up}\n[downstream]\n{down}\n[chunks]\n{chunks}\n", encoding="utf-8")
     return str(file)

@@ -187,7 +187,7 @@ NOT_LED: Mapping[str, str] = {
 
 MODELS_ALONE: Mapping[str, str] = {
     "bounded_queue": "what a permit channel refines, with or without its permits",
-    "loop_chain": "two channels and a task between them, permitflow.channels.handing_on: a model leads each channel",
+    "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
     "shared_window": "the deadlock of another system",
 }

@@ -254,7 +254,7 @@ def _question(answer: Answer, costing: str) -> str:
 def _about_slices(answer: Answer) -> str:
     """A deadlock may need an order of costs in which slices of one chunk cannot come."""
     costs, possible = costs_of(answer.setting), answer.setting.chunks.possible
-    if answer.decision.is_live or costs is None or possible is None:
+    if answer.decision.is_live or costs is None:
         return ""
     if {max(rows, 1) for rows in possible} >= set(costs) or answer.setting.sender.oversize is Oversize.WHOLE:
         return ""

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command, also where Python loses the ``KeyboardInterrupt``: in a finalizer, or between C and Python.
+"""Ctrl-C ends a command, also if it comes in a finalizer, where Python loses the ``KeyboardInterrupt``.
 
 SIGTERM and SIGHUP do the same, so that a command can end its worker processes and remove its temporary folders.
 """
@@ -7,6 +7,7 @@ import atexit
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -15,6 +16,9 @@ _NUMBERS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):  # not on Windows
     _NUMBERS.append(signal.SIGHUP)
 
+
+# After a signal whose exception was lost; by then the finalizer has returned.
+_AGAIN_SECONDS = 0.05
 
 _last = 0
 
@@ -33,6 +37,7 @@ class Interrupts:
         """Of the signal; 0: none."""
         self._led_to: BaseException | None = None
         self._is_over = False
+        self._is_sent_again = False
 
     def watch(self) -> None:
         """Install the handlers; a signal that the process was started to ignore stays ignored."""
@@ -83,12 +88,15 @@ class Interrupts:
         """Handle an error that Python could not raise: in a finalizer, as each of Z3's terms has one."""
         if not self.number:
             sys.__unraisablehook__(lost)
-        elif issubclass(lost.exc_type, KeyboardInterrupt) and not self._is_over:
-            # Raise it in the next function that begins or ends; here it would be lost again.
-            sys.setprofile(self._again)
+        elif issubclass(lost.exc_type, KeyboardInterrupt) and not self._is_sent_again:
+            # Here it would be lost again.
+            self._is_sent_again = True
+            again = threading.Timer(_AGAIN_SECONDS, self._send_again)
+            again.daemon = True
+            again.start()
         # Other errors come from work that the signal has left half done.
 
-    def _again(self, frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code is not Interrupts._note.__code__:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
+    def _send_again(self) -> None:
+        self._is_sent_again = False
+        if not self._is_over:
+            os.kill(os.getpid(), self.number)

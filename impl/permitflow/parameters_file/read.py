@@ -13,8 +13,6 @@ from permitflow.parameters_file.sections import OLD_NAMES, Section, nearest, rea
 from permitflow.protocol.permits import Oversize, StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
-    GeometricSizes,
-    PoissonSizes,
     UniformSizes,
     WeightedSizes,
 )
@@ -142,12 +140,12 @@ def _chunks(section: Section) -> ChunkSizes:
     """The sizes of chunks, which are described in one of several ways."""
     given = [key for key in ("rows", "distribution", "csv") if key in section]
     if len(given) != 1:
-        example = 'rows = 1_024, or rows = [1, 64, 1_024], or distribution = "geometric", or csv = "sizes.csv"'
+        example = 'rows = 1_024, or rows = [1, 64, 1_024], or distribution = "uniform", or csv = "sizes.csv"'
         reason = f"has {' and '.join(given)}; keep one of them" if given else f"does not say how large; write {example}"
         section.refuse("", reason)
     way = str(section.get("distribution")) if given == ["distribution"] else given[0]
     if way not in _WAYS:
-        section.refuse("distribution", f"must be one of uniform, geometric, poisson, not {way!r}")
+        section.refuse("distribution", f"must be uniform, not {way!r}")
     keys, read = _WAYS[way]
     for key in section:
         if key not in keys:
@@ -167,10 +165,6 @@ def _uniform(section: Section) -> ChunkSizes:
     read = partial(_typed, (int,), "whole numbers")
     least = section.read("least", read)
     return UniformSizes(1 if least is None else least, section.required("most", read, example="most = 1_024"))
-
-
-def _mean(section: Section) -> float:
-    return float(section.required("mean", partial(_typed, (int, float), "numbers"), example="mean = 300"))
 
 
 def _observed(section: Section) -> ChunkSizes:
@@ -207,8 +201,6 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], Callable[[Section], ChunkSizes]]] = {
     "rows": (("rows", "weights"), _listed),
     "csv": (("csv", "column"), _observed),
     "uniform": (("distribution", "least", "most"), _uniform),
-    "geometric": (("distribution", "mean"), lambda section: GeometricSizes(_mean(section))),
-    "poisson": (("distribution", "mean"), lambda section: PoissonSizes(_mean(section))),
 }
 
 

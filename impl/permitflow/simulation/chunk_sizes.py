@@ -3,14 +3,12 @@
 import math
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from random import Random
 
 from permitflow.errors import InvalidParametersError
 
-# Beyond so many standard deviations, a Poisson distribution holds less than a float can tell from 0.
-_POISSON_REACH = 12
 # More sizes than these are not listed.
 _MOST_LISTED = 6
 
@@ -20,8 +18,8 @@ class ChunkSizes:
 
     mean: float
     """Rows of a chunk on average."""
-    possible: Sequence[int] | None = None
-    """The possible sizes, ascending; None: every size from 1 on."""
+    possible: Sequence[int]
+    """The possible sizes, ascending."""
 
     def draw(self, random: Random) -> int:
         """The size of the next chunk."""
@@ -86,51 +84,6 @@ class UniformSizes(ChunkSizes):
 
     def __str__(self) -> str:
         return f"{self._range[0]:,} to {self._range[-1]:,} rows, equally often"
-
-
-class GeometricSizes(ChunkSizes):
-    """Many small chunks, few large ones: each row is the last one with the same probability."""
-
-    def __init__(self, mean: float) -> None:
-        """Rows on average.
-
-        Raises:
-            InvalidParametersError: at most 1.
-        """
-        _require(1 < mean < math.inf, "mean", mean, "must be above 1")
-        self.mean = mean
-        self._log_of_not_last = math.log1p(-1 / mean)
-
-    def draw(self, random: Random) -> int:
-        """At least one row."""
-        return 1 + int(math.log1p(-random.random()) / self._log_of_not_last)
-
-    def __str__(self) -> str:
-        return f"{self.mean:,g} rows on average, geometrically distributed"
-
-
-class PoissonSizes(ChunkSizes):
-    """The number of random arrivals in an interval: sizes near the mean; 0 is an empty chunk."""
-
-    def __init__(self, mean: float) -> None:
-        """Rows on average.
-
-        Raises:
-            InvalidParametersError: not above 0, or above a million.
-        """
-        _require(0 < mean <= 1_000_000, "mean", mean, "must be above 0 and at most 1,000,000")
-        self.mean = mean
-        reach = _POISSON_REACH * math.sqrt(mean) + _POISSON_REACH
-        self._least, log_mean = max(0, int(mean - reach)), math.log(mean)
-        sizes: Iterable[int] = range(self._least, int(mean + reach) + 1)
-        self._cumulated = list(accumulate(math.exp(n * log_mean - mean - math.lgamma(n + 1)) for n in sizes))
-
-    def draw(self, random: Random) -> int:
-        """By its place in the table of cumulated probabilities."""
-        return self._least + _place(self._cumulated, random)
-
-    def __str__(self) -> str:
-        return f"{self.mean:,g} rows on average, Poisson distributed"
 
 
 def _place(cumulated: Sequence[float], random: Random) -> int:

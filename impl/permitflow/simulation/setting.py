@@ -115,11 +115,10 @@ class Setting:
     @property
     def constant_cost(self) -> int | None:
         """The cost of every message, if all chunks are equal and none has to be split; else None."""
-        possible, max_chunk_cost = self.chunks.possible, self.sender.max_chunk_cost
-        if possible is None or len(possible) != 1:
+        if len(self.chunks.possible) != 1:
             return None
-        (rows,) = possible
-        return rows if rows <= max_chunk_cost else None
+        (rows,) = self.chunks.possible
+        return rows if rows <= self.sender.max_chunk_cost else None
 
 
 def pieces_of(rows: int, parameters: ChannelParameters) -> Iterator[int]:
@@ -166,8 +165,7 @@ def agreement(setting: Setting) -> ChannelParameters | InvalidParametersError | 
 
 def largest_cost(setting: Setting) -> int:
     """The most row permits that a message may take."""
-    sender, possible = setting.sender, setting.chunks.possible
-    return sender.max_chunk_cost if possible is None else sender.cost_of(possible[-1])
+    return setting.sender.cost_of(setting.chunks.possible[-1])
 
 
 def costs_of(setting: Setting) -> tuple[int, ...] | None:
@@ -176,8 +174,6 @@ def costs_of(setting: Setting) -> tuple[int, ...] | None:
     More than ten thousand sizes are taken for all sizes.
     """
     possible, sender = setting.chunks.possible, setting.sender
-    if possible is None:
-        return None
     largest = largest_cost(setting)
     if len(possible) > _MOST_SIZES or (isinstance(possible, range) and possible.start <= 1):
         return None

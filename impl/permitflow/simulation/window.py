@@ -78,10 +78,9 @@ def enough_rows(setting: Setting) -> int | None:
     not at the sender, at most ``batch - 1`` are kept by the receiver, those of one chunk belong to the chunk being
     consumed, and ``rate * rtt`` are under way; the chunk that waits needs at most the largest cost.
     """
-    possible = setting.chunks.possible
-    if possible is None or setting.bottleneck_rate == math.inf:
+    if setting.bottleneck_rate == math.inf:
         return None
-    largest = possible[-1]
+    largest = setting.chunks.possible[-1]
     chunks = 2 if math.isinf(setting.link_rate) else 3
     return math.ceil(setting.bandwidth_delay_product) + setting.receiver.permit_batch + chunks * largest
 
@@ -147,8 +146,7 @@ def with_row_permits(setting: Setting, row_permits: int) -> Setting:
 
 
 def _generous(setting: Setting) -> int:
-    """Certainly enough: twice the sufficient window for the largest chunk, or for a size that is rarely exceeded."""
-    possible = setting.chunks.possible
-    largest = 20 * math.ceil(setting.chunks.mean) if possible is None else possible[-1]
+    """Certainly enough: twice the sufficient window for the largest chunk."""
+    largest = setting.chunks.possible[-1]
     room = (setting.upstream.max_chunk_cost or 0) + (setting.receiver.permit_batch)
     return 2 * (math.ceil(setting.bandwidth_delay_product) + 3 * largest + room)

@@ -4,15 +4,12 @@ A range of kept rows is read as often as Spark asks; after an absence of the exc
 
 "Handed to Spark" is not "processed".  A yielded batch passes a buffer of the Python worker and a socket, and waits in
 the JVM before any operator sees it.  Permits return when Spark asks for the next batch, so they do not bound these
-rows.  Two measures limit them: a Unix socket's buffer is made small (of a TCP connection, the other end decides the
-size), and the rest is metered.
+rows; so a Unix socket's buffer is made small (of a TCP connection, the other end decides the size).
 """
 
 import os
 import socket
-import struct
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,10 +32,6 @@ if TYPE_CHECKING:
 SOCKET_BYTES: Final = 16 * 1024
 """Size of the socket's buffer; the kernel doubles it for its own overhead.  Less costs throughput."""
 
-# Size of Spark's own buffer, on either side of the socket.
-_DEFAULT_BUFFER_BYTES = 65_536
-# Asking the kernel after each tiny batch would cost more than the batch.
-_LOOK_BYTES = 4096
 _OPEN_FILES = Path("/proc/self/fd")
 
 # While Spark works on one half of the window, the other half is on its way.
@@ -100,84 +93,6 @@ def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | No
             yield found
         finally:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before)
-
-
-class HandOver:
-    """Counts the rows that a reader yields, and bounds the number that Spark cannot have seen yet."""
-
-    def __init__(self, spark: socket.socket | None) -> None:
-        """``spark`` is the socket; without one, only the number of yielded rows is known."""
-        self._spark = spark
-        # The size does not change during a task.
-        self._socket_bytes = 0 if spark is None else spark.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        buffer_bytes = int(os.environ.get("SPARK_BUFFER_SIZE", _DEFAULT_BUFFER_BYTES))
-        self._buffers_bytes = 2 * buffer_bytes + _LOOK_BYTES
-        self._latest: deque[tuple[int, int]] = deque()
-        """Rows and bytes of the latest batches, which may not have arrived."""
-        self._latest_bytes = 0
-        self._unseen_bytes = 0
-        self.rows = 0
-        """Rows of the batches after which Spark has asked for another: their permits return."""
-        self.peak_run_ahead_rows: int | None = 0 if spark is not None else None
-        """The most that ``run_ahead_rows`` has been."""
-
-    def metered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches, and count them."""
-        for batch in batches:
-            yield batch
-            self._note(batch)
-
-    @property
-    def run_ahead_rows(self) -> int | None:
-        """An upper bound of the rows in the worker's buffer, in the socket, in the JVM's buffer and in its batch.
-
-        Does not count rows that the query's operators hold.  None if it is unknown, because the connection to Spark is
-        no Unix socket.
-        """
-        return None if self._spark is None else self._rows_behind(self._buffers_bytes + self._queued_bytes())
-
-    def _rows_behind(self, away_bytes: int) -> int:
-        """Rows of the latest batches of which ``away_bytes`` are on the way, and of one that the JVM works on."""
-        rows = 0
-        for batch_rows, size_bytes in reversed(self._latest):
-            rows += batch_rows
-            if away_bytes <= 0:
-                break
-            away_bytes -= size_bytes
-        return rows
-
-    def as_json(self) -> dict[str, object]:
-        """The figures to add to the statistics of the reader's stream."""
-        return {"handed_over_rows": self.rows, "peak_run_ahead_rows": self.peak_run_ahead_rows}
-
-    def _note(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
-        if self._spark is None:
-            return
-        size_bytes = pa.ipc.get_record_batch_size(batch)
-        self._latest.append((batch.num_rows, size_bytes))
-        self._latest_bytes += size_bytes
-        self._unseen_bytes += size_bytes
-        if self._unseen_bytes < _LOOK_BYTES:
-            return
-        self._unseen_bytes = 0
-        self._forget()
-        self.peak_run_ahead_rows = max(self.peak_run_ahead_rows or 0, self.run_ahead_rows or 0)
-
-    def _forget(self) -> None:
-        """Drop batches that must have arrived, because the buffers and the socket cannot hold them."""
-        most = self._buffers_bytes + self._socket_bytes
-        while len(self._latest) > 2 and self._latest_bytes - self._latest[0][1] - self._latest[1][1] > most:
-            self._latest_bytes -= self._latest.popleft()[1]
-
-    def _queued_bytes(self) -> int:
-        # Only Unix has these modules, and only Unix gets here.
-        import fcntl
-        import termios
-
-        assert self._spark is not None, "it was asked before"
-        answer = fcntl.ioctl(self._spark.fileno(), termios.TIOCOUTQ, b"\0" * 4)
-        return int(struct.unpack("i", answer)[0])
 
 
 def opened(

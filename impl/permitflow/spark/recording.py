@@ -9,7 +9,7 @@ line of JSON for each event.  Spark's checkpoint has the two steps that they do 
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TextIO
@@ -37,15 +37,15 @@ class StreamRecording:
     def __init__(self, record: RecorderFactory | None) -> None:
         """Without a ``record`` it keeps nothing."""
         self.record = record
-        self._streams: list[tuple[_Stream, Callable[[], Mapping[str, object]]]] = []
+        self._streams: list[_Stream] = []
 
-    def add(self, stream: _Stream, beside: Callable[[], Mapping[str, object]] = dict) -> None:
-        """Write the statistics of a stream at the end, and the figures that ``beside`` returns then."""
-        self._streams.append((stream, beside))
+    def add(self, stream: _Stream) -> None:
+        """Write the statistics of a stream at the end."""
+        self._streams.append(stream)
 
     def as_json(self) -> str:
         """The numbers of all streams."""
-        return json.dumps([{**stream.statistics().as_json(), **beside()} for stream, beside in self._streams])
+        return json.dumps([stream.statistics().as_json() for stream in self._streams])
 
 
 @contextmanager

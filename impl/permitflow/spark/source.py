@@ -12,8 +12,8 @@ first unacknowledged row of the consumer on, as often as Spark asks.  It waits f
 behind its last row.
 
 Chunks that arrive together form one batch, of at most half the window.  Its permits return when Spark's Python worker
-asks for the next batch.  "Handed to Spark" is not "processed": the buffers between the worker and the JVM are made
-small, and their content is metered; see ``permitflow.spark.reading``.
+asks for the next batch.  "Handed to Spark" is not "processed": the buffer between the worker and the JVM is made
+small; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -41,7 +41,7 @@ from permitflow.spark.options import (
     is_for_streams,
     refuse,
 )
-from permitflow.spark.reading import HandOver, narrow_socket, opened, read_range, rows_together
+from permitflow.spark.reading import narrow_socket, opened, read_range, rows_together
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -242,13 +242,12 @@ class ExchangeReader(DataSourceReader):
         form.require_fitting(found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
-            narrow_socket() as spark,
+            narrow_socket(),
             opened(options, channel, streams) as source,
         ):
-            hand_over = HandOver(spark)
-            streams.add(source, hand_over.as_json)
-            batches = source.joined(self._rows_together(source.parameters))
-            yield from hand_over.metered(form.conform(chunks.batch, channel=channel) for chunks in batches)
+            streams.add(source)
+            for chunks in source.joined(self._rows_together(source.parameters)):
+                yield form.conform(chunks.batch, channel=channel)
 
     def _rows_together(self, parameters: Parameters) -> int:
         """The most rows of a batch of several chunks; tests override it."""

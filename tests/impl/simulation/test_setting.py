@@ -12,8 +12,6 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.protocol.permits import StatedParameters
 from permitflow.simulation.chunk_sizes import (
     ChunkSizes,
-    GeometricSizes,
-    PoissonSizes,
     UniformSizes,
     WeightedSizes,
 )
@@ -34,9 +32,6 @@ ALL = [
     WeightedSizes([7]),
     WeightedSizes([64, 1, 8], [1, 2, 1]),
     UniformSizes(3, 9),
-    GeometricSizes(5),
-    PoissonSizes(4),
-    PoissonSizes(2_000),
 ]
 
 
@@ -52,9 +47,7 @@ def test_the_mean_is_what_it_says(sizes: ChunkSizes) -> None:
 
 @pytest.mark.parametrize("sizes", ALL, ids=str)
 def test_only_possible_sizes_are_drawn_and_all_of_a_few(sizes: ChunkSizes) -> None:
-    if sizes.possible is not None:
-        assert set(drawn(sizes)) == set(sizes.possible)
-    assert min(drawn(sizes)) >= 0
+    assert set(drawn(sizes)) == set(sizes.possible)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +60,6 @@ def test_only_possible_sizes_are_drawn_and_all_of_a_few(sizes: ChunkSizes) -> No
         (lambda: WeightedSizes([1, 2], [1, 0]), "weights must all be above 0"),
         (lambda: UniformSizes(5, 4), "most must be at least 5, not 4"),
         (lambda: UniformSizes(0, 0), "most must be at least 1, not 0"),
-        (lambda: GeometricSizes(1), "mean must be above 1, not 1"),
-        (lambda: PoissonSizes(0), "mean must be above 0"),
     ],
 )
 def test_impossible_distributions_are_refused(make: type[ChunkSizes], complaint: str) -> None:
@@ -105,7 +96,7 @@ def test_the_handshake_refuses_what_cannot_be_reconciled() -> None:
         (WeightedSizes([0, 30]), (1, 30), 30),
         (UniformSizes(1, 50), None, 50),
         (UniformSizes(48, 50), (48, 49, 50), 50),
-        (GeometricSizes(5), None, 80),
+        (UniformSizes(0, 5_000), None, 80),
         (UniformSizes(2, 10**9), None, 80),
     ],
     ids=str,

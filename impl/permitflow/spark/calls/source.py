@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 from permitflow.errors import InvalidOptionError, PermitflowError, RepeatedCallError
 from permitflow.spark.calls.options import CALL_OPTIONS, CallDelivery, ReadCallOptions, WriteCallOptions
 from permitflow.spark.options import MOST, is_for_streams
-from permitflow.spark.reading import HandOver, narrow_socket
+from permitflow.spark.reading import narrow_socket
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.source import refuse_overwriting
@@ -208,8 +208,8 @@ class CallReader(DataSourceReader):
             attempt = self.attempts.begin(context, partition.number)
         method = method_of(options.call, client_streams=False)
         rows, request = Rows(method, options.rows, self._schema), method.request_of(partition.request)
-        with narrow_socket() as spark, OpenCall(options, method, request, attempt) as call:
-            yield from HandOver(spark).metered(map(rows.batch, _batches(call, options)))
+        with narrow_socket(), OpenCall(options, method, request, attempt) as call:
+            yield from map(rows.batch, _batches(call, options))
 
 
 def _batches(call: "OpenCall", options: ReadCallOptions) -> Iterator[list[object]]:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.simulated_schedules import schedule_rate, simulate_schedule
 from permitflow.errors import InvalidParametersError
 from permitflow.protocol.demand import Demand
-from permitflow.simulation.demand import schedule_rate, simulate_schedule
 
 
 @pytest.mark.parametrize("size", range(1, 9))

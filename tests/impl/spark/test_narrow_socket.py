@@ -1,0 +1,76 @@
+"""Between a reader and Spark: the socket is made small for as long as it reads."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from permitflow.spark.reading import SOCKET_BYTES, narrow_socket, spark_socket
+from tests.impl.spark.conftest import Driver
+
+
+@pytest.fixture
+def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A worker's end, accepted as Spark's daemon does, and the JVM's end."""
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SOCK_DIR", str(tmp_path))
+    path = str(tmp_path / ".0.sock")
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as jvm:
+        listening.bind(path)
+        listening.listen()
+        jvm.connect(path)
+        worker, _ = listening.accept()
+        listening.close()
+        with worker:
+            yield worker, jvm
+
+
+def buffer_bytes(connection: socket.socket) -> int:
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def test_the_socket_is_small_during_the_block_only(connection: tuple[socket.socket, socket.socket]) -> None:
+    worker, _ = connection
+    before = buffer_bytes(worker)
+    with narrow_socket(8192) as found:
+        assert found is not None
+        assert buffer_bytes(worker) == 2 * 8192  # the kernel tells twice what it was told
+    assert buffer_bytes(worker) == before
+
+
+@pytest.mark.parametrize("folder", ["", "elsewhere"])
+def test_without_sparks_socket_nothing_is_touched(
+    connection: tuple[socket.socket, socket.socket], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SOCK_DIR", folder)
+    before = buffer_bytes(connection[0])
+    assert spark_socket() is None
+    with narrow_socket() as found:
+        assert found is None
+        assert buffer_bytes(connection[0]) == before
+
+
+def test_a_real_reader_finds_sparks_socket_and_restores_it(driver: Driver) -> None:
+    """In a worker of Spark, which accepted its socket where ``spark_socket`` looks for it."""
+
+    def sizes(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def size() -> int:
+            found = spark_socket()
+            assert found is not None
+            with found:
+                return found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+        for _ in rows:
+            before = size()
+            with narrow_socket():
+                within = size()
+            yield pa.record_batch({"before": [before], "within": [within], "after": [size()]})
+
+    def job(spark: SparkSession) -> Row:
+        (found,) = spark.range(1, numPartitions=1).mapInArrow(sizes, "before long, within long, after long").collect()
+        return found
+
+    found = driver.run(job)
+    assert found.before == found.after > found.within == 2 * SOCKET_BYTES
